@@ -1,0 +1,83 @@
+"""Data pipelines as values: build, stop anywhere, keep a few hundred bytes, resume exactly.
+
+    pipeline = source(files) | shuffle(seed=0) | repeat() | flat_map(read) | batch(32)
+    with run(pipeline, state) as batches:
+        for batch in batches:
+            ...
+            save(batches.state.to_json())
+
+The rooms, each of which imports only from those before it: errors, checks,
+noise, machine, frozen, call, blame, state, run, pipeline, combinators, testing.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from lazyckpt.call import registry
+from lazyckpt.combinators.grouping import batch, stack
+from lazyckpt.combinators.joining import concat, zip
+from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch
+from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
+from lazyckpt.combinators.selecting import filter, skip, take
+from lazyckpt.combinators.sharding import shard
+from lazyckpt.combinators.sources import columns, source
+from lazyckpt.errors import (
+    ArgumentError,
+    Exhausted,
+    InvalidState,
+    PipelineError,
+    SourceChanged,
+    StateMismatch,
+)
+from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
+from lazyckpt.run import Run, init, state_at, step
+from lazyckpt.state import State, rebase
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "Exhausted",
+    "InvalidState",
+    "Pipeline",
+    "PipelineError",
+    "Run",
+    "SourceChanged",
+    "Stage",
+    "State",
+    "StateMismatch",
+    "batch",
+    "block_shuffle",
+    "columns",
+    "combinator",
+    "concat",
+    "filter",
+    "flat_map",
+    "init",
+    "map",
+    "producer",
+    "rebase",
+    "registry",
+    "repeat",
+    "run",
+    "scan",
+    "shard",
+    "shuffle",
+    "skip",
+    "source",
+    "stack",
+    "state_at",
+    "step",
+    "take",
+    "unbatch",
+    "zip",
+]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name == "prefetch":
+        raise AttributeError(
+            "lazyckpt has no prefetch stage: how a pipeline is run is not part of it"
+        )
+    raise AttributeError(f"module 'lazyckpt' has no attribute {name!r}")

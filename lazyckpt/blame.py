@@ -1,0 +1,92 @@
+"""Which stage an exception came from, found from its traceback: costs nothing until one is raised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+from lazyckpt.call import Call, Chain
+from lazyckpt.errors import PipelineError
+
+
+def blame(error: BaseException, calls: tuple[Call, ...], delivered: int) -> BaseException:
+    """The error to raise: the same one, with a note of its stage, where that was built, and when.
+
+    A StopIteration becomes a `PipelineError`, for it would end the consumer's loop.
+    """
+    if not isinstance(error, Exception):
+        return error
+    places = " or ".join(_place(call) for call in _suspects(error, calls))
+    note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
+    stopped = error if isinstance(error, StopIteration) else error.__cause__
+    if isinstance(stopped, StopIteration) and isinstance(error, (StopIteration, RuntimeError)):
+        error = PipelineError("a function raised StopIteration, which is no end of the stream")
+        error.__cause__ = stopped
+    error.add_note(note)
+    return error
+
+
+def _place(call: Call) -> str:
+    return f"{call!r}, built at {call.site}"
+
+
+def _suspects(error: Exception, calls: tuple[Call, ...]) -> list[Call]:
+    frames = list(_frames(error))
+    ours = [i for i, frame in enumerate(frames) if _is_ours(frame)]
+    if not ours:
+        return []
+    last = ours[-1]
+    code = frames[last + 1].f_code if last + 1 < len(frames) else None
+    every = list(_flatten(calls))
+    found = [call for call in every if any(code in _codes(v) for v in _values(call))]
+    if not found:
+        held = {id(value) for value in frames[last].f_locals.values()}
+        found = [c for c in every if any(id(v) in held and _telling(v) for v in _values(c))]
+    if not found:
+        name = frames[last].f_code.co_qualname.partition(".")[0]
+        found = [call for call in every if call.name == name]
+    return found[:1] if len(set(map(id, found))) == 1 else found[:3]
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    trace = (error.__cause__ or error).__traceback__ if _stole(error) else error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _stole(error: BaseException) -> bool:
+    return isinstance(error.__cause__, StopIteration)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("lazyckpt.")
+
+
+def _flatten(calls: tuple[Call, ...]) -> Iterator[Call]:
+    for call in calls:
+        yield call
+        for value in _values(call):
+            if isinstance(value, Chain):
+                yield from _flatten(value.calls)
+
+
+def _values(call: Call) -> Iterator[Any]:
+    for value in call.arguments.values():
+        yield value
+        if isinstance(value, tuple):
+            yield from value
+
+
+def _telling(value: Any) -> bool:
+    return callable(value) or hasattr(value, "__iter__")
+
+
+def _codes(value: Any) -> Iterator[CodeType | None]:
+    """Code objects that run when the value is called, read or iterated."""
+    value = getattr(value, "func", value)  # functools.partial
+    yield getattr(value, "__code__", None)
+    if not isinstance(value, type):
+        for name in ("__call__", "__getitem__", "__getitems__", "__iter__", "__next__", "__len__"):
+            yield getattr(getattr(type(value), name, None), "__code__", None)

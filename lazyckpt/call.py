@@ -1,0 +1,350 @@
+"""The stored call: a combinator's name with its bound arguments, and chains of them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import reprlib
+import sys
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.checks import Check, brief, checked
+from lazyckpt.errors import ArgumentError
+from lazyckpt.machine import Machine
+
+_FOREIGN = {
+    "drop_remainder": "drop_last",
+    "collate_fn": "collate",
+    "batchify_fn": "collate",
+    "world_size": "num_shards",
+    "num_replicas": "num_shards",
+    "num_instances": "num_shards",
+    "rank": "index",
+    "shard_index": "index",
+    "instance_rank": "index",
+    "reshuffle_each_iteration": "seed (the order is new in each epoch as it is)",
+    "num_workers": "run(..., executor=...)",
+    "num_parallel_calls": "run(..., executor=...)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Combinator:
+    """A registered combinator: how to build its machine, and what of it a state depends on.
+
+    `free` arguments change no order; `elastic` ones may change by `rebase`;
+    a `threading` combinator's position is its upstream's.
+    """
+
+    name: str
+    build: Callable[..., Machine[Any]]
+    public: Callable[..., Any]
+    signature: inspect.Signature
+    is_source: bool
+    checks: Mapping[str, Check]
+    free: frozenset[str]
+    elastic: frozenset[str]
+    threading: bool
+    describe: Callable[..., dict[str, Any]] | None
+    validate: Callable[..., None] | None
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The checked arguments by name, defaults filled in."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}: {error}{self._hint(args, kwargs)}") from None
+        bound.apply_defaults()
+        arguments = {
+            name: checked(self.name, name, value, self.checks[name])
+            if name in self.checks
+            else value
+            for name, value in bound.arguments.items()
+        }
+        if self.validate is not None:
+            self.validate(**arguments)
+        return arguments
+
+    def _hint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        known = self.signature.parameters
+        for name in kwargs:
+            if name not in known and name in _FOREIGN:
+                return f"; {name!r} is here called {_FOREIGN[name]}"
+        return f"; the signature is {self.name}{self.signature}"
+
+
+registry: dict[str, Combinator] = {}
+
+
+class Call:
+    """One combinator with its arguments: frozen, compared by value, picklable.
+
+    Where it was written (`site`) is remembered for error messages alone.
+    """
+
+    __slots__ = ("_arguments", "combinator", "site")
+
+    _arguments: dict[str, Any]
+    combinator: Combinator
+    site: str
+
+    def __init__(self, combinator: Combinator, arguments: dict[str, Any], site: str) -> None:
+        object.__setattr__(self, "combinator", combinator)
+        object.__setattr__(self, "_arguments", arguments)
+        object.__setattr__(self, "site", site)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{self!r} is a value: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{self!r} is a value: {name} cannot be deleted")
+
+    @property
+    def name(self) -> str:
+        return self.combinator.name
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """A copy of the bound arguments by name."""
+        return dict(self._arguments)
+
+    def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
+        """The machine of this call on top of `upstream`."""
+        bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
+        first = () if upstream is None else (upstream,)
+        return self.combinator.build(*first, *bound.args, **bound.kwargs)
+
+    def identity(self) -> list[Any]:
+        """Name and arguments that decide the order, as JSON; what a state is checked against."""
+        arguments = self.arguments
+        if self.combinator.describe is not None:
+            return [self.name, self.combinator.describe(**arguments)]
+        kept = {
+            name: _identity(value)
+            for name, value in arguments.items()
+            if name not in self.combinator.free and not _is_function(value)
+        }
+        return [self.name, kept]
+
+    def __repr__(self) -> str:
+        shown = []
+        for name, parameter in self.combinator.signature.parameters.items():
+            value = self._arguments[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                shown += [show(v) for v in value]
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                shown += [f"{k}={show(v)}" for k, v in value.items()]
+            elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+                shown.append(show(value))
+            elif value is not parameter.default and not same(value, parameter.default):
+                shown.append(f"{name}={show(value)}")
+        return f"{self.name}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Call):
+            return NotImplemented
+        return self.combinator is other.combinator and same(self.arguments, other.arguments)
+
+    def __hash__(self) -> int:
+        return hash((self.name, _hashable(self.arguments)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The public function pickles by reference, which imports its module.
+        return _restore, (self.combinator.public, self.arguments, self.site)
+
+
+def _restore(public: Callable[..., Any], arguments: dict[str, Any], site: str) -> Call:
+    return Call(registry[public.__name__], arguments, site)
+
+
+class Chain:
+    """Calls in a row. Equal by value whatever way they were composed."""
+
+    def __init__(self, calls: tuple[Call, ...]) -> None:
+        self.__dict__["calls"] = calls
+
+    calls: tuple[Call, ...]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be deleted")
+
+    @cached_property
+    def machine(self) -> Machine[Any]:
+        """The composed transition functions; built once, reading no data."""
+        built: Machine[Any] | None = None
+        for call in self.calls:
+            built = call.build(built)
+        assert built is not None
+        return built
+
+    @cached_property
+    def identity(self) -> str:
+        """What a state of this chain is checked against: one line of JSON of bounded length."""
+        return _compact([call.identity() for call in self.calls])
+
+    def __repr__(self) -> str:
+        parts = [repr(call) for call in self.calls]
+        line = " | ".join(parts)
+        if len(line) <= 88:
+            return line
+        return "(\n    " + "\n    | ".join(parts) + "\n)"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.calls == other.calls  # type: ignore[attr-defined]  # of my own type
+
+    def __hash__(self) -> int:
+        return hash(self.calls)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.calls,)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def define(
+    build: Callable[..., Machine[Any]],
+    wrap: Callable[[Call], Chain],
+    *,
+    is_source: bool,
+    checks: Mapping[str, Check],
+    free: tuple[str, ...] = (),
+    elastic: tuple[str, ...] = (),
+    threading: bool = False,
+    describe: Callable[..., dict[str, Any]] | None = None,
+    validate: Callable[..., None] | None = None,
+) -> Callable[..., Any]:
+    """Register a combinator and return its public function, which stores the call."""
+    signature = inspect.signature(build)
+    if not is_source:
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def public(*args: Any, **kwargs: Any) -> Chain:
+        frame = sys._getframe(1)
+        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return wrap(Call(combinator, combinator.bind(args, kwargs), site))
+
+    public.__name__ = public.__qualname__ = build.__name__
+    public.__module__ = build.__module__
+    public.__doc__ = build.__doc__
+    public.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
+    combinator = Combinator(
+        name=build.__name__,
+        build=build,
+        public=public,
+        signature=signature.replace(return_annotation=inspect.Signature.empty),
+        is_source=is_source,
+        checks=checks,
+        free=frozenset(free),
+        elastic=frozenset(elastic),
+        threading=threading,
+        describe=describe,
+        validate=validate,
+    )
+    registry[combinator.name] = combinator
+    return public
+
+
+def show(value: Any) -> str:
+    """A value as it would be written, long data abbreviated, no data read from elsewhere."""
+    kind = type(value)
+    if _is_function(value):
+        name = getattr(value, "__qualname__", None)
+        return name.rsplit("<locals>.", 1)[-1] if name else brief(value)
+    if isinstance(value, Chain) or kind in (range, int, float, bool, type(None)):
+        return repr(value)
+    if kind in (list, tuple, dict, str, bytes):
+        return _short.repr(value)
+    if isinstance(value, np.ndarray):
+        return f"<{value.dtype}{list(value.shape)}>"
+    try:
+        return f"<{kind.__name__} of {len(value)}>"
+    except Exception:
+        return f"<{kind.__name__}>"
+
+
+class _Short(reprlib.Repr):
+    def repr_instance(self, x: Any, level: int) -> str:
+        return show(x)
+
+
+_short = _Short()
+_short.maxlist = _short.maxtuple = _short.maxdict = 3
+_short.maxstring = _short.maxother = 40
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality by value for what arguments are made of; by identity where `==` says no yes or no."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.memmap):
+        return (a.filename, a.offset, a.shape, a.dtype) == (b.filename, b.offset, b.shape, b.dtype)
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    try:
+        return bool(a == b)
+    except Exception:  # a tensor or a frame: its == is no yes or no
+        return False
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((k, _hashable(v)) for k, v in value.items())
+    return value
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, Chain)
+
+
+def _identity(value: Any) -> Any:
+    if isinstance(value, Chain):
+        return [call.identity() for call in value.calls]
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if isinstance(value, str) and len(value) <= 40:
+        return value
+    if isinstance(value, (tuple, list)) and len(value) <= 16:
+        return [None if _is_function(v) else _identity(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}#{zlib.crc32(np.ascontiguousarray(value)):08x}"
+    if isinstance(value, (str, tuple, list)):
+        return f"{type(value).__name__}[{len(value)}]#{_digest(value)}"
+    return type(value).__name__
+
+
+def _digest(value: Any) -> str:
+    return f"{zlib.crc32(repr(value).encode()):08x}"
+
+
+_ROOM = 640  # of the kilobyte that a state may fill
+
+
+def _compact(stages: list[Any]) -> str:
+    """Stages as JSON; where that is long, the longest arguments give way to a digest."""
+    texts = [json.dumps(stage, separators=(",", ":")) for stage in stages]
+    while sum(map(len, texts)) + len(texts) > _ROOM:
+        longest = max(range(len(texts)), key=lambda i: len(texts[i]))
+        name = json.loads(texts[longest])[0]
+        short = json.dumps([name, {"#": _digest(texts[longest])}], separators=(",", ":"))
+        if len(short) >= len(texts[longest]):
+            break
+        texts[longest] = short
+    return "[" + ",".join(texts) + "]"

@@ -1,0 +1,85 @@
+"""Argument checks: each takes a value, returns it normalised, or says what was expected."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from lazyckpt.errors import ArgumentError
+
+Check = Callable[[Any], Any]
+
+
+class Unfit(Exception):
+    """Raised by a check; carries what it expected."""
+
+
+def checked(stage: str, name: str, value: Any, check: Check) -> Any:
+    """The value as `check` returns it, or an `ArgumentError` naming stage, argument and value."""
+    try:
+        return check(value)
+    except Unfit as unfit:
+        raise ArgumentError(
+            f"{stage}: {name} must be {unfit}, got {name}={brief(value)} ({type(value).__name__})"
+        ) from None
+
+
+def brief(value: Any) -> str:
+    """A repr of at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _unfit(expected: str) -> NoReturn:
+    raise Unfit(expected)
+
+
+def at_least(least: int) -> Check:
+    """An int, NumPy's included and bool excluded, from `least` on."""
+
+    def check(value: Any) -> int:
+        if not is_integer(value) or value < least:
+            _unfit(f"an int >= {least}")
+        return operator.index(value)
+
+    return check
+
+
+def is_integer(value: Any) -> bool:
+    return (
+        not isinstance(value, bool)
+        and hasattr(value, "__index__")
+        and getattr(value, "shape", ()) == ()
+        and type(value).__name__ not in ("bool", "bool_")
+    )
+
+
+natural = at_least(0)
+positive = at_least(1)
+
+
+def boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        _unfit("True or False")
+    return value
+
+
+def function(value: Any) -> Any:
+    if not callable(value):
+        _unfit("callable")
+    return value
+
+
+def optional(check: Check) -> Check:
+    """None, or what `check` takes."""
+
+    def either(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return check(value)
+        except Unfit as unfit:
+            _unfit(f"{unfit} or None")
+
+    return either

@@ -1,0 +1,151 @@
+"""Several pipelines as one: `zip`, `concat`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, TypeVar
+
+from lazyckpt.checks import brief
+from lazyckpt.errors import ArgumentError, Exhausted
+from lazyckpt.machine import Flow, Machine, Position, machine
+from lazyckpt.pipeline import Pipeline, producer
+
+A = TypeVar("A")
+
+
+def _joined(name: str, pipelines: tuple[Any, ...]) -> None:
+    if not pipelines:
+        raise ArgumentError(f"{name}: at least one pipeline is needed, got none")
+    for number, pipeline in enumerate(pipelines):
+        if not isinstance(pipeline, Pipeline):
+            raise ArgumentError(
+                f"{name}: argument {number + 1} must be a pipeline, got {brief(pipeline)} "
+                f"({type(pipeline).__name__}); source(...) makes one of data"
+            )
+
+
+@producer(validate=lambda pipelines: _joined("zip", pipelines))
+def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
+    """Tuples of one item from each pipeline, until the shortest ends.
+
+    State: one of each, and whether the end was met. Resume: what each reads.
+    Random access where all have it. Rank-free where all are. Errors: none given.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.zip(lz.source([1, 2, 3]), lz.source("a b".split())))
+    [(1, 'a'), (2, 'b')]
+    """
+    machines: list[Machine[Any]] = [pipeline.machine for pipeline in pipelines]
+
+    def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
+        states, ended = position
+        if ended:
+            raise Exhausted(position)
+        states, items = list(states), []
+        for number, each in enumerate(machines):
+            try:
+                states[number], item = each.step(states[number])
+            except Exhausted as end:
+                states[number] = end.state
+                raise Exhausted((tuple(states), 1)) from None
+            items.append(item)
+        return (tuple(states), 0), tuple(items)
+
+    def flow(position: Position) -> Flow[tuple[Any, ...]]:
+        states, ended = position
+        flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
+
+        def end() -> Iterator[tuple[Any, ...]]:
+            nonlocal ended
+            ended = 1
+            yield from ()
+
+        rows = () if ended else builtins.zip(*flows, strict=False)
+        return Flow(chain(rows, end()), lambda: (tuple(f.snapshot() for f in flows), ended))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        states, ended = position
+        if ended:
+            return position, 0
+        jumps = [each.skip for each in machines if each.skip is not None]
+        passed = min(jump(state, n)[1] for jump, state in builtins.zip(jumps, states, strict=True))
+        after = [jump(state, passed)[0] for jump, state in builtins.zip(jumps, states, strict=True)]
+        return (tuple(after), 0), passed
+
+    lengths = [each.length for each in machines if each.length is not None]
+    return machine(
+        init=lambda epoch: (tuple(each.init(epoch) for each in machines), 0),
+        epoch=lambda position: machines[0].epoch(position[0][0]),
+        step=step,
+        flow=flow,
+        skip=skip if all(each.skip for each in machines) else None,
+        length=min(lengths) if len(lengths) == len(machines) else None,
+    )
+
+
+@producer(validate=lambda pipelines: _joined("concat", pipelines))
+def concat(*pipelines: Pipeline[A]) -> Machine[A]:
+    """The items of the first pipeline, then of the second, and so on.
+
+    State: that of the pipeline being read, and its number. Resume: what that
+    one reads. Random access where all have it. Rank-free where all are. Errors:
+    none given.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.concat(lz.source([1, 2]), lz.source([3])))
+    [1, 2, 3]
+    """
+    machines: list[Machine[A]] = [pipeline.machine for pipeline in pipelines]
+
+    def step(position: Position) -> tuple[Position, A]:
+        state, number = position
+        while True:
+            try:
+                after, item = machines[number].step(state)
+                return (after, number), item
+            except Exhausted as end:
+                if number + 1 == len(machines):
+                    raise Exhausted((end.state, number)) from None
+                epoch = machines[number].epoch(state)
+            number += 1
+            state = machines[number].init(epoch)
+
+    def flow(position: Position) -> Flow[A]:
+        state, number = position
+        epoch = machines[number].epoch(state)
+        current = machines[number].flow(state)
+
+        def parts() -> Iterator[Flow[A]]:
+            nonlocal current, number
+            yield current
+            while number + 1 < len(machines):
+                number += 1
+                current = machines[number].flow(machines[number].init(epoch))
+                yield current
+
+        return Flow(chain.from_iterable(parts()), lambda: (current.snapshot(), number))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        state, number = position
+        epoch, left = machines[number].epoch(state), n
+        while True:
+            jump = machines[number].skip
+            assert jump is not None
+            state, passed = jump(state, left)
+            left -= passed
+            if not left or number + 1 == len(machines):
+                return (state, number), n - left
+            number += 1
+            state = machines[number].init(epoch)
+
+    lengths = [each.length for each in machines if each.length is not None]
+    return machine(
+        init=lambda epoch: (machines[0].init(epoch), 0),
+        epoch=lambda position: machines[position[1]].epoch(position[0]),
+        step=step,
+        flow=flow,
+        skip=skip if all(each.skip for each in machines) else None,
+        length=sum(lengths) if len(lengths) == len(machines) else None,
+    )

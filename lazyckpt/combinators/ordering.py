@@ -1,0 +1,450 @@
+"""In what order, and how often: `shuffle`, `block_shuffle`, `repeat`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.checks import natural, optional, positive
+from lazyckpt.errors import ArgumentError, Exhausted, PipelineError
+from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.noise import Indices, Permutation, derive, draws
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+
+
+@combinator(checks={"buffer_size": optional(positive), "seed": natural})
+def shuffle(
+    upstream: Machine[A], buffer_size: int | None = None, *, seed: int
+) -> Machine[A]:
+    """The items in random order, another one in each epoch.
+
+    - `buffer_size`: None for a permutation of everything, which needs random
+      access; a number for a stream, of which this many items are held, and each
+      new one takes the place of a random one, which is given
+    - `seed`: an int >= 0; the same seed gives the same order
+
+    Without a buffer. Memory: constant. State: epoch and position. Resume:
+    nothing is read again. Keeps random access and rank-freedom. Errors:
+    `ArgumentError` where upstream has no random access.
+
+    With one. Memory: the buffer. State: a count of outputs and upstream's where
+    the oldest item held was read, or a little before; no items. Resume: goes
+    through a stream again from there, about 12 times `buffer_size` items; with
+    random access reads the items held, and no more. `block_shuffle` reads less.
+    No random access. Rank-free where upstream is.
+
+    Source: the permutation is described at `lazyckpt.noise.Permutation`.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(range(8)) | lz.shuffle(seed=0))
+    [5, 2, 0, 7, 6, 1, 3, 4]
+    >>> list(lz.source(range(8)) | lz.shuffle(4, seed=0))
+    [2, 0, 1, 3, 4, 7, 5, 6]
+    """
+    if buffer_size is None:
+        return _permuted(upstream, seed)
+    return _Reservoir(upstream, buffer_size, seed).machine()
+
+
+def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
+    jump, length = upstream.skip, upstream.length
+    if jump is None or not isinstance(length, int):
+        why = "is endless" if length == math.inf else "has no random access"
+        raise ArgumentError(
+            f"shuffle: what comes before it {why}; give a buffer_size, "
+            "or put it before the stage that makes it so"
+        )
+    below = upstream.view
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> Permutation:
+        return Permutation(derive(seed, "shuffle", epoch), length)
+
+    def alone(number: int) -> A:
+        epoch, index = divmod(number, length)
+        return upstream.step(jump(upstream.init(epoch), index)[0])[1]
+
+    table = Table(alone) if below is None else below.table
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        epoch, index = position
+        if isinstance(offsets, range):
+            offsets = range(index + offsets.start, index + offsets.stop, offsets.step)
+        else:
+            offsets = offsets + index
+        indices = order(epoch).at(offsets)
+        if below is None:
+            return indices + epoch * length
+        return below.ahead(upstream.init(epoch), indices)
+
+    def step(position: Position) -> tuple[Position, A]:
+        epoch, index = position
+        if index >= length:
+            raise Exhausted(position)
+        chosen = order(epoch)[index]
+        item = upstream.step(jump(upstream.init(epoch), chosen)[0])[1]
+        return (epoch, index + 1), item
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index = position
+        passed = max(0, min(n, length - index))
+        return (epoch, index + passed), passed
+
+    return machine(
+        init=lambda epoch: (epoch, 0),
+        epoch=lambda position: position[0],  # type: ignore[no-any-return]  # a position is nested ints
+        step=step,
+        skip=skip,
+        length=length,
+        view=View(table, ahead),
+    )
+
+
+class _Reservoir:
+    """A streaming shuffle whose buffer is a function of a counter.
+
+    Input t goes to slot t while there are free ones, then to slot draw(t),
+    whose occupant is output t - size. So what a slot holds before input t is
+    the last input before t that drew it, and the state is (upstream's position
+    at input `start`, `start`, outputs given), where `start` is no later than
+    the oldest input held. Inputs are cut in blocks; `start` is chosen at the
+    first input of each block, and is the second input of a block or 0, so that
+    it depends on the counter alone.
+    """
+
+    def __init__(self, upstream: Machine[Any], size: int, seed: int) -> None:
+        self.upstream = upstream
+        self.size = size
+        self.seed = seed
+        self.block = min(max(size, 256), 1 << 16)
+
+    def machine(self) -> Machine[Any]:
+        upstream = self.upstream
+        return machine(
+            init=lambda epoch: (upstream.init(epoch), 0, 0),
+            epoch=lambda position: upstream.epoch(position[0]),
+            flow=self.flow,
+            length=upstream.length,
+        )
+
+    def flow(self, position: Position) -> Flow[Any]:
+        anchor, start, given = position
+        epoch = self.upstream.epoch(anchor)
+        key = derive(self.seed, "shuffle", "buffer", epoch)
+        ticks: Iterator[int] = iter(())
+        ahead = given  # outputs that will have been given when ticks run out
+
+        def outputs() -> Iterator[Any]:
+            nonlocal anchor, start, ticks, ahead
+            buffer, arrived, stream, snapshot, marks = self._resumed(key, anchor, start, given)
+            held = self._holding(key, arrived)
+
+            def slots() -> Iterator[Iterator[int]]:
+                """Blocks of draws; each is asked for when its first input has been read."""
+                nonlocal anchor, start, ticks, ahead
+                first = arrived
+                while True:
+                    if first % self.block == 0:
+                        marks[first + 1] = snapshot()
+                        oldest = int(held.min()) if first > self.size else 0
+                        start = max(mark for mark in marks if mark <= oldest)
+                        anchor = marks[start]
+                        for mark in [mark for mark in marks if mark < start]:
+                            del marks[mark]
+                    stop = first - first % self.block + self.block
+                    drawn = draws(key, first, stop, self.size)
+                    held[drawn] = np.arange(first, stop)  # of equal draws the last one stays
+                    ticks, ahead = iter(drawn.tolist()), stop - self.size
+                    yield ticks
+                    first = stop
+
+            if len(buffer) == self.size:
+                for item, slot in zip(stream, chain.from_iterable(slots()), strict=False):
+                    output = buffer[slot]
+                    buffer[slot] = item
+                    yield output
+            passed = ahead - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+            flushed = max(0, given - (arrived - len(buffer)))
+            order = Permutation(derive(self.seed, "shuffle", "flush", epoch), max(1, len(buffer)))
+            rest = order.at(range(len(buffer)))[flushed:].tolist()
+            ticks, ahead = iter(rest), passed + len(rest)
+            for slot in ticks:
+                yield buffer[slot]
+
+        def reached() -> Position:
+            return anchor, start, ahead - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+
+        return Flow(outputs(), reached)
+
+    def _resumed(
+        self, key: int, anchor: Position, start: int, given: int
+    ) -> tuple[list[Any], int, Iterator[Any], Callable[[], Position], dict[int, Position]]:
+        """The buffer as it was, inputs read, the rest of them, and positions to anchor at."""
+        marks = {start: anchor}
+        if given and self.upstream.skip is not None and self.upstream.length is not None:
+            return self._looked_up(key, anchor, start, given, marks)
+        flow = self.upstream.flow(anchor)
+        stream = iter(flow)
+        if start:
+            buffer, arrived = [None] * self.size, start
+        else:
+            buffer = list(islice(stream, self.size))
+            arrived = len(buffer)
+        target = self.size + given if given else 0
+        while arrived < target and len(buffer) == self.size:
+            if arrived % self.block == 0:
+                stop = arrived + 1
+            else:
+                stop = min(target, arrived - arrived % self.block + self.block)
+            before = arrived
+            slots = draws(key, arrived, stop, self.size).tolist()
+            for slot, item in zip(slots, islice(stream, stop - arrived), strict=False):
+                buffer[slot] = item
+                arrived += 1
+            if arrived < stop:
+                break
+            if before % self.block == 0:
+                marks[arrived] = flow.snapshot()
+        return buffer, arrived, stream, flow.snapshot, marks
+
+    def _looked_up(
+        self, key: int, anchor: Position, start: int, given: int, marks: dict[int, Position]
+    ) -> tuple[list[Any], int, Iterator[Any], Callable[[], Position], dict[int, Position]]:
+        """The same over random access: only the items held are read."""
+        upstream, jump = self.upstream, self.upstream.skip
+        assert jump is not None
+        here, passed = jump(anchor, self.size + given - start)
+        arrived = start + passed
+        held = self._holding(key, arrived)[: min(arrived, self.size)]
+        buffer = [upstream.step(jump(anchor, int(t) - start)[0])[1] for t in held]
+        for mark in range(start - start % self.block + self.block + 1, arrived + 1, self.block):
+            if mark > self.size:
+                marks[mark] = jump(anchor, mark - start)[0]
+        flow = upstream.flow(here)
+        return buffer, arrived, iter(flow), flow.snapshot, marks
+
+    def _holding(self, key: int, arrived: int) -> NDArray[np.int64]:
+        """For each slot the number of the input in it, `arrived` inputs having been read."""
+        size = self.size
+        held = np.full(size, -1)
+        stop = arrived
+        while stop > size and (held < 0).any():
+            begin = max(size, stop - 4 * size - 1024)
+            last = np.full(size, -1)
+            last[draws(key, begin, stop, size)] = np.arange(begin, stop)
+            held = np.where(held < 0, last, held)
+            stop = begin
+        return np.where(held < 0, np.arange(size), held)
+
+
+@combinator(checks={"block_size": positive, "seed": natural})
+def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machine[A]:
+    """Consecutive blocks of `block_size` items, each in random order; the last may be shorter.
+
+    State: upstream's before the block, the block's number, items given of it.
+    Resume: reads one block again. Memory: one block, none over a table. Keeps
+    random access over a table (a source that has it, through map, take, skip,
+    shard, shuffle, repeat). Rank-free where upstream is.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(range(8)) | lz.block_shuffle(4, seed=0))
+    [0, 1, 2, 3, 7, 4, 6, 5]
+    """
+
+    def order(epoch: int, block: int, size: int) -> Permutation:
+        return Permutation(derive(seed, "block_shuffle", epoch, block), size)
+
+    def init(epoch: int) -> Position:
+        return upstream.init(epoch), 0, 0
+
+    def flow(position: Position) -> Flow[A]:
+        anchor, block, given = position
+        epoch = upstream.epoch(anchor)
+        before = upstream.flow(anchor)
+        ticks: Iterator[int] = iter(())
+        size = given
+
+        def items() -> Iterator[A]:
+            nonlocal anchor, block, ticks, size
+            stream = iter(before)
+            here, number, done = anchor, block, given
+            while held := list(islice(stream, block_size)):
+                places = order(epoch, number, len(held)).at(range(len(held)))[done:].tolist()
+                if places:
+                    anchor, block, size = here, number, len(held)
+                    ticks = iter(places)
+                    for place in ticks:
+                        yield held[place]
+                here, number, done = before.snapshot(), number + 1, 0
+
+        def snapshot() -> Position:
+            return anchor, block, size - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+
+        return Flow(items(), snapshot)
+
+    view, jump = upstream.view, upstream.skip
+    if view is None or jump is None:
+        return machine(
+            init=init,
+            epoch=lambda position: upstream.epoch(position[0]),
+            flow=flow,
+            length=upstream.length,
+        )
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        anchor, block, given = position
+        reached = jump(anchor, given + n)[1]
+        whole = max(0, reached - 1) // block_size
+        anchor = jump(anchor, whole * block_size)[0]
+        return (anchor, block + whole, reached - whole * block_size), reached - given
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        anchor, block, given = position
+        epoch = upstream.epoch(anchor)
+        places = np.asarray(offsets) + given
+        chosen = np.empty_like(places)
+        blocks = places // block_size
+        for number in np.unique(blocks).tolist():
+            begin = number * block_size
+            size = jump(jump(anchor, begin)[0], block_size)[1]
+            within = blocks == number
+            chosen[within] = order(epoch, block + number, size).at(places[within] - begin) + begin
+        return view.ahead(anchor, chosen)
+
+    return machine(
+        init=init,
+        epoch=lambda position: upstream.epoch(position[0]),
+        skip=skip,
+        length=upstream.length,
+        view=View(view.table, ahead),
+    )
+
+
+@combinator(checks={"count": optional(natural)}, elastic=("count",), threading=True)
+def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
+    """The stream again and again, shuffled anew in each epoch: `count` times or for ever.
+
+    State: none; the epoch is in upstream's. Resume: nothing is read again.
+    Keeps random access and rank-freedom. Errors: an endless repeat of an empty
+    stream raises `PipelineError`.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source("ab".split()) | lz.repeat(2))
+    ['ab', 'ab']
+    """
+
+    def first(epoch: int) -> int:
+        return epoch << 32 if count is None else epoch * count
+
+    def following(epoch: int) -> int | None:
+        if count is not None and (epoch + 1) % count == 0:
+            return None
+        return epoch + 1
+
+    def is_over(epoch: int) -> bool:
+        return count == 0 or following(epoch) is None
+
+    def empty() -> PipelineError:
+        return PipelineError("repeat: the stream to repeat for ever is empty")
+
+    def step(position: Position) -> tuple[Position, A]:
+        begun = False
+        while count != 0:
+            try:
+                return upstream.step(position)
+            except Exhausted as end:
+                if begun and count is None:
+                    raise empty() from None
+                epoch = upstream.epoch(position)
+                if is_over(epoch) or (upstream.length == 0 and count is not None):
+                    raise Exhausted(end.state) from None
+            position, begun = upstream.init(epoch + 1), True
+        raise Exhausted(position)
+
+    def flow(position: Position) -> Flow[A]:
+        current = upstream.flow(position)
+
+        def passes() -> Iterator[Iterator[A]]:
+            nonlocal current
+            epoch = upstream.epoch(position)
+            fresh = position == upstream.init(epoch)
+            while count != 0:
+                items, taken = counted(current)
+                yield items
+                if fresh and count is None and not taken():
+                    raise empty()
+                if is_over(epoch) or (upstream.length == 0 and count is not None):
+                    return
+                epoch, fresh = epoch + 1, True
+                current = upstream.flow(upstream.init(epoch))
+
+        return Flow(chain.from_iterable(passes()), lambda: current.snapshot())
+
+    return machine(
+        init=lambda epoch: upstream.init(first(epoch)),
+        epoch=lambda p: upstream.epoch(p) >> 32 if count is None else upstream.epoch(p) // max(count, 1),
+        step=step,
+        flow=flow,
+        **_repeated_access(upstream, count),
+    )
+
+
+def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
+    jump, view, length = upstream.skip, upstream.view, upstream.length
+    if count == 0:
+        whole: int | float | None = 0
+    elif count is None:
+        whole = math.inf
+    else:
+        whole = None if length is None else length * count
+    if jump is None or length is None or not length:
+        return {"length": whole}
+
+    def last(epoch: int) -> float:
+        return math.inf if count is None else epoch - epoch % count + count - 1
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        if count == 0:
+            return position, 0
+        after, passed = jump(position, n)
+        epoch = upstream.epoch(position)
+        if passed == n or epoch == last(epoch):
+            return after, passed
+        assert isinstance(length, int)
+        further = (n - passed - 1) // length
+        if epoch + 1 + further > last(epoch):
+            further = int(last(epoch)) - epoch - 1
+            return jump(upstream.init(epoch + 1 + further), length)[0], passed + (further + 1) * length
+        rest = n - passed - further * length
+        return jump(upstream.init(epoch + 1 + further), rest)[0], n
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        assert view is not None
+        if not len(offsets):
+            return offsets
+        left = jump(position, int(offsets[-1]) + 1)[1] if isinstance(offsets, range) else 0
+        if isinstance(offsets, range) and left > offsets[-1]:
+            return view.ahead(position, offsets)
+        assert isinstance(length, int)
+        left = jump(position, length)[1]
+        numbers = np.asarray(offsets) - left
+        epochs = numbers // length  # -1 stands for the rest of this epoch
+        found = np.empty_like(numbers)
+        for number in np.unique(epochs).tolist():
+            within = epochs == number
+            if number < 0:
+                found[within] = view.ahead(position, numbers[within] + left)
+            else:
+                begin = upstream.init(upstream.epoch(position) + 1 + number)
+                found[within] = view.ahead(begin, numbers[within] - number * length)
+        return found
+
+    return {"length": whole, "skip": skip, "view": view and View(view.table, ahead)}

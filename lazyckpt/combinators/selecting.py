@@ -1,0 +1,148 @@
+"""Which items: `filter`, `take`, `skip`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from lazyckpt.checks import function, natural
+from lazyckpt.errors import Exhausted
+from lazyckpt.machine import Flow, Machine, Position, View, counted, machine, stateless
+from lazyckpt.noise import Indices
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+
+
+@combinator(checks={"predicate": function}, threading=True)
+def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+    """The items for which `predicate(item)` is true.
+
+    State: none. Resume: nothing is read again. No random access. Rank-free.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(range(6)) | lz.filter(lambda x: x % 2))
+    [1, 3, 5]
+    """
+
+    def step(position: Position) -> tuple[Position, A]:
+        while True:
+            position, item = upstream.step(position)
+            if predicate(item):
+                return position, item
+
+    def flow(position: Position) -> Flow[A]:
+        before = upstream.flow(position)
+        fn, pull = before.fn, before.pull
+        if fn is None:
+            return Flow((item for item in pull if predicate(item)), before.snapshot)
+        kept = (item for each in pull if predicate(item := fn(each)))
+        return Flow(kept, before.snapshot)
+
+    return stateless(upstream, step=step, flow=flow)
+
+
+@combinator(checks={"n": natural})
+def take(upstream: Machine[A], n: int) -> Machine[A]:
+    """The first n items of an epoch; the rest is not read.
+
+    State: upstream's and items taken. Resume: nothing is read again. Keeps
+    random access and rank-freedom.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(range(10**9)) | lz.take(3))
+    [0, 1, 2]
+    """
+
+    def step(position: Position) -> tuple[Position, A]:
+        before, taken = position
+        if taken >= n:
+            raise Exhausted(position)
+        try:
+            after, item = upstream.step(before)
+        except Exhausted as end:
+            raise Exhausted((end.state, taken)) from None
+        return (after, taken + 1), item
+
+    def flow(position: Position) -> Flow[A]:
+        before, taken = position
+        items = upstream.flow(before)
+        some, given = counted(islice(items, max(0, n - taken)))
+        return Flow(some, lambda: (items.snapshot(), taken + given()))
+
+    def skip(position: Position, count: int) -> tuple[Position, int]:
+        assert upstream.skip is not None
+        before, taken = position
+        after, passed = upstream.skip(before, min(count, max(0, n - taken)))
+        return (after, taken + passed), passed
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        assert upstream.view is not None
+        return upstream.view.ahead(position[0], offsets)
+
+    return machine(
+        init=lambda epoch: (upstream.init(epoch), 0),
+        epoch=lambda position: upstream.epoch(position[0]),
+        step=step,
+        flow=flow,
+        skip=upstream.skip and skip,
+        length=None if upstream.length is None else min(n, upstream.length),
+        view=upstream.view and View(upstream.view.table, ahead),
+    )
+
+
+@combinator(checks={"n": natural})
+def skip(upstream: Machine[A], n: int) -> Machine[A]:
+    """Everything but the first n items of an epoch.
+
+    State: with random access none, and the items are jumped over; else
+    upstream's and whether they were passed. Resume: before the first item the n
+    items are read, later nothing. Keeps random access and rank-freedom.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(range(5)) | lz.skip(3))
+    [3, 4]
+    """
+    if upstream.skip is not None:
+        return _jumping(upstream, n)
+
+    def flow(position: Position) -> Flow[A]:
+        before, passed = position
+        items = upstream.flow(before)
+
+        def rest() -> Iterator[A]:
+            nonlocal passed
+            stream = iter(items)
+            if not passed:
+                for _ in islice(stream, n):
+                    pass
+                passed = 1
+            yield from stream
+
+        return Flow(rest(), lambda: (items.snapshot(), passed))
+
+    return machine(
+        init=lambda epoch: (upstream.init(epoch), 0),
+        epoch=lambda position: upstream.epoch(position[0]),
+        flow=flow,
+        length=_less(upstream.length, n),
+    )
+
+
+def _jumping(upstream: Machine[A], n: int) -> Machine[A]:
+    jump = upstream.skip
+    assert jump is not None
+    return machine(
+        init=lambda epoch: jump(upstream.init(epoch), n)[0],
+        epoch=upstream.epoch,
+        step=upstream.step,
+        flow=upstream.flow,
+        skip=jump,
+        length=_less(upstream.length, n),
+        view=upstream.view,
+    )
+
+
+def _less(length: int | float | None, n: int) -> int | float | None:
+    return None if length is None else max(0, length - n)

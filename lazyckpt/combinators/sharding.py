@@ -1,0 +1,115 @@
+"""Which rank gets what: `shard`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import TypeVar
+
+from lazyckpt.checks import natural, positive
+from lazyckpt.errors import ArgumentError, Exhausted
+from lazyckpt.machine import Flow, Machine, Position, View, at_end, stateless
+from lazyckpt.noise import Indices
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+
+
+def _within(num_shards: int, index: int) -> None:
+    if index >= num_shards:
+        raise ArgumentError(f"shard: index must be below num_shards={num_shards}, got index={index}")
+
+
+@combinator(
+    checks={"num_shards": positive, "index": natural},
+    validate=_within,
+    free=("index",),
+    elastic=("num_shards",),
+    threading=True,
+)
+def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
+    """Every `num_shards`-th item, beginning with item `index`.
+
+    Together the ranks get every item once; the lower ranks get one more where
+    the number doesn't divide.
+
+    State: none; it is the position in the global stream, the same on every rank
+    at the same step, and good for another number of shards (`rebase`). Resume:
+    nothing is read again. Keeps random access, and reads other ranks' items
+    only where there is none: put it early.
+
+    >>> import lazyckpt as lz
+    >>> [list(lz.source(range(5)) | lz.shard(num_shards=2, index=rank)) for rank in (0, 1)]
+    [[0, 2, 4], [1, 3]]
+    """
+    jump, length = upstream.skip, upstream.length
+    if length is not None and length != math.inf:
+        length = max(0, -(-(int(length) - index) // num_shards))
+    if jump is None:
+        return _dealt(upstream, num_shards, index, length)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        after, passed = jump(position, n * num_shards)
+        whole, rest = divmod(passed, num_shards)
+        if rest > index:
+            return at_end(upstream, after), whole + 1
+        return (jump(position, whole * num_shards)[0] if rest else after), whole
+
+    def step(position: Position) -> tuple[Position, A]:
+        after, passed = skip(position, 1)
+        if not passed:
+            raise Exhausted(position)
+        return after, upstream.step(jump(position, index)[0])[1]
+
+    view = upstream.view
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        assert view is not None
+        if isinstance(offsets, range):
+            first, stop, stride = offsets.start, offsets.stop, offsets.step
+            offsets = range(index + num_shards * first, index + num_shards * stop, num_shards * stride)
+        else:
+            offsets = index + num_shards * offsets
+        return view.ahead(position, offsets)
+
+    return stateless(
+        upstream,
+        step=step,
+        skip=skip,
+        length=length,
+        view=view and View(view.table, ahead),
+    )
+
+
+def _dealt(
+    upstream: Machine[A], num_shards: int, index: int, length: int | float | None
+) -> Machine[A]:
+    """Over a stream, which has to be read for all ranks."""
+
+    def step(position: Position) -> tuple[Position, A]:
+        mine: list[A] = []
+        for number in range(num_shards):
+            try:
+                position, item = upstream.step(position)
+            except Exhausted as end:
+                if not mine:
+                    raise
+                return end.state, mine[0]
+            if number == index:
+                mine.append(item)
+        return position, mine[0]
+
+    def flow(position: Position) -> Flow[A]:
+        items = upstream.flow(position)
+
+        def mine() -> Iterator[A]:
+            stream = iter(items)
+            while dealt := list(islice(stream, num_shards)):
+                if len(dealt) <= index:
+                    return
+                yield dealt[index]
+
+        return Flow(mine(), items.snapshot)
+
+    return stateless(upstream, step=step, flow=flow, length=length)

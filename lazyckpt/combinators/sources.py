@@ -1,0 +1,218 @@
+"""Where items come from: `source` and `columns`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from lazyckpt.checks import brief
+from lazyckpt.errors import ArgumentError, Exhausted, InvalidState, SourceChanged
+from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.noise import Indices
+from lazyckpt.pipeline import producer
+
+T = TypeVar("T", covariant=True)
+
+
+class Indexable(Protocol[T]):
+    """Anything with a length and integer indices."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> T: ...
+
+
+def _described(data: Any) -> dict[str, Any]:
+    return {"length": len(data)} if _is_indexable(data) else {}
+
+
+@producer(describe=_described)
+def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
+    """The items of `data`, in its order.
+
+    - `data`: anything with `__len__` and `__getitem__` (list, range, array,
+      memory map, map-style dataset; `__getitems__` is used where there is one),
+      or any iterable that begins anew each time, such as a file reader object
+
+    State: epoch and position. Resume: nothing is read again with indices; an
+    iterable is gone through from its beginning. Random access: with indices.
+    Rank-free: yes. Errors: a one-shot iterator, a set (it has no order), a dict
+    or a str are refused; data that became shorter raises `SourceChanged`.
+    Don't change the data while a pipeline reads it.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source("to be or not".split()))
+    ['to', 'be', 'or', 'not']
+    """
+    if _is_indexable(data):
+        return _indexed("source", len(data), _table(data), _walk(data))
+    if isinstance(data, (str, Mapping, Set)) or not hasattr(data, "__iter__"):
+        raise ArgumentError(
+            f"source: data must be a sequence or an iterable, got {brief(data)} "
+            f"({type(data).__name__}); {_remedy(data)}"
+        )
+    if iter(data) is data:
+        raise ArgumentError(
+            f"source: data must be readable more than once, got the one-shot iterator {brief(data)}; "
+            "pass the list or file it came from, or an object whose __iter__ opens it anew"
+        )
+    return _iterated(data)
+
+
+@producer(describe=lambda arrays: {"length": len(next(iter(arrays.values())))})
+def columns(**arrays: Any) -> Machine[dict[str, Any]]:
+    """The rows of equally long arrays, as dicts.
+
+    - `arrays`: one array of shape `(n, ...)` a column, or what `numpy.asarray`
+      makes one; memory maps are read where needed
+
+    With `shuffle`, `shard`, `take` or `repeat` and then
+    `batch(n, collate=stack)`, a batch is one fancy index a column.
+
+    State: epoch and position. Resume: nothing is read again. Random access and
+    rank-free. Errors: no column, or columns of unequal lengths.
+
+    >>> import lazyckpt as lz
+    >>> table = lz.columns(x=[1.5, 2.5, 3.5], y=[0, 1, 0])
+    >>> next(iter(table | lz.batch(2, collate=lz.stack)))
+    {'x': array([1.5, 2.5]), 'y': array([0, 1])}
+    """
+    if not arrays:
+        raise ArgumentError("columns: at least one column is needed, got none")
+    table = {name: np.asarray(values) for name, values in arrays.items()}
+    lengths = {name: len(values) if values.ndim else None for name, values in table.items()}
+    if None in lengths.values() or len(set(lengths.values())) != 1:
+        raise ArgumentError(f"columns: all must have one length, got {lengths}")
+    length = next(iter(table.values())).shape[0]
+    pairs = tuple(table.items())
+
+    def get(index: int) -> dict[str, Any]:
+        return {name: values[index] for name, values in pairs}
+
+    def stacked(indices: Indices) -> dict[str, Any]:
+        return {name: picked(values, indices) for name, values in pairs}
+
+    return _indexed("columns", length, Table(get, None, stacked), lambda ticks: map(get, ticks))
+
+
+def picked(values: np.ndarray[Any, Any], indices: Indices) -> Any:
+    """Rows of an array as a new array."""
+    if isinstance(indices, range):
+        return values[indices.start : indices.stop : indices.step].copy()
+    return values.take(indices, axis=0)
+
+
+def _is_indexable(data: Any) -> bool:
+    if isinstance(data, (str, Mapping, Set)) or _is_iterable_dataset(data):
+        return False
+    if getattr(data, "shape", None) == ():
+        return False
+    return hasattr(data, "__len__") and hasattr(data, "__getitem__")
+
+
+def _is_iterable_dataset(data: Any) -> bool:
+    # torch's has a __getitem__ that only raises
+    return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
+
+
+def _remedy(data: Any) -> str:
+    if isinstance(data, Mapping):
+        return "pass columns(**data) for a table, or list(data.items())"
+    if isinstance(data, Set):
+        return "a set has no order that lasts; pass sorted(data)"
+    if isinstance(data, str):
+        return "pass [data] for one text, list(data) for its characters, open files in flat_map"
+    return "pass a list of it"
+
+
+def _table(data: Any) -> Table[Any]:
+    if isinstance(data, np.ndarray):
+        values = np.asarray(data)  # rows of a memory map are plain arrays
+        return Table(values.__getitem__, None, lambda indices: picked(values, indices))
+    many = getattr(data, "__getitems__", None)
+    if many is None:
+        return Table(data.__getitem__)
+    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
+
+
+def _walk(data: Any) -> Callable[[Iterator[int]], Iterator[Any]]:
+    if type(data) in (list, tuple, range, bytes) or isinstance(data, np.ndarray):
+        get = np.asarray(data).__getitem__ if isinstance(data, np.ndarray) else data.__getitem__
+        return lambda ticks: map(get, ticks)
+    return lambda ticks: (data[index] for index in ticks)
+
+
+def _indexed(
+    name: str,
+    length: int,
+    table: Table[T],
+    walk: Callable[[Iterator[int]], Iterator[T]],
+) -> Machine[T]:
+    def placed(position: Position) -> tuple[int, int]:
+        epoch, index = position
+        if not 0 <= index <= length:
+            raise InvalidState(f"{name}: position {index} is not within its {length} items")
+        return epoch, index
+
+    def step(position: Position) -> tuple[Position, T]:
+        epoch, index = placed(position)
+        if index == length:
+            raise Exhausted(position)
+        return (epoch, index + 1), table.get(index)
+
+    def flow(position: Position) -> Flow[T]:
+        epoch, index = placed(position)
+        ticks = iter(range(index, length))
+        left = ticks.__length_hint__  # type: ignore[attr-defined]  # every builtin iterator has one
+        return Flow(walk(ticks), lambda: (epoch, length - left()))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index = placed(position)
+        passed = min(n, length - index)
+        return (epoch, index + passed), passed
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        index = position[1]
+        if isinstance(offsets, range):
+            return range(index + offsets.start, index + offsets.stop, offsets.step)
+        return offsets + index
+
+    return machine(
+        init=lambda epoch: (epoch, 0),
+        epoch=lambda position: position[0],  # type: ignore[no-any-return]  # a position is nested ints
+        step=step,
+        flow=flow,
+        skip=skip,
+        length=length,
+        view=View(table, ahead),
+    )
+
+
+def _iterated(data: Iterable[T]) -> Machine[T]:
+    def flow(position: Position) -> Flow[T]:
+        epoch, index = position
+        if index < 0:
+            raise InvalidState(f"source: position {index} is negative")
+        taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
+
+        def items() -> Iterator[T]:
+            nonlocal taken
+            stream, taken = counted(data)
+            passed = sum(1 for _ in islice(stream, index))
+            if passed < index:
+                raise SourceChanged(
+                    f"source: the state stands after item {index} of {brief(data)}, "
+                    f"which now has {passed} items"
+                )
+            taken, begun = (lambda: begun() - index), taken
+            yield from stream
+
+        return Flow(items(), lambda: (epoch, index + taken()))
+
+    return machine(
+        init=lambda epoch: (epoch, 0),
+        epoch=lambda position: position[0],  # type: ignore[no-any-return]  # a position is nested ints
+        flow=flow,
+    )

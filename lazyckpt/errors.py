@@ -1,0 +1,40 @@
+"""The exceptions of the library: one family, `PipelineError`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class PipelineError(Exception):
+    """Base of every error that lazyckpt raises itself."""
+
+
+class ArgumentError(PipelineError, TypeError, ValueError):
+    """An argument of a stage has the wrong type or value; caught as either kind."""
+
+
+class Exhausted(PipelineError):
+    """The stream has ended.
+
+    `state` is the end: where the stream stands with everything consumed.
+    Stepping from it is `Exhausted` again, with the same state.
+    """
+
+    def __init__(self, state: Any) -> None:
+        super().__init__("the stream has ended")
+        self.state = state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Exhausted, (self.state,)
+
+
+class SourceChanged(PipelineError, RuntimeError):
+    """The data has become shorter than the state remembers it."""
+
+
+class InvalidState(PipelineError, ValueError):
+    """A state is malformed, damaged, of a newer format, or out of range."""
+
+
+class StateMismatch(InvalidState):
+    """A state belongs to another pipeline; the message names what differs."""

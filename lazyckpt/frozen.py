@@ -1,0 +1,60 @@
+"""A user's own state as an immutable value: what may stand in a position beside ints.
+
+Lists and dicts become tuples of their own kind, so that they hash, compare and
+survive JSON; thawing gives fresh ones, so that no step can change a state.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lazyckpt.checks import brief
+from lazyckpt.errors import InvalidState
+
+
+class FrozenList(tuple[Any, ...]):
+    """The items of a list."""
+
+    __slots__ = ()
+
+
+class FrozenDict(tuple[Any, ...]):
+    """The (key, value) pairs of a dict, in its order."""
+
+    __slots__ = ()
+
+
+def freeze(value: Any, stage: str) -> Any:
+    """The value, made immutable; an `InvalidState` naming the stage if it is no JSON or tuple.
+
+    >>> thaw(freeze({"seen": [1, 2]}, "scan"))
+    {'seen': [1, 2]}
+    """
+    kind = type(value)
+    if value is None or kind in (int, str, bool):
+        return value
+    if kind is float:
+        return value if value == value else math.nan
+    if kind is tuple:
+        return tuple([freeze(v, stage) for v in value])
+    if kind is list:
+        return FrozenList([freeze(v, stage) for v in value])
+    if kind is dict:
+        return FrozenDict([(freeze(k, stage), freeze(v, stage)) for k, v in value.items()])
+    raise InvalidState(
+        f"{stage}: its state must be made of None, bool, int, float, str, list, dict and tuple, "
+        f"got {brief(value)} ({kind.__name__})"
+    )
+
+
+def thaw(value: Any) -> Any:
+    """What was frozen, as fresh objects."""
+    kind = type(value)
+    if kind is tuple:
+        return tuple([thaw(v) for v in value])
+    if kind is FrozenList:
+        return [thaw(v) for v in value]
+    if kind is FrozenDict:
+        return {thaw(k): thaw(v) for k, v in value}
+    return value

@@ -1,0 +1,216 @@
+"""Machines: what stages are when they run. Nothing here knows users.
+
+A position is a nested tuple of ints. The leftmost int of every position is an
+epoch; a stage that owns a position puts it after its upstream's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress, repeat
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from lazyckpt.errors import Exhausted
+from lazyckpt.noise import BLOCK, Indices
+
+T = TypeVar("T", covariant=True)
+U = TypeVar("U")
+
+Position: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Flow(Generic[T]):
+    """Items from a position on, and a thunk for the position reached.
+
+    `snapshot()` is right after every item and at the end, not after an error:
+    then the flow is dropped. Iterate a flow once. A pending function rides
+    along, so that `map` costs no layer of its own.
+    """
+
+    pull: Iterator[Any]
+    snapshot: Callable[[], Position]
+    fn: Callable[[Any], T] | None = None
+
+    def map(self, fn: Callable[[Any], U]) -> Flow[U]:
+        inner = self.fn
+        return Flow(self.pull, self.snapshot, fn if inner is None else lambda x: fn(inner(x)))
+
+    def __iter__(self) -> Iterator[T]:
+        fn = self.fn
+        # A generator, unlike builtin map, turns a StopIteration out of fn into an error.
+        return self.pull if fn is None else (fn(x) for x in self.pull)
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    """What random access reads from: one item, or many at once.
+
+    `rows` and `stacked` are None where many at once are no cheaper than one by one.
+    """
+
+    get: Callable[[int], T]
+    rows: Callable[[Indices], list[T]] | None = None
+    stacked: Callable[[Indices], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View(Generic[T]):
+    """The vectorised lane: items as a table, and the order in which to read it.
+
+    `ahead(position, offsets)` gives the table's indices of the items that come
+    `offsets` items after the position; the offsets must not run past the end.
+    """
+
+    table: Table[T]
+    ahead: Callable[[Position, Indices], Indices]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine(Generic[T]):
+    """A stage with everything before it, as transition functions.
+
+    `step` is the meaning; each lane must agree with it.
+
+    - `init(epoch)`: the position before the first item of an epoch
+    - `step(position)`: the next position and the item, or `Exhausted`
+    - `flow(position)`: the same items as an iterator
+    - `epoch(position)`: the epoch that `init` was given
+    - `skip(position, n)`: the position n items on, and how many there really were
+    - `length`: items an epoch; infinity if endless, None if only reading tells
+    - `view`: the vectorised lane
+    """
+
+    init: Callable[[int], Position]
+    step: Callable[[Position], tuple[Position, T]]
+    flow: Callable[[Position], Flow[T]]
+    epoch: Callable[[Position], int]
+    skip: Callable[[Position, int], tuple[Position, int]] | None
+    length: int | float | None
+    view: View[T] | None
+
+
+def machine(
+    *,
+    init: Callable[[int], Position],
+    epoch: Callable[[Position], int],
+    step: Callable[[Position], tuple[Position, U]] | None = None,
+    flow: Callable[[Position], Flow[U]] | None = None,
+    skip: Callable[[Position, int], tuple[Position, int]] | None = None,
+    length: int | float | None = None,
+    view: View[U] | None = None,
+) -> Machine[U]:
+    """A machine from whichever lanes are given; the others follow from them."""
+    if flow is None and view is not None and skip is not None:
+        flow = _viewing(skip, view)
+    if flow is None:
+        assert step is not None, "a machine needs a step or a flow"
+        flow = _stepping(step)
+    return Machine(init, step or _continuing(flow), flow, epoch, skip, length, view)
+
+
+def stateless(
+    upstream: Machine[Any],
+    *,
+    step: Callable[[Position], tuple[Position, U]] | None = None,
+    flow: Callable[[Position], Flow[U]] | None = None,
+    skip: Callable[[Position, int], tuple[Position, int]] | None = None,
+    length: int | float | None = None,
+    view: View[U] | None = None,
+) -> Machine[U]:
+    """A machine whose position is its upstream's."""
+    return machine(
+        init=upstream.init,
+        epoch=upstream.epoch,
+        step=step,
+        flow=flow,
+        skip=skip,
+        length=length,
+        view=view,
+    )
+
+
+def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
+    """The items, and a thunk that tells how many were taken, at no Python cost an item."""
+    ticks = repeat(True, sys.maxsize)
+    left = ticks.__length_hint__
+    return compress(items, ticks), lambda: sys.maxsize - left()
+
+
+def at_end(upstream: Machine[Any], position: Position) -> Position:
+    """The end of a stream of which no item is left after `position`."""
+    try:
+        return upstream.step(position)[0]
+    except Exhausted as end:
+        return end.state
+
+
+def _stepping(step: Callable[[Position], tuple[Position, U]]) -> Callable[[Position], Flow[U]]:
+    def flow(position: Position) -> Flow[U]:
+        def items() -> Iterator[U]:
+            nonlocal position
+            while True:
+                try:
+                    position, item = step(position)
+                except Exhausted as end:
+                    position = end.state
+                    return
+                yield item
+
+        return Flow(items(), lambda: position)
+
+    return flow
+
+
+def _continuing(flow: Callable[[Position], Flow[U]]) -> Callable[[Position], tuple[Position, U]]:
+    """A step out of a flow, which keeps one flow open where the last step ended."""
+    live: dict[Position, tuple[Flow[U], Iterator[U]]] = {}
+
+    def step(position: Position) -> tuple[Position, U]:
+        pair = live.pop(position, None)
+        if pair is None:
+            opened = flow(position)
+            pair = (opened, iter(opened))
+        for item in pair[1]:
+            live.clear()
+            after = pair[0].snapshot()
+            live[after] = pair
+            return after, item
+        raise Exhausted(pair[0].snapshot())
+
+    return step
+
+
+def _viewing(
+    skip: Callable[[Position, int], tuple[Position, int]], view: View[U]
+) -> Callable[[Position], Flow[U]]:
+    get = view.table.get
+
+    def flow(position: Position) -> Flow[U]:
+        ticks: Iterator[int] = iter(range(0))
+        total = 0
+
+        def items() -> Iterator[U]:
+            nonlocal position, ticks, total
+            size = 64
+            while True:
+                after, count = skip(position, size)
+                if not count:
+                    return
+                indices = view.ahead(position, range(count))
+                ticks = iter(indices if isinstance(indices, range) else indices.tolist())
+                total = count
+                for index in ticks:
+                    yield get(index)
+                position, ticks, total = after, iter(range(0)), 0
+                size = min(size * 8, BLOCK)
+
+        def snapshot() -> Position:
+            taken = total - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+            return skip(position, taken)[0] if taken else position
+
+        return Flow(items(), snapshot)
+
+    return flow

@@ -1,0 +1,163 @@
+"""Random numbers that are pure functions of a key and a counter.
+
+Nothing here has a state to save. Only 32- and 64-bit integer arithmetic is
+used, so no NumPy version, platform or chunking changes an order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = range | NDArray[np.int64]
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_ROUNDS = 8
+_ROUND_MIX = {32: (0x7FEB352D, 0x846CA68B), 64: _MIX}
+_SORTED = 4096  # up to here a permutation is a sort of hashes, exactly uniform
+BLOCK = 1 << 16
+
+
+def hashed(key: int, counter: int) -> int:
+    """64 random bits for one counter (splitmix64; Steele, Lea and Flood, 2014).
+
+    >>> hex(hashed(0, 0))
+    '0xe220a8397b1dcdaf'
+    """
+    z = (key + (counter + 1) * _GOLDEN) & _MASK
+    z = ((z ^ (z >> 30)) * _MIX[0]) & _MASK
+    z = ((z ^ (z >> 27)) * _MIX[1]) & _MASK
+    return z ^ (z >> 31)
+
+
+def hashes(key: int, start: int, stop: int) -> NDArray[np.uint64]:
+    """`hashed` for every counter in `range(start, stop)`, as one array."""
+    z = np.arange(start + 1, stop + 1, dtype=np.uint64)
+    z *= np.uint64(_GOLDEN)
+    z += np.uint64(key)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(_MIX[0])
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(_MIX[1])
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def derive(*parts: int | str) -> int:
+    """A 64-bit key out of seed, purpose, epoch and the like.
+
+    >>> derive(0, "shuffle", 1) == derive(0, "shuffle", 1) != derive(1, "shuffle", 0)
+    True
+    """
+    key = 0
+    for part in parts:
+        number = int.from_bytes(part.encode(), "little") if isinstance(part, str) else part
+        while True:
+            key = hashed(key ^ (number & _MASK), 0)
+            number >>= 64
+            if not number:
+                break
+    return key
+
+
+def draws(key: int, start: int, stop: int, bound: int) -> NDArray[np.int64]:
+    """Integers in `[0, bound)` for the counters `range(start, stop)`; bias below bound / 2**64."""
+    return (hashes(key, start, stop) % np.uint64(bound)).astype(np.int64)
+
+
+class Permutation:
+    """A random permutation of `range(size)`, evaluated anywhere without being stored.
+
+    Up to 4,096 elements it is a sort of hashed counters. Above, it is an
+    eight-round Feistel network over the next power of two, walked along its
+    cycle until the value falls into range (Black and Rogaway, "Ciphers with
+    arbitrary finite domains", 2002). Memory: at most one block of 65,536
+    indices, kept because neighbours are usually asked for next.
+
+    >>> sorted(Permutation(7, 5)[i] for i in range(5))
+    [0, 1, 2, 3, 4]
+    """
+
+    __slots__ = ("_block", "_keys", "_size", "_width")
+
+    def __init__(self, key: int, size: int) -> None:
+        self._size = size
+        self._width = 32 if size <= 1 << 32 else 64
+        self._keys = [hashed(key, i) >> (64 - self._width) for i in range(_ROUNDS)]
+        self._block: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+        if size <= _SORTED:
+            tagged = hashes(key, 0, size) & ~np.uint64(_SORTED - 1)
+            tagged |= np.arange(size, dtype=np.uint64)
+            tagged.sort()
+            self._block = (0, (tagged & np.uint64(_SORTED - 1)).astype(np.int64))
+
+    def __getitem__(self, index: int) -> int:
+        if self._size <= _SORTED:
+            return int(self._block[1][index])
+        value = self._feistel(index)
+        while value >= self._size:
+            value = self._feistel(value)
+        return value
+
+    def at(self, indices: Indices) -> NDArray[np.int64]:
+        """The permuted values at many indices."""
+        if not isinstance(indices, range):
+            if self._size <= _SORTED:
+                return self._block[1][indices]
+            return self._walk(indices)
+        if not indices:
+            return np.empty(0, np.int64)
+        if indices[0] // BLOCK == indices[-1] // BLOCK:
+            number, offset = divmod(indices[0], BLOCK)
+            held, block = self._block
+            if held != number:
+                end = min((number + 1) * BLOCK, self._size)
+                block = self._walk(np.arange(number * BLOCK, end))
+                self._block = (number, block)
+            return block[offset : offset + indices[-1] - indices[0] + 1 : indices.step]
+        cut = -(-((indices[0] // BLOCK + 1) * BLOCK - indices[0]) // indices.step)
+        return np.concatenate([self.at(indices[:cut]), self.at(indices[cut:])])
+
+    def _feistel(self, x: int) -> int:
+        bits = (self._size - 1).bit_length()
+        left, right = bits // 2, bits - bits // 2
+        high, low = x >> right, x & ((1 << right) - 1)
+        width, mask = self._width, (1 << self._width) - 1
+        first, second = _ROUND_MIX[width]
+        for number, key in enumerate(self._keys):
+            t = ((low if number % 2 == 0 else high) + key) * first & mask
+            t = ((t ^ (t >> (width // 2))) * second & mask) >> width - (left, right)[number % 2]
+            if number % 2 == 0:
+                high ^= t
+            else:
+                low ^= t
+        return high << right | low
+
+    def _walk(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        kind = np.uint32 if self._width == 32 else np.uint64
+        out = self._feistels(indices.astype(kind))
+        late = np.flatnonzero(out >= self._size)
+        while late.size:
+            out[late] = again = self._feistels(out[late])
+            late = late[again >= self._size]
+        return out.astype(np.int64)
+
+    def _feistels(self, x: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+        kind, width = x.dtype.type, self._width
+        bits = (self._size - 1).bit_length()
+        left, right = bits // 2, bits - bits // 2
+        high, low = x >> kind(right), x & kind((1 << right) - 1)
+        first, second = (kind(m) for m in _ROUND_MIX[width])
+        t, u = np.empty_like(x), np.empty_like(x)
+        for number, key in enumerate(self._keys):
+            source, target = (low, high) if number % 2 == 0 else (high, low)
+            np.add(source, kind(key), out=t)
+            np.multiply(t, first, out=t)
+            np.right_shift(t, kind(width // 2), out=u)
+            np.bitwise_xor(t, u, out=t)
+            np.multiply(t, second, out=t)
+            np.right_shift(t, kind(width - (left, right)[number % 2]), out=t)
+            np.bitwise_xor(target, t, out=target)
+        return (high << kind(right)) | low

@@ -1,0 +1,250 @@
+"""The facade: pipelines and stages as users hold them, and the decorators that make combinators."""
+
+from __future__ import annotations
+
+import html
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
+
+from lazyckpt.call import Call, Chain, define, registry
+from lazyckpt.checks import Check, brief
+from lazyckpt.errors import ArgumentError, Exhausted
+from lazyckpt.machine import Machine
+from lazyckpt.run import Run
+from lazyckpt.state import State
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Stage(Chain, Generic[A, B]):
+    """One or more combinators without a source: a reusable piece of a pipeline.
+
+    >>> import lazyckpt as lz
+    >>> pairs = lz.batch(2) | lz.map(sum)
+    >>> list([1, 2, 3] | pairs)
+    [3, 3]
+    """
+
+    __array_ufunc__ = None  # so that NumPy leaves `array | stage` to us
+
+    def __or__(self, other: Stage[B, C]) -> Stage[A, C]:
+        if not isinstance(other, Stage):
+            return _misfit(other)
+        return Stage(self.calls + other.calls)
+
+    def __ror__(self, data: Iterable[A]) -> Pipeline[B]:
+        source = cast(Callable[[Iterable[A]], Pipeline[A]], _public("source"))
+        return source(data) | self
+
+    def __iter__(self) -> Iterator[B]:
+        raise TypeError(f"{self!r} has no source to iterate over; write source(data) | ...")
+
+
+class Pipeline(Chain, Generic[T]):
+    """A source and what is done to its items: a value, lazy, iterable, sliceable.
+
+    Made by a source combinator and `|`. Iterating starts a new walk each time;
+    `lazyckpt.run` starts one that can stop and resume.
+
+    >>> import lazyckpt as lz
+    >>> squares = lz.source(range(10)) | lz.map(lambda x: x * x)
+    >>> len(squares), squares[3], list(squares[-2:])
+    (10, 9, [64, 81])
+    """
+
+    __array_ufunc__ = None
+
+    def __or__(self, other: Stage[T, B]) -> Pipeline[B]:
+        if not isinstance(other, Stage):
+            return _misfit(other)
+        result: Pipeline[B] = Pipeline(self.calls + other.calls)
+        machine = self.machine
+        for call in other.calls:
+            machine = call.build(machine)
+        result.__dict__["machine"] = machine
+        return result
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(Run(self))
+
+    def __len__(self) -> int:
+        length = self.machine.length
+        if length is None:
+            raise TypeError(f"{self!r} has no len(): only reading it tells")
+        if length == math.inf:
+            raise TypeError(f"{self!r} has no len(): it is endless; take(n) ends it")
+        return int(length)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Pipeline[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | Pipeline[T]:
+        """One item, computed alone; or a slice, as a pipeline."""
+        if isinstance(index, slice):
+            return self._slice(index)
+        skip = self.machine.skip
+        if skip is None:
+            raise TypeError(f"{self!r} has no random access; use take, skip or a slice")
+        wanted = operator.index(index)
+        number = wanted + len(self) if wanted < 0 else wanted
+        if number >= 0:
+            position, passed = skip(self.machine.init(0), number)
+            if passed == number:
+                try:
+                    return cast(T, self.machine.step(position)[1])
+                except Exhausted:
+                    pass
+        raise IndexError(f"pipeline index {wanted} out of range")
+
+    def _slice(self, index: slice) -> Pipeline[T]:
+        start, stop, stride = index.start, index.stop, index.step
+        if any(i is not None and operator.index(i) < 0 for i in (start, stop)):
+            start, stop, _ = slice(start, stop).indices(len(self))
+        stride = 1 if stride is None else operator.index(stride)
+        if stride < 1:
+            raise ArgumentError(f"a slice of a pipeline goes forward: its step must be >= 1, got {stride}")
+        start = 0 if start is None else operator.index(start)
+        result = self
+        if start:
+            result = result | _public("skip")(start)
+        if stop is not None:
+            result = result | _public("take")(max(0, operator.index(stop) - start))
+        if stride > 1:
+            result = result | _public("shard")(num_shards=stride, index=0)
+        return result
+
+    def _repr_html_(self) -> str:
+        """The pipeline as a plain diagram, for notebooks."""
+        style = (
+            "display:inline-block;margin:2px 0;padding:3px 10px;border:1px solid #8888;"
+            "border-radius:6px;font-family:monospace;white-space:pre-wrap"
+        )
+        arrow = '<span style="opacity:.6;padding:0 6px">&rarr;</span>'
+        boxes = (f'<span style="{style}">{html.escape(repr(call))}</span>' for call in self.calls)
+        return f'<div style="line-height:2.2">{arrow.join(boxes)}</div>'
+
+
+def run(
+    pipeline: Pipeline[T],
+    state: State | str | bytes | Mapping[str, Any] | None = None,
+    *,
+    strict: bool = True,
+) -> Run[T]:
+    """Walk through a pipeline from a state on: an iterator that knows its own state.
+
+    - `state`: where to go on, as a `State`, its JSON text or its dict; None is the beginning
+    - `strict`: refuse a state of another pipeline with `StateMismatch`
+
+    Resuming reads again what the stages say that they read again, no more.
+
+    >>> import lazyckpt as lz
+    >>> pipeline = lz.source(range(6)) | lz.batch(2)
+    >>> first = lz.run(pipeline)
+    >>> next(first), next(first)
+    ([0, 1], [2, 3])
+    >>> list(lz.run(pipeline, first.state.to_json()))
+    [[4, 5]]
+    """
+    if not isinstance(pipeline, Pipeline):
+        raise ArgumentError(f"run: pipeline must be a Pipeline, got {brief(pipeline)}")
+    return Run(pipeline, state, strict=strict)
+
+
+def combinator(
+    *,
+    checks: Mapping[str, Check] | None = None,
+    free: tuple[str, ...] = (),
+    elastic: tuple[str, ...] = (),
+    threading: bool = False,
+    validate: Callable[..., None] | None = None,
+) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[B]]], Callable[P, Stage[A, B]]]:
+    """Make a combinator of a function from the upstream machine and arguments to a machine.
+
+    The upstream parameter vanishes from the public signature; the function's
+    name is the combinator's.
+
+    - `checks`: a check for each argument, from `lazyckpt.checks`
+    - `validate`: called with all arguments, to refuse what doesn't go together
+    - `free`: arguments that change no order, which a state doesn't mind
+    - `elastic`: arguments that `rebase` may change
+    - `threading`: the position is the upstream's own; the stage keeps none
+
+    >>> from lazyckpt.machine import Machine, stateless
+    >>> from lazyckpt import registry, source
+    >>> @combinator(threading=True)
+    ... def negated(upstream: Machine[int]) -> Machine[int]:
+    ...     return stateless(upstream, flow=lambda at: upstream.flow(at).map(lambda x: -x))
+    >>> list(source([1, 2]) | negated())
+    [-1, -2]
+    >>> _ = registry.pop("negated")
+    """
+
+    def decorate(
+        build: Callable[Concatenate[Machine[A], P], Machine[B]],
+    ) -> Callable[P, Stage[A, B]]:
+        return define(
+            build,
+            lambda call: Stage((call,)),
+            is_source=False,
+            checks=checks or {},
+            free=free,
+            elastic=elastic,
+            threading=threading,
+            validate=validate,
+        )
+
+    return decorate
+
+
+def producer(
+    *,
+    checks: Mapping[str, Check] | None = None,
+    describe: Callable[..., dict[str, Any]] | None = None,
+    validate: Callable[..., None] | None = None,
+) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
+    """Make a source of a function from arguments to a machine.
+
+    - `describe`: what a state remembers of the arguments, as JSON; by default
+      all that decide the order
+    """
+
+    def decorate(build: Callable[P, Machine[B]]) -> Callable[P, Pipeline[B]]:
+        public = define(
+            build,
+            _started,
+            is_source=True,
+            checks=checks or {},
+            describe=describe,
+            validate=validate,
+        )
+        return public
+
+    return decorate
+
+
+def _started(call: Call) -> Pipeline[Any]:
+    pipeline: Pipeline[Any] = Pipeline((call,))
+    _ = pipeline.machine  # bad data is refused here, not when first read
+    return pipeline
+
+
+def _public(name: str) -> Any:
+    return registry[name].public
+
+
+def _misfit(other: object) -> Any:
+    if isinstance(other, Pipeline):
+        raise ArgumentError(
+            f"{brief(other)} has a source of its own and can't follow `|`; "
+            "zip, concat and their like join pipelines"
+        )
+    if callable(other):
+        raise ArgumentError(f"{brief(other)} is no stage; did you mean | map({brief(other)})?")
+    return NotImplemented

@@ -1,0 +1,263 @@
+"""`Run`: the one mutable object, a walk through a pipeline that knows its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from time import perf_counter
+from types import GeneratorType, TracebackType
+from typing import Any, Generic, TypeVar
+
+from lazyckpt.blame import blame
+from lazyckpt.call import Chain
+from lazyckpt.checks import brief
+from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChanged
+from lazyckpt.machine import Flow, Position, counted
+from lazyckpt.state import State, as_state, matching
+
+T = TypeVar("T")
+
+_KEPT = 1e-3  # seconds of work that an error makes a run do again
+_SHARE = 50  # and at least this many times what keeping it costs
+
+
+class Run(Iterator[T], Generic[T]):
+    """A walk through a pipeline: an iterator that knows where it is. Made by `lazyckpt.run`.
+
+    Its state is that after the last delivered item, whenever it is read. After
+    an error it still is, and iterating again tries the same item again. Leaving
+    a loop early loses nothing: the next loop goes on.
+    """
+
+    # Where a run stands is a mark, a position known to be good, and the number
+    # of items delivered since. While a flow is open its snapshot is the
+    # position; after an error the flow is dropped, and the position is found by
+    # going on from the mark over that many items. Marks are set about every
+    # millisecond, so that this is little work.
+
+    def __init__(
+        self,
+        pipeline: Chain,
+        state: State | str | bytes | Mapping[str, Any] | None = None,
+        *,
+        strict: bool = True,
+    ) -> None:
+        self._pipeline = pipeline
+        self._strict = strict
+        self._closed = False
+        self._stream: Iterator[T] | None = None
+        self._loop: Iterator[T] | None = None
+        self._load(state)
+
+    @property
+    def state(self) -> State:
+        """The state after the last delivered item. Taking it disturbs nothing."""
+        if self._flow is None and self._behind:
+            self._open()
+        position = self._mark[0] if self._flow is None else self._flow.snapshot()
+        return State(self._pipeline.identity, self._delivered(), position)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as a dict of JSON values."""
+        return self.state.to_dict()
+
+    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
+        """Go to a state, before, within or after iteration; a loop under way goes on from there."""
+        self._load(state)
+
+    def with_state(self) -> Iterator[tuple[T, State]]:
+        """Every item together with the state after it."""
+        for item in self:
+            yield item, self.state
+
+    def close(self) -> None:
+        """Let go of everything held open. The state stays readable; entering the run reopens it."""
+        if self._flow is not None:
+            try:
+                self._set_mark()
+            except InvalidState:
+                pass
+        self._drop()
+        self._closed = True
+
+    def __enter__(self) -> Run[T]:
+        self._closed = False
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[T]:
+        if self._closed:
+            raise PipelineError("the run is closed; enter it again, or start one from its state")
+        stride = 1
+        while not (self._ended or self._closed):
+            items, flow = self._open()
+            begun = perf_counter()
+            try:
+                before = self._delivered()
+                yield from islice(items, stride)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                self._drop()
+                raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
+            if self._flow is not flow:
+                continue
+            if self._delivered() < before + stride:
+                self._ended = True
+                return
+            done = perf_counter()
+            try:
+                self._set_mark()
+            except InvalidState:
+                pass
+            kept = max(_KEPT, _SHARE * (perf_counter() - done))
+            stride = min(stride * 2, 1 << 16) if done - begun < kept else max(stride // 2, 1)
+
+    def __next__(self) -> T:
+        if self._loop is None:
+            self._loop = iter(self)
+        try:
+            return next(self._loop)
+        except BaseException:
+            self._loop = None
+            raise
+
+    def __repr__(self) -> str:
+        return f"<run of {self._pipeline!r}, {self._delivered():,} items delivered>"
+
+    def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
+        if state is None:
+            mark = self._pipeline.machine.init(0), 0
+        else:
+            found = as_state(state)
+            if self._strict:
+                matching(found, self._pipeline)
+            mark = found.position, found.items
+        flow = opened(self._pipeline, mark[0])
+        self._drop()
+        self._mark: tuple[Position, int] = mark
+        self._behind = 0
+        self._ended = False
+        self._start(flow, iter(flow))
+
+    def _open(self) -> tuple[Iterator[T], Flow[T]]:
+        if self._flow is None:
+            flow: Flow[T] = self._pipeline.machine.flow(self._mark[0])
+            stream = iter(flow)
+            try:
+                again = sum(1 for _ in islice(stream, self._behind))
+            except BaseException as error:
+                raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
+            if again < self._behind:
+                raise SourceChanged(
+                    f"going over {self._behind} items again gave {again}: "
+                    "a source or function does not repeat itself"
+                )
+            self._start(flow, stream)
+        assert self._flow is not None
+        return self._items, self._flow
+
+    def _start(self, flow: Flow[T], stream: Iterator[T]) -> None:
+        # A generator can be closed, which ends a loop that is reading from it.
+        closable = stream if isinstance(stream, GeneratorType) else (item for item in stream)
+        self._flow: Flow[T] | None = flow
+        self._stream = closable
+        self._opened_at = self._mark[1] + self._behind
+        self._items, self._taken = counted(closable)
+
+    def _drop(self) -> None:
+        if self._stream is None:
+            return
+        self._behind = self._delivered() - self._mark[1]
+        self._flow = None
+        if isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
+            self._stream.close()
+        self._stream = None
+
+    def _set_mark(self) -> None:
+        assert self._flow is not None
+        self._mark = self._flow.snapshot(), self._delivered()
+
+    def _delivered(self) -> int:
+        if self._flow is None:
+            return self._mark[1] + self._behind
+        return self._opened_at + self._taken()
+
+    def _blamed(self, error: BaseException) -> BaseException:
+        return blame(error, self._pipeline.calls, self._delivered())
+
+
+def opened(pipeline: Chain, position: Position) -> Flow[Any]:
+    """A flow from a position; `InvalidState` where the position doesn't fit the pipeline."""
+    try:
+        flow: Flow[Any] = pipeline.machine.flow(position)
+        return flow
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise InvalidState(
+            f"the state's position {brief(position)} does not fit {brief(pipeline)}: {error}"
+        ) from error
+
+
+def init(pipeline: Chain, *, epoch: int = 0) -> State:
+    """The state before the first item. Reads no data.
+
+    >>> import lazyckpt as lz
+    >>> lz.init(lz.source("abc".split()))
+    State(pipeline='[["source",{"length":1}]]', items=0, position=(0, 0))
+    """
+    return State(pipeline.identity, 0, pipeline.machine.init(epoch))
+
+
+def step(pipeline: Chain, state: State | str | Mapping[str, Any]) -> tuple[State, Any]:
+    """The next state and the item; `Exhausted` at the end. The given state stays good.
+
+    A pure function: the same state gives the same result, however often and in
+    whatever order states are stepped.
+
+    >>> import lazyckpt as lz
+    >>> pipeline = lz.source(range(5)) | lz.batch(3)
+    >>> state, item = lz.step(pipeline, lz.init(pipeline))
+    >>> item, state.items, lz.step(pipeline, state)[1]
+    ([0, 1, 2], 1, [3, 4])
+    """
+    found = matching(as_state(state), pipeline)
+    try:
+        position, item = pipeline.machine.step(found.position)
+    except Exhausted as end:
+        raise Exhausted(State(pipeline.identity, found.items, end.state)) from None
+    except Exception as error:
+        raise blame(error, pipeline.calls, found.items)  # noqa: B904  # the same error, or one with its own cause
+    return State(pipeline.identity, found.items + 1, position), item
+
+
+def state_at(pipeline: Chain, n: int) -> State:
+    """The state after n items: at once with random access, else by going there.
+
+    `IndexError` if there are fewer.
+
+    >>> import lazyckpt as lz
+    >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789).position
+    (0, 123456789)
+    """
+    machine = pipeline.machine
+    position = machine.init(0)
+    if n < 0:
+        raise IndexError(f"no item has the number {n}")
+    if machine.skip is not None:
+        position, passed = machine.skip(position, n)
+    else:
+        flow = machine.flow(position)
+        passed = sum(1 for _ in islice(flow, n))
+        position = flow.snapshot()
+    if passed < n:
+        raise IndexError(f"state_at({n}): the pipeline has {passed} items")
+    return State(pipeline.identity, n, position)

@@ -1,0 +1,237 @@
+"""`State`: a position with the pipeline it belongs to, as an immutable value and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lazyckpt.call import Chain, registry
+from lazyckpt.checks import brief
+from lazyckpt.errors import InvalidState, StateMismatch
+from lazyckpt.frozen import FrozenDict, FrozenList
+from lazyckpt.machine import Position
+
+FORMAT = 1
+_EXACT = 1 << 53  # ints below survive every JSON reader
+_LONGEST = 1 << 24  # characters; a state is far smaller
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a pipeline stands: a few hundred bytes, immutable, hashable, comparable.
+
+    - `items`: how many items were delivered before it
+    - `position`: nested tuples of ints; what each stage needs to go on
+    - `pipeline`: the stages and the arguments that decide the order, as JSON
+
+    >>> import lazyckpt as lz
+    >>> state = lz.init(lz.source([1, 2, 3]) | lz.batch(2))
+    >>> State.from_json(state.to_json()) == state
+    True
+    """
+
+    pipeline: str
+    items: int
+    position: Position
+
+    @property
+    def epoch(self) -> int:
+        """The pass over the (first) source that the position is in, from 0."""
+        leaf = self.position
+        while isinstance(leaf, tuple):
+            leaf = leaf[0]
+        return int(leaf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as JSON values: dicts with str keys, lists, str, bool, None, ints below 2**53."""
+        body = {
+            "lazyckpt": FORMAT,
+            "items": _encode(self.items),
+            "position": _encode(self.position),
+            "pipeline": json.loads(self.pipeline),
+        }
+        return {**body, "check": _check(body)}
+
+    def to_json(self) -> str:
+        """One line of ASCII JSON, at most 1 KB for any built-in pipeline of ten stages."""
+        return _dumps(self.to_dict())
+
+    @staticmethod
+    def from_json(text: str | bytes) -> State:
+        """The state that `to_json` wrote; `InvalidState` for anything else. Executes nothing."""
+        if not isinstance(text, (str, bytes)):
+            raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")
+        if len(text) > _LONGEST:
+            raise InvalidState(f"{len(text):,} characters are no state")
+        try:
+            found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twice)
+        except (ValueError, RecursionError) as error:
+            raise InvalidState(
+                f"not a state, or a truncated one: {error}: {_excerpt(text)}"
+            ) from None
+        return State.from_dict(found)
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> State:
+        """The state that `to_dict` gave."""
+        if not isinstance(found, Mapping) or "lazyckpt" not in found:
+            raise InvalidState(f"not a lazyckpt state: {brief(found)}")
+        version = found["lazyckpt"]
+        if type(version) is not int or not 1 <= version <= FORMAT:
+            raise InvalidState(
+                f"the state has format {brief(version)}, this lazyckpt reads 1 to {FORMAT}; "
+                "a newer lazyckpt wrote it: upgrade"
+            )
+        body = {name: value for name, value in found.items() if name != "check"}
+        if set(body) != {"lazyckpt", "items", "position", "pipeline"}:
+            raise InvalidState(f"the state lacks a field or has a foreign one: {sorted(body)}")
+        try:
+            if found.get("check") != _check(body):
+                raise InvalidState(
+                    f"the state is damaged: its checksum is {brief(found.get('check'))}, "
+                    f"its content's {_check(body)}"
+                )
+            state = State(
+                json.dumps(body["pipeline"], separators=(",", ":")),
+                _decode(body["items"]),
+                _decode(body["position"]),
+            )
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            if isinstance(error, InvalidState):
+                raise
+            raise InvalidState(f"malformed state: {error}") from None
+        if type(state.items) is not int or state.items < 0:
+            raise InvalidState(f"items must be an int >= 0, got {brief(state.items)}")
+        return state
+
+
+def as_state(value: State | str | bytes | Mapping[str, Any]) -> State:
+    """A state from any of its forms."""
+    if isinstance(value, State):
+        return value
+    if isinstance(value, Mapping):
+        return State.from_dict(value)
+    return State.from_json(value)
+
+
+def matching(state: State, chain: Chain) -> State:
+    """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
+    if state.pipeline == chain.identity:
+        return state
+    lines = _differences(json.loads(state.pipeline), json.loads(chain.identity))
+    raise StateMismatch(
+        "the state belongs to another pipeline:\n"
+        + "".join(f"    {line}\n" for line in lines)
+        + "lz.rebase(state, pipeline) carries it over where that has a meaning; "
+        "run(..., strict=False) takes it as it is"
+    )
+
+
+def rebase(state: State | str | Mapping[str, Any], pipeline: Chain) -> State:
+    """The state, carried over to a pipeline with another batch size or number of shards.
+
+    Reads no data. Items delivered so far stay delivered, the rest comes in the
+    new pipeline's shape. `StateMismatch` where other stages or arguments
+    differ, or where a later stage counts what the changed one gives.
+
+    >>> import lazyckpt as lz
+    >>> small, large = (lz.source(range(6)) | lz.batch(n) for n in (2, 4))
+    >>> state, first = lz.step(small, lz.init(small))
+    >>> list(lz.run(large, rebase(state, large)))
+    [[2, 3, 4, 5]]
+    """
+    state = as_state(state)
+    old, new = json.loads(state.pipeline), json.loads(pipeline.identity)
+    if [stage[0] for stage in old] != [stage[0] for stage in new]:
+        matching(state, pipeline)
+    for number, (before, after) in enumerate(zip(old, new, strict=True)):
+        if before == after:
+            continue
+        combinator = registry[after[0]]
+        names = {k for k in {**before[1], **after[1]} if before[1].get(k) != after[1].get(k)}
+        change = f"{_code(before, names)} -> {_code(after, names)}"
+        if not names <= combinator.elastic:
+            raise StateMismatch(f"stage {number + 1} cannot change under a state: {change}")
+        for later in pipeline.calls[number + 1 :]:
+            if not later.combinator.threading:
+                raise StateMismatch(
+                    f"stage {number + 1} cannot change under a state: {change}; "
+                    f"{later.name} counts what it gives"
+                )
+    return replace(state, pipeline=pipeline.identity)
+
+
+def _differences(old: list[Any], new: list[Any]) -> list[str]:
+    if [s[0] for s in old] != [s[0] for s in new]:
+        return [f"{' | '.join(s[0] for s in old)} -> {' | '.join(s[0] for s in new)}"]
+    lines = []
+    for number, (before, after) in enumerate(zip(old, new, strict=True)):
+        names = {k for k in {**before[1], **after[1]} if before[1].get(k) != after[1].get(k)}
+        if names:
+            lines.append(f"stage {number + 1}: {_code(before, names)} -> {_code(after, names)}")
+    return lines
+
+
+def _code(stage: list[Any], names: set[str]) -> str:
+    shown = (f"{k}={json.dumps(v)}" for k, v in stage[1].items() if k in names)
+    return f"{stage[0]}({', '.join(shown)})"
+
+
+def _encode(value: Any) -> Any:
+    kind = type(value)
+    if kind is int:
+        return value if -_EXACT < value < _EXACT else {"int": hex(value)}
+    if kind is tuple:
+        return [_encode(v) for v in value]
+    if kind is FrozenList:
+        return {"list": [_encode(v) for v in value]}
+    if kind is FrozenDict:
+        return {"dict": [[_encode(k), _encode(v)] for k, v in value]}
+    if kind is float and not math.isfinite(value):
+        return {"float": repr(value)}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    kind = type(value)
+    if kind is list:
+        return tuple([_decode(v) for v in value])
+    if kind is not dict:
+        return value
+    ((tag, inner),) = value.items()
+    if tag == "int":
+        return int(inner, 16)
+    if tag == "list":
+        return FrozenList([_decode(v) for v in inner])
+    if tag == "dict":
+        return FrozenDict([(_decode(k), _decode(v)) for k, v in inner])
+    if tag == "float" and inner in ("nan", "inf", "-inf"):
+        return math.nan if inner == "nan" else float(inner)
+    raise InvalidState(f"malformed state: {brief(value)}")
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _check(body: Mapping[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(body, sort_keys=True).encode()):08x}"
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON value")
+
+
+def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _excerpt(text: str | bytes) -> str:
+    return brief(text[:80])
