@@ -134,9 +134,10 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
             jump = machines[number].skip
             assert jump is not None
             state, passed = jump(state, left)
-            left -= passed
+            if passed:
+                position, left = (state, number), left - passed
             if not left or number + 1 == len(machines):
-                return (state, number), n - left
+                return position, n - left
             number += 1
             state = machines[number].init(epoch)
 

@@ -342,7 +342,7 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     """
 
     def first(epoch: int) -> int:
-        return epoch << 32 if count is None else epoch * count
+        return epoch << 32 if count is None else epoch * max(count, 1)
 
     def following(epoch: int) -> int | None:
         if count is not None and (epoch + 1) % count == 0:

@@ -1,0 +1,20 @@
+"""The laws, for the library's own combinators and for yours.
+
+    from lazyckpt import testing
+
+    testing.check_resume(pipeline)
+    testing.check_combinator(my_stage(3), examples=[1, 2, 3, 4, 5])
+
+`lazyckpt.testing.strategies` draws random pipelines with Hypothesis, and
+`lazyckpt.testing.models` holds the naive meaning of every combinator.
+"""
+
+from lazyckpt.testing.laws import (
+    LAWS,
+    check_combinator,
+    check_pipeline,
+    check_resume,
+    equal,
+)
+
+__all__ = ["LAWS", "check_combinator", "check_pipeline", "check_resume", "equal"]

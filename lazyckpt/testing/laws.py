@@ -1,0 +1,400 @@
+"""The laws of a pipeline, each a function that raises `AssertionError` with what it saw."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.call import Chain
+from lazyckpt.checks import brief
+from lazyckpt.combinators.grouping import batch, stack
+from lazyckpt.combinators.ordering import repeat
+from lazyckpt.combinators.sharding import shard
+from lazyckpt.combinators.sources import source
+from lazyckpt.errors import Exhausted
+from lazyckpt.frozen import FrozenDict, FrozenList
+from lazyckpt.machine import Machine, Position
+from lazyckpt.noise import Indices
+from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.run import Run, init, state_at, step
+from lazyckpt.state import State, rebase
+from lazyckpt.testing.models import model
+
+Law = Callable[[Pipeline[Any], int], None]
+
+_ROOM = 1024
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two items are alike: by type and value, arrays element by element."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return (
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+        )
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(equal(a[k], b[k]) for k in a)
+    return a is b or bool(a == b) or (a != a and b != b)
+
+
+class Trace:
+    """What `step` gives from an epoch's beginning: the meaning that lanes are held against."""
+
+    def __init__(self, machine: Machine[Any], epoch: int, limit: int) -> None:
+        self.positions: list[Position] = [machine.init(epoch)]
+        self.items: list[Any] = []
+        self.end: Position = None
+        self.ended = False
+        while len(self.items) < limit:
+            try:
+                position, item = machine.step(self.positions[-1])
+            except Exhausted as end:
+                self.end, self.ended = end.state, True
+                return
+            self.positions.append(position)
+            self.items.append(item)
+
+    def cuts(self) -> list[int]:
+        """Every cut of a short trace, about twenty of a long one, both ends always."""
+        last = len(self.items)
+        return sorted({*range(0, last, max(1, last // 20)), max(0, last - 1), last})
+
+
+def meaning(pipeline: Pipeline[Any], limit: int) -> None:
+    """The items, in two epochs, are those of the naive list model."""
+    expected = model(pipeline)
+    for epoch in (0, 1):
+        found = Trace(pipeline.machine, epoch, limit).items
+        _same(f"items of epoch {epoch}", found, list(islice(expected(epoch), limit)))
+
+
+def lanes(pipeline: Pipeline[Any], limit: int) -> None:
+    """`flow`, `skip`, `length`, the view and random access agree with `step`."""
+    machine = pipeline.machine
+    for epoch in (0, 1):
+        trace = Trace(machine, epoch, limit)
+        for cut in trace.cuts():
+            _flows(machine, trace, cut)
+            if machine.skip is not None:
+                _skips(machine, trace, cut)
+            if machine.view is not None:
+                _views(machine, trace, cut)
+        for position in trace.positions:
+            assert machine.epoch(position) == epoch, f"epoch({position}) is not {epoch}"
+        if trace.ended:
+            assert machine.length in (None, len(trace.items)), (
+                f"length is {machine.length}, there are {len(trace.items)} items"
+            )
+    if machine.skip is not None:
+        trace = Trace(machine, 0, limit)
+        for index in trace.cuts()[:-1]:
+            _same(f"pipeline[{index}]", pipeline[index], trace.items[index])
+        if trace.ended:
+            _raises(IndexError, lambda: pipeline[len(trace.items)])
+
+
+def _flows(machine: Machine[Any], trace: Trace, cut: int) -> None:
+    flow = machine.flow(trace.positions[cut])
+    stream = iter(flow)
+    assert flow.snapshot() == trace.positions[cut], f"a fresh flow at cut {cut} has moved"
+    for number in range(cut, len(trace.items)):
+        item = next(stream, Exhausted)
+        _same(f"item {number} of the flow from cut {cut}", item, trace.items[number])
+        _same(f"position {number + 1} from cut {cut}", flow.snapshot(), trace.positions[number + 1])
+    if trace.ended:
+        assert next(stream, Exhausted) is Exhausted, f"the flow from cut {cut} goes past the end"
+        _same(f"the end of the flow from cut {cut}", flow.snapshot(), trace.end)
+
+
+def _skips(machine: Machine[Any], trace: Trace, cut: int) -> None:
+    assert machine.skip is not None
+    last = len(trace.items)
+    for target in trace.cuts():
+        if target >= cut:
+            found = machine.skip(trace.positions[cut], target - cut)
+            _same(f"skip from {cut} to {target}", found, (trace.positions[target], target - cut))
+    if trace.ended:
+        found = machine.skip(trace.positions[cut], last - cut + 7)
+        _same(f"skip from {cut} past the end", found, (trace.positions[last], last - cut))
+
+
+def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
+    assert machine.view is not None
+    table, ahead = machine.view.table, machine.view.ahead
+    count = len(trace.items) - cut
+    wanted = trace.items[cut:]
+    orders: list[Indices] = [range(count), range(0, count, 2), np.arange(count)[::-1]]
+    for offsets in orders:
+        indices = ahead(trace.positions[cut], offsets)
+        items = [wanted[i] for i in offsets]
+        _same(f"the view from cut {cut}", [table.get(int(i)) for i in indices], items)
+        if table.rows is not None:
+            _same(f"the view's rows from cut {cut}", table.rows(indices), items)
+        if table.stacked is not None and items:
+            _same(f"the view's stack from cut {cut}", table.stacked(indices), stack(items))
+
+
+def resume(pipeline: Pipeline[Any], limit: int) -> None:
+    """From every cut the rest is the rest, also the second time; taking states disturbs nothing."""
+    trace = Trace(pipeline.machine, 0, limit)
+    disturbed: Run[Any] = Run(pipeline)
+    states = [disturbed.state]
+    for _, state in islice(disturbed.with_state(), len(trace.items)):
+        states.append(state)
+    _same("states of a run", [s.position for s in states], trace.positions)
+    _same("items counted", [s.items for s in states], list(range(len(trace.items) + 1)))
+    for cut in trace.cuts():
+        again: Run[Any] = Run(pipeline, states[cut])
+        middle = (len(trace.items) - cut) // 2
+        _same(f"resumed at {cut}", list(islice(again, middle)), trace.items[cut : cut + middle])
+        _same(f"the state after resuming at {cut}", again.state, states[cut + middle])
+        twice: Run[Any] = Run(pipeline, again.state)
+        rest = list(islice(twice, len(trace.items) - cut - middle))
+        _same(f"resumed at {cut}, then {cut + middle}", rest, trace.items[cut + middle :])
+        disturbed.load_state_dict(states[cut].to_dict())
+        _same(f"loaded at {cut}", list(islice(disturbed, 3)), trace.items[cut : cut + 3])
+    if trace.ended:
+        whole: Run[Any] = Run(pipeline)
+        _same("the whole run", list(whole), trace.items)
+        _same("the state at the end", whole.state.position, trace.end)
+        _same("after the end", list(Run(pipeline, whole.state)), [])
+
+
+def codec(pipeline: Pipeline[Any], limit: int) -> None:
+    """States survive JSON at every cut, in one line of ASCII of at most 1 KB."""
+    trace = Trace(pipeline.machine, 0, limit)
+    for number, position in enumerate(trace.positions):
+        state = State(pipeline.identity, number, position)
+        text = state.to_json()
+        _same("a state through JSON", State.from_json(text), state)
+        _same("a state through a dict", State.from_dict(json.loads(text)), state)
+        assert text.isascii(), f"not ASCII: {text}"
+        assert "\n" not in text, f"more than a line: {text}"
+        assert len(text) <= _ROOM or _carries_user_state(position), f"{len(text)} bytes: {text}"
+        hash(state)
+
+
+def _carries_user_state(position: Position) -> bool:
+    if isinstance(position, (str, float, FrozenList, FrozenDict)):
+        return True
+    return isinstance(position, tuple) and any(map(_carries_user_state, position))
+
+
+def purity(pipeline: Pipeline[Any], limit: int) -> None:
+    """A state stepped twice, in any order, gives the same; positions are nested tuples."""
+    trace = Trace(pipeline.machine, 0, limit)
+    for number in reversed(range(len(trace.items))):
+        for _ in range(2):
+            found = pipeline.machine.step(trace.positions[number])
+            expected = trace.positions[number + 1], trace.items[number]
+            _same(f"step {number}, repeated", found, expected)
+    for position in trace.positions:
+        assert _is_position(position), f"not nested tuples of ints: {brief(position)}"
+    state = init(pipeline)
+    if trace.items:
+        after, item = step(pipeline, state)
+        _same("lz.step", (after.position, item), (trace.positions[1], trace.items[0]))
+        _same("lz.state_at", state_at(pipeline, 1), after)
+
+
+def _is_position(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_position, value))
+    return value is None or type(value) in (int, str, bool, float)
+
+
+def algebra(pipeline: Pipeline[Any], limit: int) -> None:
+    """`|` is associative; equal values have equal streams; repr and pickle are the value's."""
+    trace = Trace(pipeline.machine, 0, limit)
+    head, tail = pipeline.calls[:1], pipeline.calls[1:]
+    for cut in range(1, len(tail)):
+        left: Stage[Any, Any] = Stage(tail[:cut])
+        right: Stage[Any, Any] = Stage(tail[cut:])
+        start: Pipeline[Any] = Pipeline(head)
+        for other in (start | left | right, start | (left | right)):
+            assert other == pipeline, f"not associative at {cut}: {other!r}"
+            assert repr(other) == repr(pipeline), f"another repr: {other!r}"
+    rebuilt: Pipeline[Any] = Pipeline(pipeline.calls)
+    _same("an equal pipeline", list(islice(rebuilt, limit)), trace.items)
+    try:
+        copy = pickle.loads(pickle.dumps(pipeline))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return  # its functions or data don't pickle
+    assert repr(copy) == repr(pipeline), f"pickle gave {copy!r}"
+    _same("a pickled pipeline", list(islice(copy, limit)), trace.items)
+    _same("a pickled pipeline's identity", copy.identity, pipeline.identity)
+
+
+def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
+    """The end is stable: from it there is the end, and asking again asks nobody."""
+    machine = pipeline.machine
+    trace = Trace(machine, 0, limit)
+    if not trace.ended:
+        return
+    for position in (trace.positions[-1], trace.end, trace.end):
+        try:
+            machine.step(position)
+        except Exhausted as end:
+            _same(f"the end from {position}", end.state, trace.end)
+        else:
+            raise AssertionError(f"an item after the end, from {position}")
+    flow = machine.flow(machine.init(0))
+    stream = iter(flow)
+    for _ in stream:
+        pass
+    for _ in range(2):
+        assert next(stream, Exhausted) is Exhausted, "an item after the end of a flow"
+        _same("the end of a flow, asked again", flow.snapshot(), trace.end)
+    states = [machine.init(0), machine.init(1), trace.end]
+    assert len(set(states)) == 3 or not trace.items, f"beginning, end, next epoch: {states}"
+
+
+def elastic(pipeline: Pipeline[Any], limit: int) -> None:
+    """Another number of shards or batch size at a cut loses nothing and repeats nothing."""
+    items = Trace(pipeline.machine, 0, limit).items
+    for old, new, steps in ((1, 3, 2), (3, 2, 1), (2, 5, 3)):
+        small, large = (pipeline | batch(size) for size in (old, new))
+        before: Run[Any] = Run(small)
+        head = list(chain.from_iterable(islice(before, steps)))
+        after: Run[Any] = Run(large, rebase(before.state, large))
+        found = list(islice(chain(head, chain.from_iterable(after)), limit))
+        _same(f"batches of {old}, then {new}", found, items)
+    for old, new, steps in ((1, 3, 2), (3, 2, 1), (2, 5, 2)):
+        ranks = [pipeline | shard(num_shards=old, index=rank) for rank in range(old)]
+        runs: list[Run[Any]] = [Run(rank) for rank in ranks]
+        heads = [list(islice(run, steps)) for run in runs]
+        full = len(items) >= old * steps
+        assert not full or len({run.state.position for run in runs}) == 1, "ranks disagree"
+        if not full:
+            continue
+        others = [pipeline | shard(num_shards=new, index=rank) for rank in range(new)]
+        tails = [list(islice(Run(o, rebase(runs[-1].state, o)), limit)) for o in others]
+        found = [*_dealt(heads), *_dealt(tails)][:limit]
+        _same(f"{old} shards, then {new}", found, items)
+
+
+def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
+    for turn in range(max(map(len, hands), default=0)):
+        for hand in hands:
+            if turn < len(hand):
+                yield hand[turn]
+
+
+LAWS: dict[str, Law] = {
+    "meaning": meaning,
+    "lanes": lanes,
+    "resume": resume,
+    "codec": codec,
+    "purity": purity,
+    "algebra": algebra,
+    "exhaustion": exhaustion,
+    "elastic": elastic,
+}
+
+
+def check_pipeline(pipeline: Pipeline[Any], *, limit: int = 60, model: bool = True) -> None:
+    """All laws, on the first `limit` items of a pipeline.
+
+    - `model`: also hold it against the naive model of its combinators
+    """
+    for name, law in LAWS.items():
+        if name != "meaning" or model:
+            _named(name, law, pipeline, limit)
+
+
+def check_resume(pipeline: Pipeline[Any], *, limit: int = 60) -> None:
+    """That a pipeline resumes exactly: `AssertionError` with the first difference if not.
+
+    Steps it, runs it, stops at many places within the first `limit` items, goes
+    through JSON and on, twice. Your functions are called many times.
+
+    >>> import lazyckpt as lz
+    >>> from lazyckpt import testing
+    >>> testing.check_resume(lz.source(range(20)) | lz.shuffle(4, seed=0) | lz.batch(3))
+    """
+    for name in ("resume", "codec", "purity", "exhaustion"):
+        _named(name, LAWS[name], pipeline, limit)
+
+
+def check_combinator(
+    stage: Stage[Any, Any],
+    examples: Sequence[Any],
+    *,
+    model: Callable[[list[Any]], Iterable[Any]] | None = None,
+    limit: int = 60,
+) -> None:
+    """That a stage keeps the laws, over examples given by index and as a stream, and repeated.
+
+    - `examples`: items to feed it; take more than it holds at once
+    - `model`: what it means, from the list of its inputs to that of its outputs
+
+    >>> import lazyckpt as lz
+    >>> from lazyckpt import testing
+    >>> testing.check_combinator(lz.batch(2), "abcde".split(), model=lambda items: [items])
+    """
+    for data in (list(examples), Stream(examples), []):
+        pipeline: Pipeline[Any] = source(data) | stage
+        if model is not None:
+            expected = list(islice(model(list(data)), limit))
+            _same("meaning: items", list(islice(pipeline, limit)), expected)
+        check_pipeline(pipeline, limit=limit, model=False)
+        if len(data):
+            check_pipeline(pipeline | repeat(2), limit=limit, model=False)
+    _stops_pulling(stage, examples, limit)
+
+
+def _stops_pulling(stage: Stage[Any, Any], examples: Sequence[Any], limit: int) -> None:
+    data = Stream(examples)
+    pipeline: Pipeline[Any] = source(data) | stage
+    stream = iter(pipeline.machine.flow(pipeline.machine.init(0)))
+    if len(list(islice(stream, limit))) < limit:
+        pulled = data.pulled
+        assert next(stream, Exhausted) is Exhausted, "exhaustion: an item after the end"
+        assert data.pulled == pulled, "exhaustion: upstream was pulled again after the end"
+
+
+class Stream:
+    """An iterable without indices that begins anew each time and counts what is taken of it."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = list(items)
+        self.pulled = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.pulled += 1
+            yield item
+        self.pulled += 1
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def _named(name: str, law: Law, pipeline: Pipeline[Any], limit: int) -> None:
+    try:
+        law(pipeline, limit)
+    except AssertionError as error:
+        raise AssertionError(f"{name}: {error}\nof {pipeline!r}") from None
+
+
+def _same(what: str, found: Any, expected: Any) -> None:
+    assert equal(found, expected), f"{what}: {brief(found)}, expected {brief(expected)}"
+
+
+def _raises(kind: type[Exception], action: Callable[[], object]) -> None:
+    try:
+        action()
+    except kind:
+        return
+    raise AssertionError(f"expected {kind.__name__}")

@@ -1,0 +1,112 @@
+"""Hypothesis strategies: random pipelines of the built-in combinators."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.testing.laws import Stream
+
+# Functions that take any item, by name so that they pickle.
+
+
+def tagged(item: Any) -> Any:
+    return ("tagged", item)
+
+
+def counted(count: int, item: Any) -> tuple[int, Any]:
+    return count + 1, (count, item)
+
+
+def collected(seen: list[int], item: Any) -> tuple[list[int], Any]:
+    seen.append(_crc(item) % 7)
+    return seen[-3:], (item, sum(seen))
+
+
+def kept(item: Any) -> bool:
+    return _crc(item) % 3 != 0
+
+
+def several(item: Any) -> list[Any]:
+    return [(item, i) for i in range(_crc(item) % 4)]
+
+
+def lazily(item: Any) -> Any:
+    return (x for x in several(item))
+
+
+def piped(item: Any) -> Pipeline[Any]:
+    return lz.source(several(item)) | lz.shuffle(seed=_crc(item))
+
+
+def _crc(item: Any) -> int:
+    return zlib.crc32(repr(item).encode())
+
+
+seeds = st.integers(0, 2**70)
+sizes = st.integers(1, 7)
+counts = st.integers(0, 12)
+
+
+def sources() -> st.SearchStrategy[Pipeline[Any]]:
+    """Sources with indices, with arrays, and streams; of 0 to 20 items, None and arrays too."""
+    items = st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=2), max_size=20)
+    lengths = st.integers(0, 20)
+    return st.one_of(
+        items.map(lz.source),
+        items.map(Stream).map(lz.source),
+        lengths.map(range).map(lz.source),
+        lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
+        lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
+    )
+
+
+STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
+    "map": st.just(lz.map(tagged)),
+    "filter": st.just(lz.filter(kept)),
+    "flat_map": st.sampled_from([several, lazily, piped]).map(lz.flat_map),
+    "unbatch": sizes.map(lambda n: lz.batch(n) | lz.unbatch()),
+    "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, [])]),
+    "take": counts.map(lz.take),
+    "skip": counts.map(lz.skip),
+    "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
+    "shuffle": st.builds(lz.shuffle, seed=seeds),
+    "shuffle(buffer)": st.builds(lz.shuffle, sizes, seed=seeds),
+    "block_shuffle": st.builds(lz.block_shuffle, sizes, seed=seeds),
+    "repeat": st.builds(lz.repeat, st.integers(0, 3)),
+    "repeat for ever": counts.map(lambda n: lz.repeat() | lz.take(n)),
+    "shard": sizes.flatmap(
+        lambda n: st.integers(0, n - 1).map(lambda i: lz.shard(num_shards=n, index=i))
+    ),
+}
+
+JOINS: dict[str, Callable[..., Pipeline[Any]]] = {"zip": lz.zip, "concat": lz.concat}
+
+
+@st.composite
+def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
+    """A random pipeline of built-in combinators, finite, of few items."""
+    if max_stages > 2 and draw(st.integers(0, 3)) == 0:
+        join = draw(st.sampled_from(sorted(JOINS)))
+        parts = draw(st.lists(pipelines(max_stages=max_stages // 2), min_size=1, max_size=3))
+        pipeline = JOINS[join](*parts)
+    else:
+        pipeline = draw(sources())
+    for _ in range(draw(st.integers(0, max_stages))):
+        name = draw(st.sampled_from(sorted(STAGES)))
+        if name == "shuffle" and not _has_access(pipeline):
+            name = "shuffle(buffer)"
+        if name == "repeat for ever" and not list(pipeline):
+            name = "repeat"
+        pipeline = pipeline | draw(STAGES[name])
+    return pipeline
+
+
+def _has_access(pipeline: Pipeline[Any]) -> bool:
+    return pipeline.machine.skip is not None and isinstance(pipeline.machine.length, int)

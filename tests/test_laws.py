@@ -1,0 +1,44 @@
+"""The laws, over every combinator and over random compositions of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.testing import strategies
+from lazyckpt.testing.models import MODELS
+
+
+@pytest.mark.parametrize("law", sorted(testing.LAWS))
+@given(pipeline=strategies.pipelines())
+def test_law_over_random_compositions(law: str, pipeline: lz.Pipeline[Any]) -> None:
+    testing.LAWS[law](pipeline, 60)
+
+
+@pytest.mark.parametrize("name", sorted(strategies.STAGES))
+@given(data=st.data())
+def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
+    stage = data.draw(strategies.STAGES[name])
+    pipeline = data.draw(strategies.sources())
+    if name == "shuffle":
+        pipeline = lz.source(list(pipeline))
+    if name == "repeat for ever" and not list(pipeline):
+        return
+    testing.check_pipeline(pipeline | stage)
+
+
+@pytest.mark.parametrize("name", sorted(strategies.JOINS))
+@given(parts=st.lists(strategies.sources(), min_size=1, max_size=4))
+def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
+    testing.check_pipeline(strategies.JOINS[name](*parts))
+
+
+def test_every_combinator_has_a_model_and_is_drawn() -> None:
+    drawn = {name.partition("(")[0].partition(" ")[0] for name in strategies.STAGES}
+    drawn |= {*strategies.JOINS, "source", "columns"}
+    assert set(MODELS) == set(lz.registry) == drawn
