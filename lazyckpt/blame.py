@@ -1,4 +1,4 @@
-"""Which stage an exception came from, found from its traceback: costs nothing until one is raised."""
+"""Which stage an exception came from, read off its traceback: free until one is raised."""
 
 from __future__ import annotations
 

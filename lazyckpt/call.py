@@ -140,7 +140,10 @@ class Call:
                 shown += [show(v) for v in value]
             elif parameter.kind is parameter.VAR_KEYWORD:
                 shown += [f"{k}={show(v)}" for k, v in value.items()]
-            elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+            elif (
+                parameter.default is parameter.empty
+                and parameter.kind is not parameter.KEYWORD_ONLY
+            ):
                 shown.append(show(value))
             elif value is not parameter.default and not same(value, parameter.default):
                 shown.append(f"{name}={show(value)}")
@@ -201,7 +204,7 @@ class Chain:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self.calls == other.calls  # type: ignore[attr-defined]  # of my own type
+        return self.calls == other.calls
 
     def __hash__(self) -> int:
         return hash(self.calls)
@@ -285,7 +288,7 @@ _short.maxstring = _short.maxother = 40
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equality by value for what arguments are made of; by identity where `==` says no yes or no."""
+    """Equality by value; by identity for what `==` gives no yes or no."""
     if a is b:
         return True
     if type(a) is not type(b):
@@ -324,7 +327,7 @@ def _identity(value: Any) -> Any:
     if isinstance(value, (tuple, list)) and len(value) <= 16:
         return [None if _is_function(v) else _identity(v) for v in value]
     if isinstance(value, np.ndarray):
-        return f"{value.dtype}{list(value.shape)}#{zlib.crc32(np.ascontiguousarray(value)):08x}"
+        return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
     if isinstance(value, (str, tuple, list)):
         return f"{type(value).__name__}[{len(value)}]#{_digest(value)}"
     return type(value).__name__

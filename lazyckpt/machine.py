@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress, repeat
+from operator import length_hint
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from lazyckpt.errors import Exhausted
@@ -135,8 +136,7 @@ def stateless(
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     """The items, and a thunk that tells how many were taken, at no Python cost an item."""
     ticks = repeat(True, sys.maxsize)
-    left = ticks.__length_hint__
-    return compress(items, ticks), lambda: sys.maxsize - left()
+    return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)
 
 
 def at_end(upstream: Machine[Any], position: Position) -> Position:
@@ -208,7 +208,7 @@ def _viewing(
                 size = min(size * 8, BLOCK)
 
         def snapshot() -> Position:
-            taken = total - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+            taken = total - length_hint(ticks)
             return skip(position, taken)[0] if taken else position
 
         return Flow(items(), snapshot)

@@ -20,6 +20,19 @@ _SORTED = 4096  # up to here a permutation is a sort of hashes, exactly uniform
 BLOCK = 1 << 16
 
 
+def affine(indices: Indices, start: int, stride: int = 1) -> Indices:
+    """`start + stride * i` for every index i.
+
+    >>> affine(range(3), 10, 2)
+    range(10, 16, 2)
+    """
+    if isinstance(indices, range):
+        first, stop = start + stride * indices.start, start + stride * indices.stop
+        return range(first, stop, stride * indices.step)
+    moved: NDArray[np.int64] = indices * stride + start
+    return moved
+
+
 def hashed(key: int, counter: int) -> int:
     """64 random bits for one counter (splitmix64; Steele, Lea and Flood, 2014).
 
@@ -160,4 +173,6 @@ class Permutation:
             np.multiply(t, second, out=t)
             np.right_shift(t, kind(width - (left, right)[number % 2]), out=t)
             np.bitwise_xor(target, t, out=target)
-        return (high << kind(right)) | low
+        high <<= kind(right)
+        high |= low
+        return high

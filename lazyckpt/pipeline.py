@@ -34,9 +34,7 @@ class Stage(Chain, Generic[A, B]):
     __array_ufunc__ = None  # so that NumPy leaves `array | stage` to us
 
     def __or__(self, other: Stage[B, C]) -> Stage[A, C]:
-        if not isinstance(other, Stage):
-            return _misfit(other)
-        return Stage(self.calls + other.calls)
+        return Stage(self.calls + _stage(other).calls)
 
     def __ror__(self, data: Iterable[A]) -> Pipeline[B]:
         source = cast(Callable[[Iterable[A]], Pipeline[A]], _public("source"))
@@ -61,11 +59,10 @@ class Pipeline(Chain, Generic[T]):
     __array_ufunc__ = None
 
     def __or__(self, other: Stage[T, B]) -> Pipeline[B]:
-        if not isinstance(other, Stage):
-            return _misfit(other)
-        result: Pipeline[B] = Pipeline(self.calls + other.calls)
+        added = _stage(other).calls
+        result: Pipeline[B] = Pipeline(self.calls + added)
         machine = self.machine
-        for call in other.calls:
+        for call in added:
             machine = call.build(machine)
         result.__dict__["machine"] = machine
         return result
@@ -109,7 +106,9 @@ class Pipeline(Chain, Generic[T]):
             start, stop, _ = slice(start, stop).indices(len(self))
         stride = 1 if stride is None else operator.index(stride)
         if stride < 1:
-            raise ArgumentError(f"a slice of a pipeline goes forward: its step must be >= 1, got {stride}")
+            raise ArgumentError(
+                f"a slice of a pipeline goes forward: its step must be >= 1, got {stride}"
+            )
         start = 0 if start is None else operator.index(start)
         result = self
         if start:
@@ -239,7 +238,9 @@ def _public(name: str) -> Any:
     return registry[name].public
 
 
-def _misfit(other: object) -> Any:
+def _stage(other: Any) -> Stage[Any, Any]:
+    if isinstance(other, Stage):
+        return other
     if isinstance(other, Pipeline):
         raise ArgumentError(
             f"{brief(other)} has a source of its own and can't follow `|`; "
@@ -247,4 +248,4 @@ def _misfit(other: object) -> Any:
         )
     if callable(other):
         raise ArgumentError(f"{brief(other)} is no stage; did you mean | map({brief(other)})?")
-    return NotImplemented
+    raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is no stage")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from time import perf_counter
 from types import GeneratorType, TracebackType
@@ -47,6 +48,7 @@ class Run(Iterator[T], Generic[T]):
         self._closed = False
         self._stream: Iterator[T] | None = None
         self._loop: Iterator[T] | None = None
+        self._ended = False
         self._load(state)
 
     @property
@@ -73,10 +75,8 @@ class Run(Iterator[T], Generic[T]):
     def close(self) -> None:
         """Let go of everything held open. The state stays readable; entering the run reopens it."""
         if self._flow is not None:
-            try:
+            with suppress(InvalidState):
                 self._set_mark()
-            except InvalidState:
-                pass
         self._drop()
         self._closed = True
 
@@ -113,10 +113,8 @@ class Run(Iterator[T], Generic[T]):
                 self._ended = True
                 return
             done = perf_counter()
-            try:
+            with suppress(InvalidState):  # of a user's own state, raised when it is asked for
                 self._set_mark()
-            except InvalidState:
-                pass
             kept = max(_KEPT, _SHARE * (perf_counter() - done))
             stride = min(stride * 2, 1 << 16) if done - begun < kept else max(stride // 2, 1)
 

@@ -47,7 +47,7 @@ class State:
         return int(leaf)
 
     def to_dict(self) -> dict[str, Any]:
-        """The state as JSON values: dicts with str keys, lists, str, bool, None, ints below 2**53."""
+        """The state as JSON values, of which ints are below 2**53."""
         body = {
             "lazyckpt": FORMAT,
             "items": _encode(self.items),

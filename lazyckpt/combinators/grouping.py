@@ -71,7 +71,7 @@ def batch(
                     return
                 yield some
 
-        found = Flow(batches(), items.snapshot)
+        found: Flow[Any] = Flow(batches(), items.snapshot)
         return found if collate is None else found.map(collate)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
@@ -132,7 +132,7 @@ def _fetching(
                 position = after
                 yield found
 
-        found = Flow(batches(), lambda: position)
+        found: Flow[Any] = Flow(batches(), lambda: position)
         return found if finish is None else found.map(finish)
 
     return flow

@@ -42,7 +42,7 @@ def map(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
         flow=lambda position: upstream.flow(position).map(fn),
         skip=upstream.skip,
         length=upstream.length,
-        view=upstream.view and _mapped(upstream.view, fn),
+        view=None if upstream.view is None else _mapped(upstream.view, fn),
     )
 
 

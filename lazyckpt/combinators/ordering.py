@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import chain, islice
+from operator import length_hint
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,16 +15,14 @@ from numpy.typing import NDArray
 from lazyckpt.checks import natural, optional, positive
 from lazyckpt.errors import ArgumentError, Exhausted, PipelineError
 from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine
-from lazyckpt.noise import Indices, Permutation, derive, draws
+from lazyckpt.noise import Indices, Permutation, affine, derive, draws
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 
 
 @combinator(checks={"buffer_size": optional(positive), "seed": natural})
-def shuffle(
-    upstream: Machine[A], buffer_size: int | None = None, *, seed: int
-) -> Machine[A]:
+def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) -> Machine[A]:
     """The items in random order, another one in each epoch.
 
     - `buffer_size`: None for a permutation of everything, which needs random
@@ -76,13 +75,9 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         epoch, index = position
-        if isinstance(offsets, range):
-            offsets = range(index + offsets.start, index + offsets.stop, offsets.step)
-        else:
-            offsets = offsets + index
-        indices = order(epoch).at(offsets)
+        indices = order(epoch).at(affine(offsets, index))
         if below is None:
-            return indices + epoch * length
+            return affine(indices, epoch * length)
         return below.ahead(upstream.init(epoch), indices)
 
     def step(position: Position) -> tuple[Position, A]:
@@ -100,7 +95,7 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
 
     return machine(
         init=lambda epoch: (epoch, 0),
-        epoch=lambda position: position[0],  # type: ignore[no-any-return]  # a position is nested ints
+        epoch=lambda position: position[0],
         step=step,
         skip=skip,
         length=length,
@@ -171,7 +166,7 @@ class _Reservoir:
                     output = buffer[slot]
                     buffer[slot] = item
                     yield output
-            passed = ahead - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+            passed = ahead - length_hint(ticks)
             flushed = max(0, given - (arrived - len(buffer)))
             order = Permutation(derive(self.seed, "shuffle", "flush", epoch), max(1, len(buffer)))
             rest = order.at(range(len(buffer)))[flushed:].tolist()
@@ -180,7 +175,7 @@ class _Reservoir:
                 yield buffer[slot]
 
         def reached() -> Position:
-            return anchor, start, ahead - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+            return anchor, start, ahead - length_hint(ticks)
 
         return Flow(outputs(), reached)
 
@@ -286,7 +281,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
                 here, number, done = before.snapshot(), number + 1, 0
 
         def snapshot() -> Position:
-            return anchor, block, size - ticks.__length_hint__()  # type: ignore[attr-defined]  # every builtin iterator has one
+            return anchor, block, size - length_hint(ticks)
 
         return Flow(items(), snapshot)
 
@@ -390,7 +385,9 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
 
     return machine(
         init=lambda epoch: upstream.init(first(epoch)),
-        epoch=lambda p: upstream.epoch(p) >> 32 if count is None else upstream.epoch(p) // max(count, 1),
+        epoch=lambda p: (
+            upstream.epoch(p) >> 32 if count is None else upstream.epoch(p) // max(count, 1)
+        ),
         step=step,
         flow=flow,
         **_repeated_access(upstream, count),
@@ -408,23 +405,20 @@ def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
     if jump is None or length is None or not length:
         return {"length": whole}
 
-    def last(epoch: int) -> float:
-        return math.inf if count is None else epoch - epoch % count + count - 1
-
     def skip(position: Position, n: int) -> tuple[Position, int]:
         if count == 0:
             return position, 0
-        after, passed = jump(position, n)
         epoch = upstream.epoch(position)
-        if passed == n or epoch == last(epoch):
+        after, passed = jump(position, n)
+        later = math.inf if count is None else count - 1 - epoch % count
+        if passed == n or not later:
             return after, passed
         assert isinstance(length, int)
-        further = (n - passed - 1) // length
-        if epoch + 1 + further > last(epoch):
-            further = int(last(epoch)) - epoch - 1
-            return jump(upstream.init(epoch + 1 + further), length)[0], passed + (further + 1) * length
-        rest = n - passed - further * length
-        return jump(upstream.init(epoch + 1 + further), rest)[0], n
+        wanted = n - passed
+        whole = int(min((wanted - 1) // length, later - 1))
+        final = upstream.init(epoch + 1 + whole)
+        after, rest = jump(final, min(wanted - whole * length, length))
+        return after, passed + whole * length + rest
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None

@@ -10,7 +10,7 @@ from typing import TypeVar
 from lazyckpt.checks import natural, positive
 from lazyckpt.errors import ArgumentError, Exhausted
 from lazyckpt.machine import Flow, Machine, Position, View, at_end, stateless
-from lazyckpt.noise import Indices
+from lazyckpt.noise import Indices, affine
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
@@ -18,7 +18,9 @@ A = TypeVar("A")
 
 def _within(num_shards: int, index: int) -> None:
     if index >= num_shards:
-        raise ArgumentError(f"shard: index must be below num_shards={num_shards}, got index={index}")
+        raise ArgumentError(
+            f"shard: index must be below num_shards={num_shards}, got index={index}"
+        )
 
 
 @combinator(
@@ -66,12 +68,7 @@ def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None
-        if isinstance(offsets, range):
-            first, stop, stride = offsets.start, offsets.stop, offsets.step
-            offsets = range(index + num_shards * first, index + num_shards * stop, num_shards * stride)
-        else:
-            offsets = index + num_shards * offsets
-        return view.ahead(position, offsets)
+        return view.ahead(position, affine(offsets, index, num_shards))
 
     return stateless(
         upstream,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set, Sized
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from operator import length_hint
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from lazyckpt.checks import brief
 from lazyckpt.errors import ArgumentError, Exhausted, InvalidState, SourceChanged
 from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine
-from lazyckpt.noise import Indices
+from lazyckpt.noise import Indices, affine
 from lazyckpt.pipeline import producer
 
 T = TypeVar("T", covariant=True)
@@ -47,7 +48,7 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
     ['to', 'be', 'or', 'not']
     """
     if _is_indexable(data):
-        return _indexed("source", len(data), _table(data), _walk(data))
+        return _indexed("source", len(cast(Sized, data)), _table(data), _walk(data))
     if isinstance(data, (str, Mapping, Set)) or not hasattr(data, "__iter__"):
         raise ArgumentError(
             f"source: data must be a sequence or an iterable, got {brief(data)} "
@@ -55,10 +56,10 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
         )
     if iter(data) is data:
         raise ArgumentError(
-            f"source: data must be readable more than once, got the one-shot iterator {brief(data)}; "
+            f"source: data must be readable again, got the one-shot iterator {brief(data)}; "
             "pass the list or file it came from, or an object whose __iter__ opens it anew"
         )
-    return _iterated(data)
+    return _iterated(cast(Iterable[T], data))
 
 
 @producer(describe=lambda arrays: {"length": len(next(iter(arrays.values())))})
@@ -165,8 +166,7 @@ def _indexed(
     def flow(position: Position) -> Flow[T]:
         epoch, index = placed(position)
         ticks = iter(range(index, length))
-        left = ticks.__length_hint__  # type: ignore[attr-defined]  # every builtin iterator has one
-        return Flow(walk(ticks), lambda: (epoch, length - left()))
+        return Flow(walk(ticks), lambda: (epoch, length - length_hint(ticks)))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index = placed(position)
@@ -174,14 +174,11 @@ def _indexed(
         return (epoch, index + passed), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:
-        index = position[1]
-        if isinstance(offsets, range):
-            return range(index + offsets.start, index + offsets.stop, offsets.step)
-        return offsets + index
+        return affine(offsets, position[1])
 
     return machine(
         init=lambda epoch: (epoch, 0),
-        epoch=lambda position: position[0],  # type: ignore[no-any-return]  # a position is nested ints
+        epoch=lambda position: position[0],
         step=step,
         flow=flow,
         skip=skip,
@@ -213,6 +210,6 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
 
     return machine(
         init=lambda epoch: (epoch, 0),
-        epoch=lambda position: position[0],  # type: ignore[no-any-return]  # a position is nested ints
+        epoch=lambda position: position[0],
         flow=flow,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.call import Chain
 from lazyckpt.checks import brief
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.ordering import repeat
@@ -21,7 +19,7 @@ from lazyckpt.errors import Exhausted
 from lazyckpt.frozen import FrozenDict, FrozenList
 from lazyckpt.machine import Machine, Position
 from lazyckpt.noise import Indices
-from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run, init, state_at, step
 from lazyckpt.state import State, rebase
 from lazyckpt.testing.models import model
@@ -163,7 +161,8 @@ def resume(pipeline: Pipeline[Any], limit: int) -> None:
         rest = list(islice(twice, len(trace.items) - cut - middle))
         _same(f"resumed at {cut}, then {cut + middle}", rest, trace.items[cut + middle :])
         disturbed.load_state_dict(states[cut].to_dict())
-        _same(f"loaded at {cut}", list(islice(disturbed, 3)), trace.items[cut : cut + 3])
+        few = trace.items[cut : cut + 3]
+        _same(f"loaded at {cut}", list(islice(disturbed, len(few))), few)
     if trace.ended:
         whole: Run[Any] = Run(pipeline)
         _same("the whole run", list(whole), trace.items)
@@ -271,15 +270,14 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
         found = list(islice(chain(head, chain.from_iterable(after)), limit))
         _same(f"batches of {old}, then {new}", found, items)
     for old, new, steps in ((1, 3, 2), (3, 2, 1), (2, 5, 2)):
-        ranks = [pipeline | shard(num_shards=old, index=rank) for rank in range(old)]
-        runs: list[Run[Any]] = [Run(rank) for rank in ranks]
-        heads = [list(islice(run, steps)) for run in runs]
+        runs = [run(pipeline | shard(num_shards=old, index=rank)) for rank in range(old)]
+        heads = [list(islice(rank, steps)) for rank in runs]
         full = len(items) >= old * steps
-        assert not full or len({run.state.position for run in runs}) == 1, "ranks disagree"
+        assert not full or len({rank.state.position for rank in runs}) == 1, "ranks disagree"
         if not full:
             continue
         others = [pipeline | shard(num_shards=new, index=rank) for rank in range(new)]
-        tails = [list(islice(Run(o, rebase(runs[-1].state, o)), limit)) for o in others]
+        tails = [list(islice(run(o, rebase(runs[-1].state, o)), limit)) for o in others]
         found = [*_dealt(heads), *_dealt(tails)][:limit]
         _same(f"{old} shards, then {new}", found, items)
 
@@ -341,7 +339,7 @@ def check_combinator(
 
     >>> import lazyckpt as lz
     >>> from lazyckpt import testing
-    >>> testing.check_combinator(lz.batch(2), "abcde".split(), model=lambda items: [items])
+    >>> testing.check_combinator(lz.take(2), examples=[1, 2, 3], model=lambda items: items[:2])
     """
     for data in (list(examples), Stream(examples), []):
         pipeline: Pipeline[Any] = source(data) | stage

@@ -72,7 +72,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "filter": st.just(lz.filter(kept)),
     "flat_map": st.sampled_from([several, lazily, piped]).map(lz.flat_map),
     "unbatch": sizes.map(lambda n: lz.batch(n) | lz.unbatch()),
-    "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, [])]),
+    "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, list[int]())]),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
