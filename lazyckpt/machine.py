@@ -14,12 +14,14 @@ from operator import length_hint
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from lazyckpt.errors import Exhausted
-from lazyckpt.noise import BLOCK, Indices
+from lazyckpt.noise import Indices
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
 Position: TypeAlias = Any
+
+_LARGEST = 1 << 16  # indices looked up at once by a flow over a view
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,7 @@ def _viewing(
                 for index in ticks:
                     yield get(index)
                 position, ticks, total = after, iter(range(0)), 0
-                size = min(size * 8, BLOCK)
+                size = min(size * 8, _LARGEST)
 
         def snapshot() -> Position:
             taken = total - length_hint(ticks)

@@ -17,7 +17,8 @@ _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _ROUNDS = 8
 _ROUND_MIX = {32: (0x7FEB352D, 0x846CA68B), 64: _MIX}
 _SORTED = 4096  # up to here a permutation is a sort of hashes, exactly uniform
-BLOCK = 1 << 16
+_LARGEST = 1 << 16  # indices evaluated at once, when one window follows another
+_SPARSE = 8  # indices further apart than this are evaluated one by one
 
 
 def affine(indices: Indices, start: int, stride: int = 1) -> Indices:
@@ -31,6 +32,13 @@ def affine(indices: Indices, start: int, stride: int = 1) -> Indices:
         return range(first, stop, stride * indices.step)
     moved: NDArray[np.int64] = indices * stride + start
     return moved
+
+
+def as_array(indices: Indices) -> NDArray[np.int64]:
+    """The indices as an array."""
+    if isinstance(indices, range):
+        return np.arange(indices.start, indices.stop, indices.step)
+    return indices
 
 
 def hashed(key: int, counter: int) -> int:
@@ -86,29 +94,29 @@ class Permutation:
     Up to 4,096 elements it is a sort of hashed counters. Above, it is an
     eight-round Feistel network over the next power of two, walked along its
     cycle until the value falls into range (Black and Rogaway, "Ciphers with
-    arbitrary finite domains", 2002). Memory: at most one block of 65,536
-    indices, kept because neighbours are usually asked for next.
+    arbitrary finite domains", 2002). Memory: at most 65,536 indices, a
+    window that is kept because neighbours are usually asked for next.
 
     >>> sorted(Permutation(7, 5)[i] for i in range(5))
     [0, 1, 2, 3, 4]
     """
 
-    __slots__ = ("_block", "_keys", "_size", "_width")
+    __slots__ = ("_keys", "_size", "_width", "_window")
 
     def __init__(self, key: int, size: int) -> None:
         self._size = size
         self._width = 32 if size <= 1 << 32 else 64
         self._keys = [hashed(key, i) >> (64 - self._width) for i in range(_ROUNDS)]
-        self._block: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
+        self._window: tuple[int, NDArray[np.int64]] = (0, np.empty(0, np.int64))
         if size <= _SORTED:
             tagged = hashes(key, 0, size) & ~np.uint64(_SORTED - 1)
             tagged |= np.arange(size, dtype=np.uint64)
             tagged.sort()
-            self._block = (0, (tagged & np.uint64(_SORTED - 1)).astype(np.int64))
+            self._window = (0, (tagged & np.uint64(_SORTED - 1)).astype(np.int64))
 
     def __getitem__(self, index: int) -> int:
         if self._size <= _SORTED:
-            return int(self._block[1][index])
+            return int(self._window[1][index])
         value = self._feistel(index)
         while value >= self._size:
             value = self._feistel(value)
@@ -118,20 +126,21 @@ class Permutation:
         """The permuted values at many indices."""
         if not isinstance(indices, range):
             if self._size <= _SORTED:
-                return self._block[1][indices]
+                return self._window[1][indices]
             return self._walk(indices)
         if not indices:
             return np.empty(0, np.int64)
-        if indices[0] // BLOCK == indices[-1] // BLOCK:
-            number, offset = divmod(indices[0], BLOCK)
-            held, block = self._block
-            if held != number:
-                end = min((number + 1) * BLOCK, self._size)
-                block = self._walk(np.arange(number * BLOCK, end))
-                self._block = (number, block)
-            return block[offset : offset + indices[-1] - indices[0] + 1 : indices.step]
-        cut = -(-((indices[0] // BLOCK + 1) * BLOCK - indices[0]) // indices.step)
-        return np.concatenate([self.at(indices[:cut]), self.at(indices[cut:])])
+        first, last = indices[0], indices[-1]
+        if last - first >= _SPARSE * len(indices):
+            return self._walk(as_array(indices))
+        start, window = self._window
+        if not start <= first <= last < start + len(window):
+            is_next = start < first <= start + len(window)
+            size = min(4 * len(window), _LARGEST) if is_next else _SORTED
+            stop = min(max(first + size, last + 1), self._size)
+            start, window = first, self._walk(np.arange(first, stop))
+            self._window = (start, window)
+        return window[first - start : last - start + 1 : indices.step]
 
     def _feistel(self, x: int) -> int:
         bits = (self._size - 1).bit_length()

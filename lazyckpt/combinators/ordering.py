@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lazyckpt.checks import natural, optional, positive
 from lazyckpt.errors import ArgumentError, Exhausted, PipelineError
 from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine
-from lazyckpt.noise import Indices, Permutation, affine, derive, draws
+from lazyckpt.noise import Indices, Permutation, affine, as_array, derive, draws
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
@@ -304,7 +304,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     def ahead(position: Position, offsets: Indices) -> Indices:
         anchor, block, given = position
         epoch = upstream.epoch(anchor)
-        places = np.asarray(offsets) + given
+        places = as_array(offsets) + given
         chosen = np.empty_like(places)
         blocks = places // block_size
         for number in np.unique(blocks).tolist():
@@ -429,7 +429,7 @@ def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
             return view.ahead(position, offsets)
         assert isinstance(length, int)
         left = jump(position, length)[1]
-        numbers = np.asarray(offsets) - left
+        numbers = as_array(offsets) - left
         epochs = numbers // length  # -1 stands for the rest of this epoch
         found = np.empty_like(numbers)
         for number in np.unique(epochs).tolist():
