@@ -131,10 +131,10 @@ class Permutation:
         if not indices:
             return np.empty(0, np.int64)
         first, last = indices[0], indices[-1]
-        if last - first >= _SPARSE * len(indices):
-            return self._walk(as_array(indices))
         start, window = self._window
         if not start <= first <= last < start + len(window):
+            if last - first >= _SPARSE * len(indices):
+                return self._walk(as_array(indices))
             is_next = start < first <= start + len(window)
             size = min(4 * len(window), _LARGEST) if is_next else _SORTED
             stop = min(max(first + size, last + 1), self._size)

@@ -7,11 +7,12 @@ the streams before it and the combinator's arguments.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from itertools import count as counting
-from itertools import islice
 from typing import Any
+
+import toolz
 
 from lazyckpt.call import Chain
 from lazyckpt.noise import Permutation, derive, draws
@@ -47,16 +48,15 @@ def filter(items: Items, predicate: Any) -> Items:
 
 
 def flat_map(items: Items, fn: Any) -> Items:
-    def each(epoch: int) -> Iterator[Any]:
-        for x in items(epoch):
-            inner = fn(x)
-            yield from model(inner)(epoch) if isinstance(inner, Chain) else inner
+    def expanded(item: Any, epoch: int) -> Any:
+        inner = fn(item)
+        return model(inner)(epoch) if isinstance(inner, Chain) else inner
 
-    return each
+    return lambda epoch: toolz.mapcat(lambda item: expanded(item, epoch), items(epoch))
 
 
 def unbatch(items: Items) -> Items:
-    return lambda epoch: (x for batch in items(epoch) for x in batch)
+    return lambda epoch: toolz.concat(items(epoch))
 
 
 def scan(items: Items, step: Any, init: Any) -> Items:
@@ -70,25 +70,17 @@ def scan(items: Items, step: Any, init: Any) -> Items:
 
 
 def take(items: Items, n: int) -> Items:
-    return lambda epoch: islice(items(epoch), n)
+    return lambda epoch: toolz.take(n, items(epoch))
 
 
 def skip(items: Items, n: int) -> Items:
-    return lambda epoch: islice(items(epoch), n, None)
+    return lambda epoch: toolz.drop(n, items(epoch))
 
 
 def batch(items: Items, batch_size: int, drop_last: bool, collate: Any) -> Items:
-    def each(epoch: int) -> Iterator[Any]:
-        held: list[Any] = []
-        for x in items(epoch):
-            held = [*held, x]
-            if len(held) == batch_size:
-                yield collate(held) if collate else held
-                held = []
-        if held and not drop_last:
-            yield collate(held) if collate else held
-
-    return each
+    split = toolz.partition if drop_last else toolz.partition_all
+    finish = collate or toolz.identity
+    return lambda epoch: (finish(list(part)) for part in split(batch_size, items(epoch)))
 
 
 def shuffle(items: Items, buffer_size: int | None, seed: int) -> Items:
@@ -116,11 +108,7 @@ def shuffle(items: Items, buffer_size: int | None, seed: int) -> Items:
 
 def block_shuffle(items: Items, block_size: int, seed: int) -> Items:
     def each(epoch: int) -> Iterator[Any]:
-        stream = items(epoch)
-        for number in counting():
-            block = list(islice(stream, block_size))
-            if not block:
-                return
+        for number, block in builtins.enumerate(toolz.partition_all(block_size, items(epoch))):
             order = Permutation(derive(seed, "block_shuffle", epoch, number), len(block))
             yield from (block[order[i]] for i in range(len(block)))
 
@@ -128,19 +116,14 @@ def block_shuffle(items: Items, block_size: int, seed: int) -> Items:
 
 
 def repeat(items: Items, count: int | None) -> Items:
-    def each(epoch: int) -> Iterator[Any]:
-        if count is None:
-            for number in counting(epoch << 32):
-                yield from items(number)
-        else:
-            for number in range(epoch * count, epoch * count + count):
-                yield from items(number)
+    def epochs(epoch: int) -> Iterable[int]:
+        return counting(epoch << 32) if count is None else range(epoch * count, (epoch + 1) * count)
 
-    return each
+    return lambda epoch: toolz.mapcat(items, epochs(epoch))
 
 
 def shard(items: Items, num_shards: int, index: int) -> Items:
-    return lambda epoch: islice(items(epoch), index, None, num_shards)
+    return lambda epoch: toolz.take_nth(num_shards, toolz.drop(index, items(epoch)))
 
 
 def zip(pipelines: tuple[Chain, ...]) -> Items:
@@ -150,7 +133,7 @@ def zip(pipelines: tuple[Chain, ...]) -> Items:
 
 def concat(pipelines: tuple[Chain, ...]) -> Items:
     streams = [model(p) for p in pipelines]
-    return lambda epoch: (x for s in streams for x in s(epoch))
+    return lambda epoch: toolz.mapcat(lambda stream: stream(epoch), streams)
 
 
 MODELS: dict[str, Callable[..., Items]] = {

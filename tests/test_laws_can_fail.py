@@ -1,0 +1,200 @@
+"""For each law a combinator that breaks it, and is caught by it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.machine import Flow, Machine, Position, machine, stateless
+from lazyckpt.testing import laws, models
+
+
+def forgets_the_first(up: Machine[Any]) -> Machine[Any]:
+    """A shift of one, the same in every lane."""
+    return stateless(up, step=lambda p: up.step(up.step(p)[0]))
+
+
+def flows_otherwise(up: Machine[Any]) -> Machine[Any]:
+    return stateless(
+        up,
+        step=up.step,
+        flow=lambda p: up.flow(p).map(lambda item: (item,)),
+    )
+
+
+def tells_late(up: Machine[Any]) -> Machine[Any]:
+    """Its snapshot is that before the last item."""
+
+    def flow(position: Position) -> Flow[Any]:
+        items = up.flow(position)
+        told = position
+
+        def slow() -> Iterator[Any]:
+            nonlocal told
+            for item in items:
+                yield item
+                told = items.snapshot()
+
+        return Flow(slow(), lambda: told)
+
+    return stateless(up, step=up.step, flow=flow)
+
+
+def skips_short(up: Machine[Any]) -> Machine[Any]:
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        assert up.skip is not None
+        return up.skip(position, max(0, n - 1))[0], n
+
+    return stateless(up, step=up.step, flow=up.flow, skip=up.skip and skip)
+
+
+def misjudges_its_length(up: Machine[Any]) -> Machine[Any]:
+    return stateless(up, step=up.step, flow=up.flow, length=3)
+
+
+def misnames_its_epoch(up: Machine[Any]) -> Machine[Any]:
+    return machine(init=up.init, epoch=lambda p: 0, step=up.step, flow=up.flow)
+
+
+def keeps_a_sum_elsewhere(up: Machine[Any]) -> Machine[Any]:
+    """A running count in the flow, which no state has."""
+
+    def flow(position: Position) -> Flow[Any]:
+        numbers = count()
+        return up.flow(position).map(lambda item: (next(numbers), item))
+
+    return stateless(up, flow=flow)
+
+
+def holds_its_items(up: Machine[Any]) -> Machine[Any]:
+    def step(position: Position) -> tuple[Position, Any]:
+        before, held = position
+        after, item = up.step(before)
+        return (after, (*held, *map(ord, repr(item) * 50))), item
+
+    return machine(init=lambda e: (up.init(e), ()), epoch=lambda p: up.epoch(p[0]), step=step)
+
+
+def rolls_dice(up: Machine[Any]) -> Machine[Any]:
+    def step(position: Position) -> tuple[Position, Any]:
+        position, item = up.step(position)
+        return position, (random.random(), item)
+
+    return stateless(up, step=step)
+
+
+def differs_each_time_it_is_built(up: Machine[Any]) -> Machine[Any]:
+    number = next(_builds)
+    return stateless(up, flow=lambda p: up.flow(p).map(lambda item: (number, item)))
+
+
+_builds = count()
+
+
+def ends_twice(up: Machine[Any]) -> Machine[Any]:
+    """Gives a farewell at the end, and again when asked again."""
+
+    def step(position: Position) -> tuple[Position, Any]:
+        before, over = position
+        try:
+            after, item = up.step(before)
+        except lz.Exhausted:
+            if over:
+                raise lz.Exhausted((before, 0)) from None
+            return (before, 1), "farewell"
+        return (after, 0), item
+
+    return machine(init=lambda e: (up.init(e), 0), epoch=lambda p: up.epoch(p[0]), step=step)
+
+
+def asks_again(up: Machine[Any]) -> Machine[Any]:
+    """A flow that, at the end, opens upstream once more to make sure."""
+
+    class Insistent(Iterator[Any]):
+        def __init__(self, position: Position) -> None:
+            self.position, self.items = position, iter(up.flow(position))
+
+        def __next__(self) -> Any:
+            for item in self.items:
+                return item
+            self.items = iter(up.flow(self.position))
+            for _ in self.items:
+                pass
+            raise StopIteration
+
+    def flow(position: Position) -> Flow[Any]:
+        items = up.flow(position)
+        return Flow(Insistent(position), items.snapshot)
+
+    return stateless(up, step=up.step, flow=flow)
+
+
+def same(items: models.Items) -> models.Items:
+    return items
+
+
+CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
+    ("meaning", forgets_the_first),
+    ("lanes", flows_otherwise),
+    ("lanes", tells_late),
+    ("lanes", skips_short),
+    ("lanes", misjudges_its_length),
+    ("lanes", misnames_its_epoch),
+    ("resume", keeps_a_sum_elsewhere),
+    ("codec", holds_its_items),
+    ("purity", rolls_dice),
+    ("algebra", differs_each_time_it_is_built),
+    ("exhaustion", ends_twice),
+    ("elastic", skips_short),
+]
+
+
+@pytest.mark.parametrize(("law", "build"), CASES)
+def test_the_law_catches_it(
+    law: str, build: Callable[..., Machine[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(lz.registry, build.__name__, raising=False)
+    stage = lz.combinator()(build)()
+    monkeypatch.setitem(models.MODELS, build.__name__, same)
+    good = lz.source(range(9)) | lz.map(str)
+    testing.LAWS[law](good, 60)
+    with pytest.raises(AssertionError):
+        testing.LAWS[law](good | stage, 60)
+    del lz.registry[build.__name__]
+
+
+def test_every_law_has_a_case() -> None:
+    assert {law for law, _ in CASES} == set(testing.LAWS)
+
+
+def test_a_stage_that_pulls_after_the_end_is_caught() -> None:
+    stage = lz.combinator()(asks_again)()
+    with pytest.raises(AssertionError, match="pulled again"):
+        laws._stops_pulling(stage, [1, 2, 3], 60)
+    laws._stops_pulling(lz.map(str), [1, 2, 3], 60)
+    del lz.registry["asks_again"]
+
+
+def test_a_wrong_pipe_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = lz.source(range(9)) | lz.map(str) | lz.batch(2) | lz.take(3)
+    testing.LAWS["algebra"](pipeline, 60)
+    monkeypatch.setattr(lz.Stage, "__or__", lambda a, b: lz.Stage(b.calls + a.calls))
+    with pytest.raises(AssertionError, match="not associative"):
+        testing.LAWS["algebra"](pipeline, 60)
+
+
+def test_the_checks_for_users_catch_the_same() -> None:
+    stage = lz.combinator()(keeps_a_sum_elsewhere)()
+    with pytest.raises(AssertionError, match=r"resume: .* of source|resume"):
+        testing.check_resume(lz.source(range(9)) | stage)
+    with pytest.raises(AssertionError, match="of source"):
+        testing.check_combinator(stage, [1, 2, 3, 4])
+    with pytest.raises(AssertionError, match="meaning"):
+        testing.check_combinator(lz.take(2), [1, 2, 3], model=lambda items: items)
+    del lz.registry["keeps_a_sum_elsewhere"]
