@@ -55,21 +55,21 @@ def _parser() -> argparse.ArgumentParser:
         type=_at_least(LEAST_KILLS),
         default=LEAST_KILLS,
         metavar="N",
-        help="how often to kill, at moments that differ each time (default: %(default)s, the least)",
+        help="how often to kill, at random moments (default: %(default)s, the least)",
     )
     shown.add_argument(
         "--lines",
         type=_at_least(10_000),
-        default=4_000_000,
+        default=3_000_000,
         metavar="N",
-        help="about how many lines to train on; the data is repeated as needed (default: %(default)s)",
+        help="about how many lines to train on, in whole epochs (default: %(default)s)",
     )
     shown.add_argument(
         "--seed",
         type=_at_least(0),
         default=0,
         metavar="N",
-        help="of the order (default: %(default)s)",
+        help="of the shuffles (default: %(default)s)",
     )
     return parser
 

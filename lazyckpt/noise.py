@@ -27,6 +27,8 @@ def affine(indices: Indices, start: int, stride: int = 1) -> Indices:
     >>> affine(range(3), 10, 2)
     range(10, 16, 2)
     """
+    if start == 0 and stride == 1:
+        return indices
     if isinstance(indices, range):
         first, stop = start + stride * indices.start, start + stride * indices.stop
         return range(first, stop, stride * indices.step)

@@ -6,7 +6,18 @@ import html
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Concatenate, Generic, ParamSpec, SupportsIndex, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    SupportsIndex,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from lazyckpt.call import Call, Chain, define, registry
 from lazyckpt.checks import Check, brief
@@ -33,7 +44,11 @@ class Stage(Chain, Generic[A, B]):
 
     __array_ufunc__ = None  # so that NumPy leaves `array | stage` to us
 
-    def __or__(self, other: Stage[B, C]) -> Stage[A, C]:
+    @overload
+    def __or__(self, other: Keeping) -> Stage[A, B]: ...
+    @overload
+    def __or__(self, other: Stage[B, C]) -> Stage[A, C]: ...
+    def __or__(self, other: Stage[Any, Any]) -> Stage[A, Any]:
         return Stage(self.calls + _stage(other).calls)
 
     def __ror__(self, data: Iterable[A]) -> Pipeline[B]:
@@ -42,6 +57,22 @@ class Stage(Chain, Generic[A, B]):
 
     def __iter__(self) -> Iterator[B]:
         raise TypeError(f"{self!r} has no source to iterate over; write source(data) | ...")
+
+
+if TYPE_CHECKING:
+
+    class Keeping(Stage[Any, Any]):
+        """To type checkers, a stage that gives items of whatever type it gets."""
+
+        @overload
+        def __or__(self, other: Keeping) -> Keeping: ...
+        @overload
+        def __or__(self, other: Stage[A, B]) -> Stage[A, B]: ...
+        def __or__(self, other: Stage[Any, Any]) -> Stage[Any, Any]: ...
+        def __ror__(self, data: Iterable[A]) -> Pipeline[A]: ...
+
+else:
+    Keeping = Stage
 
 
 class Pipeline(Chain, Generic[T]):
@@ -58,9 +89,13 @@ class Pipeline(Chain, Generic[T]):
 
     __array_ufunc__ = None
 
-    def __or__(self, other: Stage[T, B]) -> Pipeline[B]:
+    @overload
+    def __or__(self, other: Keeping) -> Pipeline[T]: ...
+    @overload
+    def __or__(self, other: Stage[T, B]) -> Pipeline[B]: ...
+    def __or__(self, other: Stage[Any, Any]) -> Pipeline[Any]:
         added = _stage(other).calls
-        result: Pipeline[B] = Pipeline(self.calls + added)
+        result: Pipeline[Any] = Pipeline(self.calls + added)
         machine = self.machine
         for call in added:
             machine = call.build(machine)
@@ -156,14 +191,34 @@ def run(
     return Run(pipeline, state, strict=strict)
 
 
+@overload
 def combinator(
     *,
+    keeps_items: Literal[True],
+    checks: Mapping[str, Check] | None = ...,
+    free: tuple[str, ...] = ...,
+    elastic: tuple[str, ...] = ...,
+    threading: bool = ...,
+    validate: Callable[..., None] | None = ...,
+) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[A]]], Callable[P, Keeping]]: ...
+@overload
+def combinator(
+    *,
+    checks: Mapping[str, Check] | None = ...,
+    free: tuple[str, ...] = ...,
+    elastic: tuple[str, ...] = ...,
+    threading: bool = ...,
+    validate: Callable[..., None] | None = ...,
+) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[B]]], Callable[P, Stage[A, B]]]: ...
+def combinator(
+    *,
+    keeps_items: bool = False,
     checks: Mapping[str, Check] | None = None,
     free: tuple[str, ...] = (),
     elastic: tuple[str, ...] = (),
     threading: bool = False,
     validate: Callable[..., None] | None = None,
-) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[B]]], Callable[P, Stage[A, B]]]:
+) -> Any:
     """Make a combinator of a function from the upstream machine and arguments to a machine.
 
     The upstream parameter vanishes from the public signature; the function's
@@ -171,6 +226,7 @@ def combinator(
 
     - `checks`: a check for each argument, from `lazyckpt.checks`
     - `validate`: called with all arguments, to refuse what doesn't go together
+    - `keeps_items`: items have the type of upstream's, whatever that is; for type checkers
     - `free`: arguments that change no order, which a state doesn't mind
     - `elastic`: arguments that `rebase` may change
     - `threading`: the position is the upstream's own; the stage keeps none
@@ -185,9 +241,7 @@ def combinator(
     >>> _ = registry.pop("negated")
     """
 
-    def decorate(
-        build: Callable[Concatenate[Machine[A], P], Machine[B]],
-    ) -> Callable[P, Stage[A, B]]:
+    def decorate(build: Callable[..., Machine[Any]]) -> Callable[..., Any]:
         return define(
             build,
             lambda call: Stage((call,)),

@@ -15,6 +15,9 @@ words = lz.source(["a b", "c"])
 reveal_type(words)
 reveal_type(words | lz.flat_map(str.split) | lz.map(len))
 reveal_type(lz.map(str.upper) | lz.map(len))
+reveal_type(lz.map(str.upper) | lz.take(2) | lz.repeat())
+reveal_type(lz.take(2) | lz.repeat() | lz.map(str.upper) | lz.map(len))
+reveal_type([2, 3] | lz.take(2))
 reveal_type(words | lz.shuffle(seed=0) | lz.repeat(2) | lz.filter(bool) | lz.take(3))
 reveal_type(words | lz.shuffle(8, seed=0) | lz.block_shuffle(8, seed=0))
 reveal_type(words | lz.shard(num_shards=2, index=0) | lz.skip(1))
@@ -36,6 +39,9 @@ REVEALED = [
     "Pipeline[str]",
     "Pipeline[int]",
     "Stage[str, int]",
+    "Stage[str, str]",
+    "Stage[str, int]",
+    "Pipeline[int]",
     "Pipeline[str]",
     "Pipeline[str]",
     "Pipeline[str]",

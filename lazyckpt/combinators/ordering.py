@@ -21,7 +21,7 @@ from lazyckpt.pipeline import combinator
 A = TypeVar("A")
 
 
-@combinator(checks={"buffer_size": optional(positive), "seed": natural})
+@combinator(keeps_items=True, checks={"buffer_size": optional(positive), "seed": natural})
 def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) -> Machine[A]:
     """The items in random order, another one in each epoch.
 
@@ -240,7 +240,7 @@ class _Reservoir:
         return np.where(held < 0, np.arange(size), held)
 
 
-@combinator(checks={"block_size": positive, "seed": natural})
+@combinator(keeps_items=True, checks={"block_size": positive, "seed": natural})
 def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machine[A]:
     """Consecutive blocks of `block_size` items, each in random order; the last may be shorter.
 
@@ -323,7 +323,9 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     )
 
 
-@combinator(checks={"count": optional(natural)}, elastic=("count",), threading=True)
+@combinator(
+    keeps_items=True, checks={"count": optional(natural)}, elastic=("count",), threading=True
+)
 def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     """The stream again and again, shuffled anew in each epoch: `count` times or for ever.
 

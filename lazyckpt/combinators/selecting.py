@@ -43,7 +43,7 @@ def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     return stateless(upstream, step=step, flow=flow)
 
 
-@combinator(checks={"n": natural})
+@combinator(keeps_items=True, checks={"n": natural})
 def take(upstream: Machine[A], n: int) -> Machine[A]:
     """The first n items of an epoch; the rest is not read.
 
@@ -92,7 +92,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
     )
 
 
-@combinator(checks={"n": natural})
+@combinator(keeps_items=True, checks={"n": natural})
 def skip(upstream: Machine[A], n: int) -> Machine[A]:
     """Everything but the first n items of an epoch.
 

@@ -24,6 +24,7 @@ def _within(num_shards: int, index: int) -> None:
 
 
 @combinator(
+    keeps_items=True,
     checks={"num_shards": positive, "index": natural},
     validate=_within,
     free=("index",),

@@ -18,6 +18,10 @@ from lazyckpt.pipeline import producer
 T = TypeVar("T", covariant=True)
 
 
+# From an index on: the items, and an iterator whose length hint says how many are left.
+Walk = Callable[[int], tuple[Iterator[T], Iterator[Any]]]
+
+
 class Indexable(Protocol[T]):
     """Anything with a length and integer indices."""
 
@@ -48,7 +52,8 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
     ['to', 'be', 'or', 'not']
     """
     if _is_indexable(data):
-        return _indexed("source", len(cast(Sized, data)), _table(data), _walk(data))
+        length = len(cast(Sized, data))
+        return _indexed("source", length, _table(data), _walk(data, length))
     if isinstance(data, (str, Mapping, Set)) or not hasattr(data, "__iter__"):
         raise ArgumentError(
             f"source: data must be a sequence or an iterable, got {brief(data)} "
@@ -95,7 +100,7 @@ def columns(**arrays: Any) -> Machine[dict[str, Any]]:
     def stacked(indices: Indices) -> dict[str, Any]:
         return {name: picked(values, indices) for name, values in pairs}
 
-    return _indexed("columns", length, Table(get, None, stacked), lambda ticks: map(get, ticks))
+    return _indexed("columns", length, Table(get, None, stacked), _looking_up(get, length))
 
 
 def picked(values: np.ndarray[Any, Any], indices: Indices) -> Any:
@@ -138,18 +143,38 @@ def _table(data: Any) -> Table[Any]:
     return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
 
 
-def _walk(data: Any) -> Callable[[Iterator[int]], Iterator[Any]]:
-    if type(data) in (list, tuple, range, bytes) or isinstance(data, np.ndarray):
-        get = np.asarray(data).__getitem__ if isinstance(data, np.ndarray) else data.__getitem__
-        return lambda ticks: map(get, ticks)
-    return lambda ticks: (data[index] for index in ticks)
+def _walk(data: Any, length: int) -> Walk[Any]:
+    if type(data) in (list, tuple, range):
+
+        def placed(index: int) -> tuple[Iterator[Any], Iterator[Any]]:
+            items: Any = iter(data)
+            items.__setstate__(index)
+            return items, items
+
+        return placed
+    if isinstance(data, np.ndarray):
+        return _looking_up(np.asarray(data).__getitem__, length)
+
+    def indexed(index: int) -> tuple[Iterator[Any], Iterator[int]]:
+        ticks = iter(range(index, length))
+        return (data[i] for i in ticks), ticks
+
+    return indexed
+
+
+def _looking_up(get: Callable[[int], T], length: int) -> Walk[T]:
+    def walk(index: int) -> tuple[Iterator[T], Iterator[int]]:
+        ticks = iter(range(index, length))
+        return map(get, ticks), ticks
+
+    return walk
 
 
 def _indexed(
     name: str,
     length: int,
     table: Table[T],
-    walk: Callable[[Iterator[int]], Iterator[T]],
+    walk: Walk[T],
 ) -> Machine[T]:
     def placed(position: Position) -> tuple[int, int]:
         epoch, index = position
@@ -165,8 +190,8 @@ def _indexed(
 
     def flow(position: Position) -> Flow[T]:
         epoch, index = placed(position)
-        ticks = iter(range(index, length))
-        return Flow(walk(ticks), lambda: (epoch, length - length_hint(ticks)))
+        items, ticks = walk(index)
+        return Flow(items, lambda: (epoch, length - length_hint(ticks)))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index = placed(position)
