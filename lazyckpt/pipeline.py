@@ -55,8 +55,10 @@ class Stage(Chain, Generic[A, B]):
         source = cast(Callable[[Iterable[A]], Pipeline[A]], _public("source"))
         return source(data) | self
 
-    def __iter__(self) -> Iterator[B]:
-        raise TypeError(f"{self!r} has no source to iterate over; write source(data) | ...")
+    if not TYPE_CHECKING:  # to a type checker a stage is no iterable
+
+        def __iter__(self):
+            raise TypeError(f"{self!r} has no source to iterate over; write source(data) | ...")
 
 
 if TYPE_CHECKING:
