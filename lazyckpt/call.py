@@ -8,9 +8,8 @@ import reprlib
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ _FOREIGN = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Combinator:
+class Combinator(NamedTuple):
     """A registered combinator: how to build its machine, and what of it a state depends on.
 
     `free` arguments change no order; `elastic` ones may change by `rebase`;

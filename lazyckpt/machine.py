@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import compress, repeat
 from operator import length_hint
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from lazyckpt.errors import Exhausted
 from lazyckpt.noise import Indices
@@ -24,18 +23,25 @@ Position: TypeAlias = Any
 _LARGEST = 1 << 16  # indices looked up at once by a flow over a view
 
 
-@dataclass(frozen=True, slots=True)
 class Flow(Generic[T]):
     """Items from a position on, and a thunk for the position reached.
 
     `snapshot()` is right after every item and at the end, not after an error:
-    then the flow is dropped. Iterate a flow once. A pending function rides
+    then the flow is dropped. Iterate a flow once. A pending function `fn` rides
     along, so that `map` costs no layer of its own.
     """
 
-    pull: Iterator[Any]
-    snapshot: Callable[[], Position]
-    fn: Callable[[Any], T] | None = None
+    __slots__ = ("fn", "pull", "snapshot")
+
+    def __init__(
+        self,
+        pull: Iterator[Any],
+        snapshot: Callable[[], Position],
+        fn: Callable[[Any], T] | None = None,
+    ) -> None:
+        self.pull = pull
+        self.snapshot = snapshot
+        self.fn = fn
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
@@ -47,8 +53,7 @@ class Flow(Generic[T]):
         return self.pull if fn is None else (fn(x) for x in self.pull)
 
 
-@dataclass(frozen=True, slots=True)
-class Table(Generic[T]):
+class Table(NamedTuple, Generic[T]):
     """What random access reads from: one item, or many at once.
 
     `rows` and `stacked` are None where many at once are no cheaper than one by one.
@@ -59,8 +64,7 @@ class Table(Generic[T]):
     stacked: Callable[[Indices], Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class View(Generic[T]):
+class View(NamedTuple, Generic[T]):
     """The vectorised lane: items as a table, and the order in which to read it.
 
     `ahead(position, offsets)` gives the table's indices of the items that come
@@ -71,8 +75,7 @@ class View(Generic[T]):
     ahead: Callable[[Position, Indices], Indices]
 
 
-@dataclass(frozen=True, slots=True)
-class Machine(Generic[T]):
+class Machine(NamedTuple, Generic[T]):
     """A stage with everything before it, as transition functions.
 
     `step` is the meaning; each lane must agree with it.
