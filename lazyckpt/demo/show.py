@@ -1,0 +1,185 @@
+"""What the demo prints, and its verdict."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median
+from time import monotonic
+
+import lazyckpt
+from lazyckpt.demo.data import BadData, Text, library, users
+from lazyckpt.demo.training import Job, pipeline_of
+from lazyckpt.demo.trial import (
+    ChildFailed,
+    Event,
+    Killed,
+    Learned,
+    Resumed,
+    Trial,
+    alone,
+    interrupted,
+)
+
+
+class Screen:
+    """Lines that stay, and on a terminal one more that is overwritten."""
+
+    def __init__(self) -> None:
+        self._is_tty = sys.stdout.isatty()
+        self._shown = 0
+        self._next = 0.0
+
+    def line(self, text: str = "") -> None:
+        print(f"{self._blank()}{text}", flush=True)
+
+    def status(self, text: str) -> None:
+        if self._is_tty and monotonic() >= self._next:
+            print(f"{self._blank()}{text}", end="", flush=True)
+            self._shown, self._next = len(text), monotonic() + 0.1
+
+    def clear(self) -> None:
+        print(self._blank(), end="", flush=True)
+
+    def _blank(self) -> str:
+        width, self._shown, self._next = self._shown, 0, 0.0
+        return f"\r{' ' * width}\r" if width else ""
+
+
+class Progress:
+    """The losses of a run as they fall, and what is done to it."""
+
+    def __init__(self, screen: Screen, batches: int) -> None:
+        self._screen = screen
+        self._batches = batches
+        self._width = len(f"{batches:,}")
+        self._losses: list[float] = []
+        self._kills = 0
+
+    def losses(self, event: Event) -> None:
+        """Tell of a run that is left alone."""
+        if isinstance(event, Learned):
+            self._losses.append(event.loss)
+            if _is_shown(event.batch):
+                self._line(event.batch, f"{fmean(self._losses):.3f} bits per byte")
+                self._losses.clear()
+            self._running(event)
+
+    def kills(self, event: Event) -> None:
+        """Tell of a run that is killed."""
+        match event:
+            case Learned():
+                self._running(event)
+            case Killed(batch, saved, saving):
+                self._kills += 1
+                amid = ", amid the next" if saving else ""
+                self._line(
+                    batch, f"kill {self._kills}, {batch - saved:,} after the last save{amid}"
+                )
+            case Resumed(batch, seconds):
+                self._line(batch, f"resumed in {seconds * 1000:.0f} ms")
+
+    def again(self, kills: int) -> None:
+        """Tell that the run ended too soon."""
+        self._kills = 0
+        self._screen.line(f"  ended after {kills} kills: once more, with kills closer together")
+
+    def _line(self, batch: int, text: str) -> None:
+        self._screen.line(f"  batch {batch:>{self._width},}   {text}")
+
+    def _running(self, event: Learned) -> None:
+        done = 30 * event.batch // self._batches
+        self._screen.status(
+            f"  batch {event.batch:>{self._width},}   "
+            f"[{'#' * done}{'.' * (30 - done)}]  {event.loss:.3f} bits per byte"
+        )
+
+
+def _is_shown(batch: int) -> bool:
+    """1, 3, 10, 30, 100 and so on."""
+    return str(batch).rstrip("0") in ("1", "3")
+
+
+def demo(data: Sequence[str] | None, *, kills: int, lines: int, seed: int) -> int:
+    """Train, left alone and killed; the status: 0 same, 1 not, 2 bad data, 130 Ctrl-C."""
+    screen = Screen()
+    try:
+        return _demo(screen, data, kills, lines, seed)
+    except BadData as error:
+        return _failed(screen, str(error), 2)
+    except ChildFailed as error:
+        return _failed(screen, str(error), 1)
+    except KeyboardInterrupt:
+        return _failed(screen, "stopped", 130)
+
+
+def _failed(screen: Screen, message: str, status: int) -> int:
+    screen.clear()
+    print(f"lazyckpt demo: {message}", file=sys.stderr)
+    return status
+
+
+def _demo(screen: Screen, data: Sequence[str] | None, kills: int, lines: int, seed: int) -> int:
+    begun = monotonic()
+    screen.line(f"lazyckpt {lazyckpt.__version__}: kill a training, resume it, lose nothing\n")
+    screen.status("  reading ...")
+    text = library(screen.line) if data is None else users(data)
+    job = Job.of(text, lines, seed)
+    pipeline = pipeline_of(job)
+    screen.line(f"{_described(text, data is None)}, {job.epochs:,} times over\n")
+    screen.line(f"{pipeline!r}\n")
+    with tempfile.TemporaryDirectory(prefix="lazyckpt-") as folder:
+        work = Path(folder)
+        screen.line(f"Left alone: {job.batches:,} batches; a model learns which byte comes next")
+        whole = alone(job, work, Progress(screen, job.batches).losses)
+        screen.line(_end(whole))
+        screen.line(f"Killed with SIGKILL {kills} times, at random moments")
+        progress = Progress(screen, job.batches)
+        cut = interrupted(job, work, kills, whole.seconds, progress.kills, progress.again)
+    screen.line(_end(cut))
+    return _verdict(screen, job, whole, cut, monotonic() - begun)
+
+
+def _end(trial: Trial) -> str:
+    return f"  batch {trial.batches:,}   {trial.loss:.3f} in the last one\n"
+
+
+def _described(text: Text, is_library: bool) -> str:
+    if is_library:
+        return (
+            f"{text.lines:,} lines of Python's standard library: "
+            f"{text.files:,} .py files in {len(text.names)} gzip chunks"
+        )
+    return f"{text.lines:,} lines in {text.files:,} {'files' if text.files > 1 else 'file'}"
+
+
+def _verdict(screen: Screen, job: Job, whole: Trial, cut: Trial, seconds: float) -> int:
+    resumes = [1000 * resumed.seconds for resumed in cut.resumes]
+    rows: list[tuple[str, str, str, str | bool]] = [
+        ("", "left alone", "killed", ""),
+        _compared("batches", f"{whole.batches:,}", f"{cut.batches:,}"),
+        ("kills", f"{len(whole.kills)}", f"{len(cut.kills)}", ""),
+        ("seconds", f"{whole.seconds:.1f}", f"{cut.seconds:.1f}", ""),
+        ("time to resume", "", f"{median(resumes):.0f} ms", f"median; {max(resumes):.0f} at most"),
+        ("state", "", f"{len(cut.state)} bytes", f"in a checkpoint of {cut.size:,}"),
+        _compared("digest of all batches", whole.digest, cut.digest),
+        _compared("final parameters", whole.parameters, cut.parameters),
+    ]
+    for name, left, right, found in rows:
+        shown = found if isinstance(found, str) else "same" if found else "DIFFERENT"
+        screen.line(f"{name:<22} {left[:12]:>12} {right[:12]:>14}   {shown}".rstrip())
+    screen.line(f"\nThe state, saved with the model:\n{cut.state}\n")
+    if whole.batches != job.batches:
+        screen.line(f"NOT complete: the data makes {job.batches:,} batches.")
+        return 1
+    if not all(found for *_, found in rows if isinstance(found, bool)):
+        screen.line("NOT the same: being killed has changed the training.")
+        return 1
+    screen.line(f"The same, bit for bit. {seconds:.0f} seconds in all.")
+    return 0
+
+
+def _compared(name: str, left: str, right: str) -> tuple[str, str, str, bool]:
+    return name, left, right, left == right
