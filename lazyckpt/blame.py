@@ -19,12 +19,19 @@ def blame(error: BaseException, calls: tuple[Call, ...], delivered: int) -> Base
         return error
     places = " or ".join(_place(call) for call in _suspects(error, calls))
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
-    stopped = error if isinstance(error, StopIteration) else error.__cause__
-    if isinstance(stopped, StopIteration) and isinstance(error, (StopIteration, RuntimeError)):
+    stolen = _stolen(error)
+    if stolen is not None:
         error = PipelineError("a function raised StopIteration, which is no end of the stream")
-        error.__cause__ = stopped
+        error.__cause__ = stolen
     error.add_note(note)
     return error
+
+
+def _stolen(error: BaseException) -> StopIteration | None:
+    """The StopIteration that this is, or that a generator made a RuntimeError of."""
+    if isinstance(error, RuntimeError) and str(error) == "generator raised StopIteration":
+        return error.__cause__ if isinstance(error.__cause__, StopIteration) else None
+    return error if isinstance(error, StopIteration) else None
 
 
 def _place(call: Call) -> str:
@@ -50,14 +57,10 @@ def _suspects(error: Exception, calls: tuple[Call, ...]) -> list[Call]:
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
-    trace = (error.__cause__ or error).__traceback__ if _stole(error) else error.__traceback__
+    trace = (_stolen(error) or error).__traceback__
     while trace is not None:
         yield trace.tb_frame
         trace = trace.tb_next
-
-
-def _stole(error: BaseException) -> bool:
-    return isinstance(error.__cause__, StopIteration)
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,7 +264,7 @@ def show(value: Any) -> str:
     if _is_function(value):
         name = getattr(value, "__qualname__", None)
         return name.rsplit("<locals>.", 1)[-1] if name else brief(value)
-    if isinstance(value, Chain) or kind in (range, int, float, bool, type(None)):
+    if isinstance(value, (Chain, PurePath)) or kind in (range, int, float, bool, type(None)):
         return repr(value)
     if kind in (list, tuple, dict, str, bytes):
         return _short.repr(value)
@@ -318,6 +319,8 @@ def _is_function(value: Any) -> bool:
 def _identity(value: Any) -> Any:
     if isinstance(value, Chain):
         return [call.identity() for call in value.calls]
+    if isinstance(value, np.generic):
+        value = value.item()
     if value is None or type(value) in (bool, int, float):
         return value
     if isinstance(value, str) and len(value) <= 40:
@@ -327,7 +330,7 @@ def _identity(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
     if isinstance(value, (str, tuple, list)):
-        return f"{type(value).__name__}[{len(value)}]#{_digest(value)}"
+        return f"{type(value).__name__}[{len(value)}]#{_digest([_identity(v) for v in value])}"
     return type(value).__name__
 
 

@@ -14,10 +14,10 @@ class ArgumentError(PipelineError, TypeError, ValueError):
 
 
 class Exhausted(PipelineError):
-    """The stream has ended.
+    """Raised by `lazyckpt.step` where the stream has ended.
 
-    `state` is the end: where the stream stands with everything consumed.
-    Stepping from it is `Exhausted` again, with the same state.
+    `state` is that of the end, with everything consumed. Stepping from it
+    raises this again, with the same state.
     """
 
     def __init__(self, state: Any) -> None:

@@ -12,7 +12,6 @@ from itertools import compress, repeat
 from operator import length_hint
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from lazyckpt.errors import Exhausted
 from lazyckpt.noise import Indices
 
 T = TypeVar("T", covariant=True)
@@ -21,6 +20,18 @@ U = TypeVar("U")
 Position: TypeAlias = Any
 
 _LARGEST = 1 << 16  # indices looked up at once by a flow over a view
+
+
+class End(Exception):
+    """Raised by `step` where the stream has ended: `position` is the end, and stays it.
+
+    Machines alone raise it. `lazyckpt.step` raises `Exhausted`, so that a user's
+    function which steps a pipeline of its own ends nothing but that.
+    """
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position)
+        self.position = position
 
 
 class Flow(Generic[T]):
@@ -81,7 +92,7 @@ class Machine(NamedTuple, Generic[T]):
     `step` is the meaning; each lane must agree with it.
 
     - `init(epoch)`: the position before the first item of an epoch
-    - `step(position)`: the next position and the item, or `Exhausted`
+    - `step(position)`: the next position and the item, or `End`
     - `flow(position)`: the same items as an iterator
     - `epoch(position)`: the epoch that `init` was given
     - `skip(position, n)`: the position n items on, and how many there really were
@@ -148,8 +159,8 @@ def at_end(upstream: Machine[Any], position: Position) -> Position:
     """The end of a stream of which no item is left after `position`."""
     try:
         return upstream.step(position)[0]
-    except Exhausted as end:
-        return end.state
+    except End as end:
+        return end.position
 
 
 def _stepping(step: Callable[[Position], tuple[Position, U]]) -> Callable[[Position], Flow[U]]:
@@ -159,8 +170,8 @@ def _stepping(step: Callable[[Position], tuple[Position, U]]) -> Callable[[Posit
             while True:
                 try:
                     position, item = step(position)
-                except Exhausted as end:
-                    position = end.state
+                except End as end:
+                    position = end.position
                     return
                 yield item
 
@@ -183,7 +194,7 @@ def _continuing(flow: Callable[[Position], Flow[U]]) -> Callable[[Position], tup
             after = pair[0].snapshot()
             live[after] = pair
             return after, item
-        raise Exhausted(pair[0].snapshot())
+        raise End(pair[0].snapshot())
 
     return step
 

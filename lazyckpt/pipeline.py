@@ -20,8 +20,8 @@ from typing import (
 
 from lazyckpt.call import Call, Chain, define, registry
 from lazyckpt.checks import Check, brief
-from lazyckpt.errors import ArgumentError, Exhausted
-from lazyckpt.machine import Machine
+from lazyckpt.errors import ArgumentError
+from lazyckpt.machine import End, Machine
 from lazyckpt.run import Run
 from lazyckpt.state import State
 
@@ -135,7 +135,7 @@ class Pipeline(Chain, Generic[T]):
             if passed == number:
                 try:
                     return cast(T, self.machine.step(position)[1])
-                except Exhausted:
+                except End:
                     pass
         raise IndexError(f"pipeline index {wanted} out of range")
 
@@ -165,7 +165,9 @@ class Pipeline(Chain, Generic[T]):
             "border-radius:6px;font-family:monospace;white-space:pre-wrap"
         )
         arrow = '<span style="opacity:.6;padding:0 6px">&rarr;</span>'
-        boxes = (f'<span style="{style}">{repr(call).translate(_ESCAPED)}</span>' for call in self.calls)
+        boxes = (
+            f'<span style="{style}">{repr(call).translate(_ESCAPED)}</span>' for call in self.calls
+        )
         return f'<div style="line-height:2.2">{arrow.join(boxes)}</div>'
 
 
@@ -235,7 +237,7 @@ def combinator(
     - `elastic`: arguments that `rebase` may change
     - `threading`: the position is the upstream's own; the stage keeps none
 
-    >>> from lazyckpt.machine import Machine, stateless
+    >>> from lazyckpt.machine import End, Machine, stateless
     >>> from lazyckpt import registry, source
     >>> @combinator(threading=True)
     ... def negated(upstream: Machine[int]) -> Machine[int]:

@@ -13,7 +13,7 @@ from lazyckpt.blame import blame
 from lazyckpt.call import Chain
 from lazyckpt.checks import brief
 from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChanged
-from lazyckpt.machine import Flow, Position, counted
+from lazyckpt.machine import End, Flow, Position, counted
 from lazyckpt.state import State, as_state, matching
 
 T = TypeVar("T")
@@ -230,8 +230,8 @@ def step(pipeline: Chain, state: State | str | Mapping[str, Any]) -> tuple[State
     found = matching(as_state(state), pipeline)
     try:
         position, item = pipeline.machine.step(found.position)
-    except Exhausted as end:
-        raise Exhausted(State(pipeline.identity, found.items, end.state)) from None
+    except End as end:
+        raise Exhausted(State(pipeline.identity, found.items, end.position)) from None
     except Exception as error:
         raise blame(error, pipeline.calls, found.items)  # noqa: B904  # the same error, or one with its own cause
     return State(pipeline.identity, found.items + 1, position), item

@@ -11,7 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.machine import Flow, Machine, Position, machine, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, machine, stateless
 from lazyckpt.testing import laws, models
 
 
@@ -104,9 +104,9 @@ def ends_twice(up: Machine[Any]) -> Machine[Any]:
         before, over = position
         try:
             after, item = up.step(before)
-        except lz.Exhausted:
+        except End:
             if over:
-                raise lz.Exhausted((before, 0)) from None
+                raise End((before, 0)) from None
             return (before, 1), "farewell"
         return (after, 0), item
 

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.checks import boolean, brief, function, optional, positive
-from lazyckpt.errors import Exhausted
-from lazyckpt.machine import Flow, Machine, Position, at_end, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, at_end, stateless
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import combinator
 
@@ -53,10 +52,10 @@ def batch(
         while len(items) < batch_size:
             try:
                 position, item = upstream.step(position)
-            except Exhausted as end:
+            except End as end:
                 if drop_last or not items:
                     raise
-                position = end.state
+                position = end.position
                 break
             items.append(item)
         return position, items if collate is None else collate(items)

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from lazyckpt.checks import brief
-from lazyckpt.errors import ArgumentError, Exhausted
-from lazyckpt.machine import Flow, Machine, Position, machine
+from lazyckpt.errors import ArgumentError
+from lazyckpt.machine import End, Flow, Machine, Position, machine
 from lazyckpt.pipeline import Pipeline, producer
 
 A = TypeVar("A")
@@ -42,14 +42,14 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
     def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
         states, ended = position
         if ended:
-            raise Exhausted(position)
+            raise End(position)
         states, items = list(states), []
         for number, each in enumerate(machines):
             try:
                 states[number], item = each.step(states[number])
-            except Exhausted as end:
-                states[number] = end.state
-                raise Exhausted((tuple(states), 1)) from None
+            except End as end:
+                states[number] = end.position
+                raise End((tuple(states), 1)) from None
             items.append(item)
         return (tuple(states), 0), tuple(items)
 
@@ -105,9 +105,9 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
             try:
                 after, item = machines[number].step(state)
                 return (after, number), item
-            except Exhausted as end:
+            except End as end:
                 if number + 1 == len(machines):
-                    raise Exhausted((end.state, number)) from None
+                    raise End((end.position, number)) from None
                 epoch = machines[number].epoch(state)
             number += 1
             state = machines[number].init(epoch)

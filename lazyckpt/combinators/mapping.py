@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from lazyckpt.checks import brief, function
-from lazyckpt.errors import Exhausted, SourceChanged
+from lazyckpt.errors import SourceChanged
 from lazyckpt.frozen import freeze, thaw
-from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, stateless
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import Pipeline, combinator
 
@@ -170,8 +170,8 @@ def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> 
         before, mine = position
         try:
             after, item = upstream.step(before)
-        except Exhausted as end:
-            raise Exhausted((end.state, mine)) from None
+        except End as end:
+            raise End((end.position, mine)) from None
         state, output = step(thaw(mine), item)
         return (after, freeze(state, "scan")), output
 

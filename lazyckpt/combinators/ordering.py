@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.checks import natural, optional, positive
-from lazyckpt.errors import ArgumentError, Exhausted, PipelineError
-from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
 from lazyckpt.noise import Indices, Permutation, affine, as_array, derive, draws
 from lazyckpt.pipeline import combinator
 
@@ -83,7 +83,7 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
     def step(position: Position) -> tuple[Position, A]:
         epoch, index = position
         if index >= length:
-            raise Exhausted(position)
+            raise End(position)
         chosen = order(epoch)[index]
         item = upstream.step(jump(upstream.init(epoch), chosen)[0])[1]
         return (epoch, index + 1), item
@@ -357,14 +357,14 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
         while count != 0:
             try:
                 return upstream.step(position)
-            except Exhausted as end:
+            except End as end:
                 if begun and count is None:
                     raise empty() from None
                 epoch = upstream.epoch(position)
                 if is_over(epoch) or (upstream.length == 0 and count is not None):
-                    raise Exhausted(end.state) from None
+                    raise End(end.position) from None
             position, begun = upstream.init(epoch + 1), True
-        raise Exhausted(position)
+        raise End(position)
 
     def flow(position: Position) -> Flow[A]:
         current = upstream.flow(position)

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from lazyckpt.checks import function, natural
-from lazyckpt.errors import Exhausted
-from lazyckpt.machine import Flow, Machine, Position, View, counted, machine, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import combinator
 
@@ -58,11 +57,11 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
     def step(position: Position) -> tuple[Position, A]:
         before, taken = position
         if taken >= n:
-            raise Exhausted(position)
+            raise End(position)
         try:
             after, item = upstream.step(before)
-        except Exhausted as end:
-            raise Exhausted((end.state, taken)) from None
+        except End as end:
+            raise End((end.position, taken)) from None
         return (after, taken + 1), item
 
     def flow(position: Position) -> Flow[A]:

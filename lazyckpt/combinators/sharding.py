@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TypeVar
 
 from lazyckpt.checks import natural, positive
-from lazyckpt.errors import ArgumentError, Exhausted
-from lazyckpt.machine import Flow, Machine, Position, View, at_end, stateless
+from lazyckpt.errors import ArgumentError
+from lazyckpt.machine import End, Flow, Machine, Position, View, at_end, stateless
 from lazyckpt.noise import Indices, affine
 from lazyckpt.pipeline import combinator
 
@@ -62,7 +62,7 @@ def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
     def step(position: Position) -> tuple[Position, A]:
         after, passed = skip(position, 1)
         if not passed:
-            raise Exhausted(position)
+            raise End(position)
         return after, upstream.step(jump(position, index)[0])[1]
 
     view = upstream.view
@@ -90,10 +90,10 @@ def _dealt(
         for number in range(num_shards):
             try:
                 position, item = upstream.step(position)
-            except Exhausted as end:
+            except End as end:
                 if not mine:
                     raise
-                return end.state, mine[0]
+                return end.position, mine[0]
             if number == index:
                 mine.append(item)
         return position, mine[0]

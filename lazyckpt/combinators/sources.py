@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from lazyckpt.checks import brief
-from lazyckpt.errors import ArgumentError, Exhausted, InvalidState, SourceChanged
-from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
+from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
 from lazyckpt.noise import Indices, affine
 from lazyckpt.pipeline import producer
 
@@ -185,7 +185,7 @@ def _indexed(
     def step(position: Position) -> tuple[Position, T]:
         epoch, index = placed(position)
         if index == length:
-            raise Exhausted(position)
+            raise End(position)
         return (epoch, index + 1), table.get(index)
 
     def flow(position: Position) -> Flow[T]:

@@ -15,9 +15,8 @@ from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.ordering import repeat
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import source
-from lazyckpt.errors import Exhausted
 from lazyckpt.frozen import FrozenDict, FrozenList
-from lazyckpt.machine import Machine, Position
+from lazyckpt.machine import End, Machine, Position
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run, init, state_at, step
@@ -57,8 +56,8 @@ class Trace:
         while len(self.items) < limit:
             try:
                 position, item = machine.step(self.positions[-1])
-            except Exhausted as end:
-                self.end, self.ended = end.state, True
+            except End as end:
+                self.end, self.ended = end.position, True
                 return
             self.positions.append(position)
             self.items.append(item)
@@ -107,11 +106,11 @@ def _flows(machine: Machine[Any], trace: Trace, cut: int) -> None:
     stream = iter(flow)
     assert flow.snapshot() == trace.positions[cut], f"a fresh flow at cut {cut} has moved"
     for number in range(cut, len(trace.items)):
-        item = next(stream, Exhausted)
+        item = next(stream, End)
         _same(f"item {number} of the flow from cut {cut}", item, trace.items[number])
         _same(f"position {number + 1} from cut {cut}", flow.snapshot(), trace.positions[number + 1])
     if trace.ended:
-        assert next(stream, Exhausted) is Exhausted, f"the flow from cut {cut} goes past the end"
+        assert next(stream, End) is End, f"the flow from cut {cut} goes past the end"
         _same(f"the end of the flow from cut {cut}", flow.snapshot(), trace.end)
 
 
@@ -244,8 +243,8 @@ def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
     for position in (trace.positions[-1], trace.end, trace.end):
         try:
             machine.step(position)
-        except Exhausted as end:
-            _same(f"the end from {position}", end.state, trace.end)
+        except End as end:
+            _same(f"the end from {position}", end.position, trace.end)
         else:
             raise AssertionError(f"an item after the end, from {position}")
     flow = machine.flow(machine.init(0))
@@ -253,7 +252,7 @@ def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
     for _ in stream:
         pass
     for _ in range(2):
-        assert next(stream, Exhausted) is Exhausted, "an item after the end of a flow"
+        assert next(stream, End) is End, "an item after the end of a flow"
         _same("the end of a flow, asked again", flow.snapshot(), trace.end)
     states = [machine.init(0), machine.init(1), trace.end]
     assert len(set(states)) == 3 or not trace.items, f"beginning, end, next epoch: {states}"
@@ -358,7 +357,7 @@ def _stops_pulling(stage: Stage[Any, Any], examples: Sequence[Any], limit: int) 
     stream = iter(pipeline.machine.flow(pipeline.machine.init(0)))
     if len(list(islice(stream, limit))) < limit:
         pulled = data.pulled
-        assert next(stream, Exhausted) is Exhausted, "exhaustion: an item after the end"
+        assert next(stream, End) is End, "exhaustion: an item after the end"
         assert data.pulled == pulled, "exhaustion: upstream was pulled again after the end"
 
 
