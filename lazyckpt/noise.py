@@ -108,9 +108,10 @@ class Permutation:
     def __init__(self, key: int, size: int) -> None:
         self._size = size
         self._width = 32 if size <= 1 << 32 else 64
-        self._keys = [hashed(key, i) >> (64 - self._width) for i in range(_ROUNDS)]
         self._window: tuple[int, NDArray[np.int64]] = (0, np.empty(0, np.int64))
-        if size <= _SORTED:
+        if size > _SORTED:
+            self._keys = [hashed(key, i) >> (64 - self._width) for i in range(_ROUNDS)]
+        else:
             tagged = hashes(key, 0, size) & ~np.uint64(_SORTED - 1)
             tagged |= np.arange(size, dtype=np.uint64)
             tagged.sort()
