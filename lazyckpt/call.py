@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,8 +37,10 @@ _FOREIGN = {
 class Combinator(NamedTuple):
     """A registered combinator: how to build its machine, and what of it a state depends on.
 
-    `free` arguments change no order; `elastic` ones may change by `rebase`;
-    a `threading` combinator's position is its upstream's.
+    `free` arguments change no order. `elastic` ones may change by `rebase`, if
+    the stages behind are what they map to: "transparent", "lockstep" or "any".
+    The position of a `transparent` combinator is its upstream's. A `lockstep`
+    one is that, and takes as many items for each it gives, whatever they are.
     """
 
     name: str
@@ -48,8 +50,9 @@ class Combinator(NamedTuple):
     is_source: bool
     checks: Mapping[str, Check]
     free: frozenset[str]
-    elastic: frozenset[str]
-    threading: bool
+    elastic: Mapping[str, str]
+    transparent: bool
+    lockstep: bool
     describe: Callable[..., dict[str, Any]] | None
     validate: Callable[..., None] | None
 
@@ -112,6 +115,10 @@ class Call:
     def arguments(self) -> dict[str, Any]:
         """A copy of the bound arguments by name."""
         return dict(self._arguments)
+
+    def replaced(self, **arguments: Any) -> Call:
+        """The same call with other arguments."""
+        return Call(self.combinator, {**self.arguments, **arguments}, self.site)
 
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
@@ -214,6 +221,13 @@ class Chain:
     def __bool__(self) -> bool:
         return True
 
+    if not TYPE_CHECKING:  # to a type checker there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if name in registry:
+                raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
 
 def define(
     build: Callable[..., Machine[Any]],
@@ -222,8 +236,9 @@ def define(
     is_source: bool,
     checks: Mapping[str, Check],
     free: tuple[str, ...] = (),
-    elastic: tuple[str, ...] = (),
-    threading: bool = False,
+    elastic: Mapping[str, str] | None = None,
+    transparent: bool = False,
+    lockstep: bool = False,
     describe: Callable[..., dict[str, Any]] | None = None,
     validate: Callable[..., None] | None = None,
 ) -> Callable[..., Any]:
@@ -241,16 +256,18 @@ def define(
     public.__module__ = build.__module__
     public.__doc__ = build.__doc__
     public.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     combinator = Combinator(
         name=build.__name__,
         build=build,
         public=public,
-        signature=signature.replace(return_annotation=inspect.Signature.empty),
+        signature=inspect.Signature(bare),
         is_source=is_source,
         checks=checks,
         free=frozenset(free),
-        elastic=frozenset(elastic),
-        threading=threading,
+        elastic=elastic or {},
+        transparent=transparent or lockstep,
+        lockstep=lockstep,
         describe=describe,
         validate=validate,
     )

@@ -95,7 +95,7 @@ class Machine(NamedTuple, Generic[T]):
     - `step(position)`: the next position and the item, or `End`
     - `flow(position)`: the same items as an iterator
     - `epoch(position)`: the epoch that `init` was given
-    - `skip(position, n)`: the position n items on, and how many there really were
+    - `skip(position, n)`: where n steps lead, or the end, and how many items they pass
     - `length`: items an epoch; infinity if endless, None if only reading tells
     - `view`: the vectorised lane
     """
@@ -155,14 +155,6 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)
 
 
-def at_end(upstream: Machine[Any], position: Position) -> Position:
-    """The end of a stream of which no item is left after `position`."""
-    try:
-        return upstream.step(position)[0]
-    except End as end:
-        return end.position
-
-
 def _stepping(step: Callable[[Position], tuple[Position, U]]) -> Callable[[Position], Flow[U]]:
     def flow(position: Position) -> Flow[U]:
         def items() -> Iterator[U]:
@@ -214,6 +206,7 @@ def _viewing(
             while True:
                 after, count = skip(position, size)
                 if not count:
+                    position = after
                     return
                 indices = view.ahead(position, range(count))
                 ticks = iter(indices if isinstance(indices, range) else indices.tolist())

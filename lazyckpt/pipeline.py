@@ -18,8 +18,9 @@ from typing import (
     overload,
 )
 
-from lazyckpt.call import Call, Chain, define, registry
+from lazyckpt.call import Call, Chain, define, registry, show
 from lazyckpt.checks import Check, brief
+from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Machine
 from lazyckpt.run import Run
@@ -32,9 +33,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
-
-
 class Stage(Chain, Generic[A, B]):
     """One or more combinators without a source: a reusable piece of a pipeline.
 
@@ -45,6 +43,7 @@ class Stage(Chain, Generic[A, B]):
     """
 
     __array_ufunc__ = None  # so that NumPy leaves `array | stage` to us
+    _repr_html_ = diagram
 
     @overload
     def __or__(self, other: Keeping) -> Stage[A, B]: ...
@@ -92,6 +91,7 @@ class Pipeline(Chain, Generic[T]):
     """
 
     __array_ufunc__ = None
+    _repr_html_ = diagram
 
     @overload
     def __or__(self, other: Keeping) -> Pipeline[T]: ...
@@ -158,18 +158,6 @@ class Pipeline(Chain, Generic[T]):
             result = result | _public("shard")(num_shards=stride, index=0)
         return result
 
-    def _repr_html_(self) -> str:
-        """The pipeline as a plain diagram, for notebooks."""
-        style = (
-            "display:inline-block;margin:2px 0;padding:3px 10px;border:1px solid #8888;"
-            "border-radius:6px;font-family:monospace;white-space:pre-wrap"
-        )
-        arrow = '<span style="opacity:.6;padding:0 6px">&rarr;</span>'
-        boxes = (
-            f'<span style="{style}">{repr(call).translate(_ESCAPED)}</span>' for call in self.calls
-        )
-        return f'<div style="line-height:2.2">{arrow.join(boxes)}</div>'
-
 
 def run(
     pipeline: Pipeline[T],
@@ -203,8 +191,9 @@ def combinator(
     keeps_items: Literal[True],
     checks: Mapping[str, Check] | None = ...,
     free: tuple[str, ...] = ...,
-    elastic: tuple[str, ...] = ...,
-    threading: bool = ...,
+    elastic: Mapping[str, str] | None = ...,
+    transparent: bool = ...,
+    lockstep: bool = ...,
     validate: Callable[..., None] | None = ...,
 ) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[A]]], Callable[P, Keeping]]: ...
 @overload
@@ -212,8 +201,9 @@ def combinator(
     *,
     checks: Mapping[str, Check] | None = ...,
     free: tuple[str, ...] = ...,
-    elastic: tuple[str, ...] = ...,
-    threading: bool = ...,
+    elastic: Mapping[str, str] | None = ...,
+    transparent: bool = ...,
+    lockstep: bool = ...,
     validate: Callable[..., None] | None = ...,
 ) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[B]]], Callable[P, Stage[A, B]]]: ...
 def combinator(
@@ -221,8 +211,9 @@ def combinator(
     keeps_items: bool = False,
     checks: Mapping[str, Check] | None = None,
     free: tuple[str, ...] = (),
-    elastic: tuple[str, ...] = (),
-    threading: bool = False,
+    elastic: Mapping[str, str] | None = None,
+    transparent: bool = False,
+    lockstep: bool = False,
     validate: Callable[..., None] | None = None,
 ) -> Any:
     """Make a combinator of a function from the upstream machine and arguments to a machine.
@@ -234,12 +225,17 @@ def combinator(
     - `validate`: called with all arguments, to refuse what doesn't go together
     - `keeps_items`: items have the type of upstream's, whatever that is; for type checkers
     - `free`: arguments that change no order, which a state doesn't mind
-    - `elastic`: arguments that `rebase` may change
-    - `threading`: the position is the upstream's own; the stage keeps none
+    - `elastic`: arguments that `rebase` may change, with what the stages behind
+      have to be for that: "transparent", "lockstep" or "any"
+    - `transparent`: the position is upstream's own; the stage has none
+    - `lockstep`: that, and as many items are taken for each given, whatever they are
+
+    A step that has a position of its own catches upstream's `End` and raises
+    one with its own position, as `take` does.
 
     >>> from lazyckpt.machine import End, Machine, stateless
     >>> from lazyckpt import registry, source
-    >>> @combinator(threading=True)
+    >>> @combinator(transparent=True)
     ... def negated(upstream: Machine[int]) -> Machine[int]:
     ...     return stateless(upstream, flow=lambda at: upstream.flow(at).map(lambda x: -x))
     >>> list(source([1, 2]) | negated())
@@ -255,7 +251,8 @@ def combinator(
             checks=checks or {},
             free=free,
             elastic=elastic,
-            threading=threading,
+            transparent=transparent,
+            lockstep=lockstep,
             validate=validate,
         )
 
@@ -307,5 +304,5 @@ def _stage(other: Any) -> Stage[Any, Any]:
             "zip, concat and their like join pipelines"
         )
     if callable(other):
-        raise ArgumentError(f"{brief(other)} is no stage; did you mean | map({brief(other)})?")
+        raise ArgumentError(f"{show(other)} is no stage; did you mean | map({show(other)})?")
     raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is no stage")

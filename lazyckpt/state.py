@@ -7,7 +7,7 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.call import Chain, registry
 from lazyckpt.checks import brief
@@ -40,7 +40,11 @@ class State:
 
     @property
     def epoch(self) -> int:
-        """The pass over the (first) source that the position is in, from 0."""
+        """The pass, from 0, that the (first) source is in where a resume reads on.
+
+        A stage that holds a window may still give items of it after the source
+        has gone on, or read them again before it does.
+        """
         leaf = self.position
         while isinstance(leaf, tuple):
             leaf = leaf[0]
@@ -122,21 +126,25 @@ def matching(state: State, chain: Chain) -> State:
     """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
     if state.pipeline == chain.identity:
         return state
-    lines = _differences(json.loads(state.pipeline), json.loads(chain.identity))
+    changes = _changes(state, chain)
+    try:
+        _check_changes(changes, state, chain)
+        remedy = "lz.rebase(state, pipeline) carries it over; "
+    except StateMismatch:
+        remedy = ""
     raise StateMismatch(
         "the state belongs to another pipeline:\n"
-        + "".join(f"    {line}\n" for line in lines)
-        + "lz.rebase(state, pipeline) carries it over where that has a meaning; "
-        "run(..., strict=False) takes it as it is"
+        + "".join(f"    {change}\n" for change in changes)
+        + f"{remedy}strict=False takes it as it is"
     )
 
 
-def rebase(state: State | str | Mapping[str, Any], pipeline: Chain) -> State:
-    """The state, carried over to a pipeline with another batch size or number of shards.
+def rebase(state: State | str | bytes | Mapping[str, Any], pipeline: Chain) -> State:
+    """The state, carried over to a pipeline with another batch size, number of shards or epochs.
 
     Reads no data. Items delivered so far stay delivered, the rest comes in the
-    new pipeline's shape. `StateMismatch` where other stages or arguments
-    differ, or where a later stage counts what the changed one gives.
+    new pipeline's shape. `StateMismatch`, with the reason, where anything else
+    differs, or where a later stage counts what the changed one gives.
 
     >>> import lazyckpt as lz
     >>> small, large = (lz.source(range(6)) | lz.batch(n) for n in (2, 4))
@@ -144,41 +152,58 @@ def rebase(state: State | str | Mapping[str, Any], pipeline: Chain) -> State:
     >>> list(lz.run(large, rebase(state, large)))
     [[2, 3, 4, 5]]
     """
-    state = as_state(state)
-    old, new = json.loads(state.pipeline), json.loads(pipeline.identity)
-    if [stage[0] for stage in old] != [stage[0] for stage in new]:
-        matching(state, pipeline)
-    for number, (before, after) in enumerate(zip(old, new, strict=True)):
-        if before == after:
-            continue
-        combinator = registry[after[0]]
-        names = {k for k in {**before[1], **after[1]} if before[1].get(k) != after[1].get(k)}
-        change = f"{_code(before, names)} -> {_code(after, names)}"
-        if not names <= combinator.elastic:
-            raise StateMismatch(f"stage {number + 1} cannot change under a state: {change}")
-        for later in pipeline.calls[number + 1 :]:
-            if not later.combinator.threading:
-                raise StateMismatch(
-                    f"stage {number + 1} cannot change under a state: {change}; "
-                    f"{later.name} counts what it gives"
-                )
-    return replace(state, pipeline=pipeline.identity)
+    found = as_state(state)
+    _check_changes(_changes(found, pipeline), found, pipeline)
+    return replace(found, pipeline=pipeline.identity)
 
 
-def _differences(old: list[Any], new: list[Any]) -> list[str]:
-    if [s[0] for s in old] != [s[0] for s in new]:
-        return [f"{' | '.join(s[0] for s in old)} -> {' | '.join(s[0] for s in new)}"]
-    lines = []
-    for number, (before, after) in enumerate(zip(old, new, strict=True)):
-        names = {k for k in {**before[1], **after[1]} if before[1].get(k) != after[1].get(k)}
+class _Change(NamedTuple):
+    """A stage that differs: its number, its name, and the arguments before and after."""
+
+    number: int
+    name: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    def __str__(self) -> str:
+        old, new = (
+            ", ".join(f"{k}={json.dumps(v)}" for k, v in values.items())
+            for values in (self.before, self.after)
+        )
+        return f"stage {self.number}: {self.name}({old}) -> {self.name}({new})"
+
+
+def _changes(state: State, chain: Chain) -> list[_Change]:
+    old, new = json.loads(state.pipeline), json.loads(chain.identity)
+    if [name for name, _ in old] != [name for name, _ in new]:
+        raise StateMismatch(
+            "the state belongs to another pipeline:\n"
+            f"    {' | '.join(name for name, _ in old)}\n"
+            f" -> {' | '.join(name for name, _ in new)}"
+        )
+    found = []
+    for number, ((name, before), (_, after)) in enumerate(zip(old, new, strict=True), 1):
+        names = [k for k in {**before, **after} if before.get(k, ...) != after.get(k, ...)]
         if names:
-            lines.append(f"stage {number + 1}: {_code(before, names)} -> {_code(after, names)}")
-    return lines
+            kept = ({k: args[k] for k in names if k in args} for args in (before, after))
+            found.append(_Change(number, name, *kept))
+    return found
 
 
-def _code(stage: list[Any], names: set[str]) -> str:
-    shown = (f"{k}={json.dumps(v)}" for k, v in stage[1].items() if k in names)
-    return f"{stage[0]}({', '.join(shown)})"
+def _check_changes(changes: list[_Change], state: State, chain: Chain) -> None:
+    calls = list(chain.calls)
+    for change in changes:
+        elastic = registry[change.name].elastic
+        refusal = f"a state cannot follow this change: {change}"
+        for name in {**change.before, **change.after}:
+            if name not in elastic:
+                raise StateMismatch(f"{refusal}; {name} decides about the order")
+            for later in chain.calls[change.number :]:
+                if not getattr(later.combinator, elastic[name], True):
+                    raise StateMismatch(f"{refusal}; {later!r} behind it counts what it gives")
+        calls[change.number - 1] = calls[change.number - 1].replaced(**change.before)
+    if Chain(tuple(calls)).machine.epoch(state.position) != chain.machine.epoch(state.position):
+        raise StateMismatch(f"the state stands beyond the end after {'; '.join(map(str, changes))}")
 
 
 def _encode(value: Any) -> Any:

@@ -18,7 +18,7 @@ ROOMS = [
     ["machine"],
     ["frozen"],
     ["call"],
-    ["blame"],
+    ["blame", "diagram"],
     ["state"],
     ["run"],
     ["pipeline"],

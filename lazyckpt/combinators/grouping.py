@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.checks import boolean, brief, function, optional, positive
-from lazyckpt.machine import End, Flow, Machine, Position, at_end, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, stateless
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import combinator
 
@@ -21,8 +21,8 @@ A = TypeVar("A")
 @combinator(
     checks={"batch_size": positive, "drop_last": boolean, "collate": optional(function)},
     free=("collate",),
-    elastic=("batch_size", "drop_last"),
-    threading=True,
+    elastic={"batch_size": "transparent", "drop_last": "transparent"},
+    lockstep=True,
 )
 def batch(
     upstream: Machine[A],
@@ -38,9 +38,10 @@ def batch(
       table of arrays (`columns`, `source(array)`) `stack` reads whole batches
       at once, and a dataset's `__getitems__` is asked for whole batches
 
-    State: none; it is the position in the items, so another batch size can go
-    on from it (`rebase`). Resume: nothing is read again. Keeps random access
-    and rank-freedom.
+    State: none.
+    Resume: reads nothing again, also with another batch size (`rebase`).
+    Random access: kept.
+    Rank-free: yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(list("abcde")) | lz.batch(2))
@@ -77,11 +78,7 @@ def batch(
         assert upstream.skip is not None
         after, passed = upstream.skip(position, n * batch_size)
         whole, rest = divmod(passed, batch_size)
-        if not rest:
-            return after, whole
-        if drop_last:
-            return upstream.skip(position, whole * batch_size)[0], whole
-        return at_end(upstream, after), whole + 1
+        return after, whole + (rest > 0 and not drop_last)
 
     return stateless(
         upstream,
@@ -122,11 +119,9 @@ def _fetching(
             nonlocal position
             while True:
                 after, count = jump(position, batch_size)
-                if count < batch_size:
-                    after = at_end(upstream, after)
-                    if not count or drop_last:
-                        position = after
-                        return
+                if not count or (drop_last and count < batch_size):
+                    position = after
+                    return
                 found = fetch(view.ahead(position, range(count)))
                 position = after
                 yield found

@@ -30,8 +30,11 @@ def _joined(name: str, pipelines: tuple[Any, ...]) -> None:
 def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
     """Tuples of one item from each pipeline, until the shortest ends.
 
-    State: one of each, and whether the end was met. Resume: what each reads.
-    Random access where all have it. Rank-free where all are. Errors: none given.
+    State: that of each pipeline, and whether one has ended.
+    Resume: reads again what each of them does.
+    Random access: where all have it.
+    Rank-free: where all are.
+    Errors: none given.
 
     >>> import lazyckpt as lz
     >>> list(lz.zip(lz.source([1, 2, 3]), lz.source("a b".split())))
@@ -69,18 +72,26 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
         states, ended = position
         if ended:
             return position, 0
-        jumps = [each.skip for each in machines if each.skip is not None]
-        passed = min(jump(state, n)[1] for jump, state in builtins.zip(jumps, states, strict=True))
-        after = [jump(state, passed)[0] for jump, state in builtins.zip(jumps, states, strict=True)]
-        return (tuple(after), 0), passed
+        reached = [jump(state, n) for jump, state in builtins.zip(jumps, states, strict=True)]
+        counts = [count for _, count in reached]
+        passed = min(counts)
+        if passed == n:
+            return (tuple(state for state, _ in reached), 0), n
+        first = counts.index(passed)  # those before the first to end are one ahead
+        after = [
+            jump(state, passed + (number <= first))[0]
+            for number, (jump, state) in enumerate(builtins.zip(jumps, states, strict=True))
+        ]
+        return (tuple(after), 1), passed
 
+    jumps = [each.skip for each in machines if each.skip is not None]
     lengths = [each.length for each in machines if each.length is not None]
     return machine(
         init=lambda epoch: (tuple(each.init(epoch) for each in machines), 0),
         epoch=lambda position: machines[0].epoch(position[0][0]),
         step=step,
         flow=flow,
-        skip=skip if all(each.skip for each in machines) else None,
+        skip=skip if len(jumps) == len(machines) else None,
         length=min(lengths) if len(lengths) == len(machines) else None,
     )
 
@@ -89,9 +100,11 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
 def concat(*pipelines: Pipeline[A]) -> Machine[A]:
     """The items of the first pipeline, then of the second, and so on.
 
-    State: that of the pipeline being read, and its number. Resume: what that
-    one reads. Random access where all have it. Rank-free where all are. Errors:
-    none given.
+    State: that of the pipeline being read, and its number.
+    Resume: reads again what that one does.
+    Random access: where all have it.
+    Rank-free: where all are.
+    Errors: none given.
 
     >>> import lazyckpt as lz
     >>> list(lz.concat(lz.source([1, 2]), lz.source([3])))
@@ -134,10 +147,9 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
             jump = machines[number].skip
             assert jump is not None
             state, passed = jump(state, left)
-            if passed:
-                position, left = (state, number), left - passed
+            left -= passed
             if not left or number + 1 == len(machines):
-                return position, n - left
+                return (state, number), n - left
             number += 1
             state = machines[number].init(epoch)
 

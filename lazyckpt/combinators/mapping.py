@@ -20,12 +20,14 @@ B = TypeVar("B")
 S = TypeVar("S")
 
 
-@combinator(checks={"fn": function}, threading=True)
+@combinator(checks={"fn": function}, lockstep=True)
 def map(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
     """`fn(item)` for every item.
 
-    State: none. Resume: nothing is read again. Keeps random access and
-    rank-freedom; an item that random access passes over is not computed.
+    State: none.
+    Resume: reads nothing again.
+    Random access: kept; an item passed over is not computed.
+    Rank-free: yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source([1, 2, 3]) | lz.map(str))
@@ -63,11 +65,12 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
     - `fn`: returns an iterable, which a resume goes through again up to where
       it was, or a pipeline, which a resume enters at its own state
 
-    State: upstream's before the current item, and how far its expansion is.
-    Resume: calls `fn` once more, and passes over what it gave; at most one
-    expansion. No random access. Rank-free where upstream is. Errors: an
-    expansion that became shorter raises `SourceChanged`; a `fn` that returns no
-    iterable raises `TypeError`.
+    State: the place before the current item, and how far its expansion is.
+    Resume: calls `fn` on one item again, and passes over what it gave.
+    Random access: no.
+    Rank-free: no.
+    Errors: an expansion that became shorter raises `SourceChanged`; a `fn` that
+    returns no iterable raises `TypeError`.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(["a b", "c"]) | lz.flat_map(str.split))
@@ -83,8 +86,10 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     A list gives its items and an array its rows. A dict of batches gives dicts,
     a tuple of batches tuples, by field.
 
-    State: upstream's before the current batch, and items given of it. Resume:
-    reads one batch again. No random access. Rank-free where upstream is.
+    State: the place before the current batch, and a count of its items given.
+    Resume: reads one batch again.
+    Random access: no.
+    Rank-free: with batches of one size.
 
     >>> import lazyckpt as lz
     >>> list(lz.source([{"x": [1, 2], "y": [3, 4]}]) | lz.unbatch())
@@ -156,9 +161,11 @@ def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> 
     - `init`: the first state; None, bool, int, float, str, and lists, dicts and
       tuples of them. `step` may change its state in place
 
-    State: upstream's, and the user's own as it is. Resume: nothing is read
-    again. No random access; not rank-free. Errors: a state of other types
-    raises `InvalidState` when it is first taken.
+    State: your own, as it is.
+    Resume: reads nothing again.
+    Random access: no.
+    Rank-free: no.
+    Errors: a state of other types raises `InvalidState` when it is first taken.
 
     >>> import lazyckpt as lz
     >>> list(lz.source([1, 2, 3]) | lz.scan(lambda total, x: (total + x, total + x), 0))

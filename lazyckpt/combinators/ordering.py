@@ -30,16 +30,13 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
       new one takes the place of a random one, which is given
     - `seed`: an int >= 0; the same seed gives the same order
 
-    Without a buffer. Memory: constant. State: epoch and position. Resume:
-    nothing is read again. Keeps random access and rank-freedom. Errors:
-    `ArgumentError` where upstream has no random access.
-
-    With one. Memory: the buffer. State: a count of outputs and upstream's where
-    the oldest item held was read, or a little before; no items. Resume: goes
-    through a stream again from there, about 12 times `buffer_size` items; with
-    random access reads the items held, and no more. `block_shuffle` reads less.
-    No random access. Rank-free where upstream is.
-
+    State: a count of items; with a buffer, also a place before its oldest item.
+    Resume: reads nothing again; with a buffer, the items held, or over a stream
+    about 12 times as many.
+    Random access: kept; with a buffer, no.
+    Rank-free: yes.
+    Memory: constant; with a buffer, its items. `block_shuffle` reads less again.
+    Errors: `ArgumentError` without a buffer where upstream has no random access.
     Source: the permutation is described at `lazyckpt.noise.Permutation`.
 
     >>> import lazyckpt as lz
@@ -244,10 +241,14 @@ class _Reservoir:
 def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machine[A]:
     """Consecutive blocks of `block_size` items, each in random order; the last may be shorter.
 
-    State: upstream's before the block, the block's number, items given of it.
-    Resume: reads one block again. Memory: one block, none over a table. Keeps
-    random access over a table (a source that has it, through map, take, skip,
-    shard, shuffle, repeat). Rank-free where upstream is.
+    State: the place before the block, its number, and a count of its items given.
+    Resume: reads one block again; over a table, nothing.
+    Random access: kept over a table.
+    Rank-free: yes.
+    Memory: one block; over a table, none.
+
+    A table is a source with random access, through any of `map`, `take`,
+    `skip`, `shard`, `shuffle` without a buffer, and `repeat`.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(8)) | lz.block_shuffle(4, seed=0))
@@ -324,14 +325,19 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
 
 
 @combinator(
-    keeps_items=True, checks={"count": optional(natural)}, elastic=("count",), threading=True
+    keeps_items=True,
+    checks={"count": optional(natural)},
+    elastic={"count": "any"},
+    transparent=True,
 )
 def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     """The stream again and again, shuffled anew in each epoch: `count` times or for ever.
 
-    State: none; the epoch is in upstream's. Resume: nothing is read again.
-    Keeps random access and rank-freedom. Errors: an endless repeat of an empty
-    stream raises `PipelineError`.
+    State: none; the epoch is the source's.
+    Resume: reads nothing again.
+    Random access: kept.
+    Rank-free: with shards of one length; put it before `shard`.
+    Errors: an endless repeat of an empty stream raises `PipelineError`.
 
     >>> import lazyckpt as lz
     >>> list(lz.source("ab".split()) | lz.repeat(2))
@@ -419,7 +425,7 @@ def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
         wanted = n - passed
         whole = int(min((wanted - 1) // length, later - 1))
         final = upstream.init(epoch + 1 + whole)
-        after, rest = jump(final, min(wanted - whole * length, length))
+        after, rest = jump(final, wanted - whole * length)
         return after, passed + whole * length + rest
 
     def ahead(position: Position, offsets: Indices) -> Indices:

@@ -14,11 +14,14 @@ from lazyckpt.pipeline import combinator
 A = TypeVar("A")
 
 
-@combinator(checks={"predicate": function}, threading=True)
+@combinator(checks={"predicate": function}, transparent=True)
 def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     """The items for which `predicate(item)` is true.
 
-    State: none. Resume: nothing is read again. No random access. Rank-free.
+    State: none.
+    Resume: reads nothing again.
+    Random access: no.
+    Rank-free: no.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(6)) | lz.filter(lambda x: x % 2))
@@ -46,8 +49,10 @@ def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
 def take(upstream: Machine[A], n: int) -> Machine[A]:
     """The first n items of an epoch; the rest is not read.
 
-    State: upstream's and items taken. Resume: nothing is read again. Keeps
-    random access and rank-freedom.
+    State: a count of items.
+    Resume: reads nothing again.
+    Random access: kept.
+    Rank-free: yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(10**9)) | lz.take(3))
@@ -95,9 +100,10 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
 def skip(upstream: Machine[A], n: int) -> Machine[A]:
     """Everything but the first n items of an epoch.
 
-    State: with random access none, and the items are jumped over; else
-    upstream's and whether they were passed. Resume: before the first item the n
-    items are read, later nothing. Keeps random access and rank-freedom.
+    State: none with random access; else whether the n items were passed.
+    Resume: reads nothing again.
+    Random access: kept; the n items are not read.
+    Rank-free: yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(5)) | lz.skip(3))

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from lazyckpt.checks import natural, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, View, at_end, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, View, stateless
 from lazyckpt.noise import Indices, affine
 from lazyckpt.pipeline import combinator
 
@@ -28,8 +28,8 @@ def _within(num_shards: int, index: int) -> None:
     checks={"num_shards": positive, "index": natural},
     validate=_within,
     free=("index",),
-    elastic=("num_shards",),
-    threading=True,
+    elastic={"num_shards": "lockstep"},
+    lockstep=True,
 )
 def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
     """Every `num_shards`-th item, beginning with item `index`.
@@ -37,10 +37,13 @@ def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
     Together the ranks get every item once; the lower ranks get one more where
     the number doesn't divide.
 
-    State: none; it is the position in the global stream, the same on every rank
-    at the same step, and good for another number of shards (`rebase`). Resume:
-    nothing is read again. Keeps random access, and reads other ranks' items
-    only where there is none: put it early.
+    State: none; the place is that in the global stream.
+    Resume: reads nothing again, also with another number of shards (`rebase`).
+    Random access: kept.
+    Rank-free: yes.
+
+    Other ranks' items are read, and dropped, only where there is no random
+    access: put it early.
 
     >>> import lazyckpt as lz
     >>> [list(lz.source(range(5)) | lz.shard(num_shards=2, index=rank)) for rank in (0, 1)]
@@ -55,14 +58,12 @@ def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
     def skip(position: Position, n: int) -> tuple[Position, int]:
         after, passed = jump(position, n * num_shards)
         whole, rest = divmod(passed, num_shards)
-        if rest > index:
-            return at_end(upstream, after), whole + 1
-        return (jump(position, whole * num_shards)[0] if rest else after), whole
+        return after, whole + (rest > index)
 
     def step(position: Position) -> tuple[Position, A]:
         after, passed = skip(position, 1)
         if not passed:
-            raise End(position)
+            raise End(after)
         return after, upstream.step(jump(position, index)[0])[1]
 
     view = upstream.view

@@ -41,10 +41,13 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
       memory map, map-style dataset; `__getitems__` is used where there is one),
       or any iterable that begins anew each time, such as a file reader object
 
-    State: epoch and position. Resume: nothing is read again with indices; an
-    iterable is gone through from its beginning. Random access: with indices.
-    Rank-free: yes. Errors: a one-shot iterator, a set (it has no order), a dict
-    or a str are refused; data that became shorter raises `SourceChanged`.
+    State: the epoch and a position.
+    Resume: reads nothing again; an iterable is gone through from its beginning.
+    Random access: with indices.
+    Rank-free: yes.
+    Errors: a one-shot iterator, a set (it has no order), a dict or a str are
+    refused; data that became shorter raises `SourceChanged`.
+
     Don't change the data while a pipeline reads it.
 
     >>> import lazyckpt as lz
@@ -77,8 +80,11 @@ def columns(**arrays: Any) -> Machine[dict[str, Any]]:
     With `shuffle`, `shard`, `take` or `repeat` and then
     `batch(n, collate=stack)`, a batch is one fancy index a column.
 
-    State: epoch and position. Resume: nothing is read again. Random access and
-    rank-free. Errors: no column, or columns of unequal lengths.
+    State: the epoch and a position.
+    Resume: reads nothing again.
+    Random access: yes.
+    Rank-free: yes.
+    Errors: no column, or columns of unequal lengths.
 
     >>> import lazyckpt as lz
     >>> table = lz.columns(x=[1.5, 2.5, 3.5], y=[0, 1, 0])

@@ -123,7 +123,7 @@ def _skips(machine: Machine[Any], trace: Trace, cut: int) -> None:
             _same(f"skip from {cut} to {target}", found, (trace.positions[target], target - cut))
     if trace.ended:
         found = machine.skip(trace.positions[cut], last - cut + 7)
-        _same(f"skip from {cut} past the end", found, (trace.positions[last], last - cut))
+        _same(f"skip from {cut} past the end", found, (trace.end, last - cut))
 
 
 def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
@@ -260,7 +260,8 @@ def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
 
 def elastic(pipeline: Pipeline[Any], limit: int) -> None:
     """Another number of shards or batch size at a cut loses nothing and repeats nothing."""
-    items = Trace(pipeline.machine, 0, limit).items
+    trace = Trace(pipeline.machine, 0, limit)
+    items = trace.items
     for old, new, steps in ((1, 3, 2), (3, 2, 1), (2, 5, 3)):
         small, large = (pipeline | batch(size) for size in (old, new))
         before: Run[Any] = Run(small)
@@ -279,6 +280,10 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
         tails = [list(islice(run(o, rebase(runs[-1].state, o)), limit)) for o in others]
         found = [*_dealt(heads), *_dealt(tails)][:limit]
         _same(f"{old} shards, then {new}", found, items)
+    if trace.ended:
+        pairs = [pipeline | shard(num_shards=3, index=rank) | batch(2) for rank in range(3)]
+        ends = {Trace(rank.machine, 0, limit).end for rank in pairs}
+        assert len(ends) == 1, f"ranks end apart: {ends}"
 
 
 def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:

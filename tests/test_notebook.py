@@ -1,0 +1,117 @@
+"""The notebook: run from a clean kernel, it shows what is stored in it.
+
+`python tests/test_notebook.py` runs it and stores the outputs anew.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what Jupyter's packages say about each other at import
+    import nbformat
+    from ipykernel.kernelspec import write_kernel_spec
+    from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def executed(notebook: Any) -> Any:
+    """The notebook with fresh outputs, by this interpreter in a new kernel and an empty folder."""
+    fresh = nbformat.from_dict(notebook)
+    for cell in fresh.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    with apart() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Jupyter's own
+        client = NotebookClient(
+            fresh,
+            kernel_name="python3",
+            timeout=120,
+            coalesce_streams=True,
+            record_timing=False,
+            resources={"metadata": {"path": str(folder)}},
+        )
+        client.execute()
+    fresh.metadata = nbformat.from_dict(METADATA)
+    return fresh
+
+
+@contextmanager
+def apart() -> Iterator[Path]:
+    """An empty folder to work in, this interpreter as the kernel, and nothing of the user's."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        for each in ("PATH", "CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
+            patch.setenv(f"JUPYTER_{each}", str(folder / "jupyter"))
+        patch.setenv("IPYTHONDIR", str(folder / "ipython"))
+        write_kernel_spec(str(folder / "jupyter" / "kernels" / "python3"))
+        (folder / "work").mkdir()
+        yield folder / "work"
+
+
+def shown(notebook: Any) -> list[tuple[str, list[Any]]]:
+    """Each code cell with what it prints and shows, without counts, ids and times."""
+    return [
+        (cell.source, [plain(output) for output in cell.outputs])
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def plain(output: Any) -> Any:
+    if output.output_type == "stream":
+        return output.name, output.text
+    if output.output_type == "error":
+        return output.ename, output.evalue
+    return dict(output.data)
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_clean_kernel_shows_what_is_stored(path: Path) -> None:
+    notebook = read(path)
+    assert shown(executed(notebook)) == shown(notebook)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_stored_whole_and_lean(path: Path) -> None:
+    notebook = read(path)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert notebook.metadata == METADATA
+    assert not any(cell.metadata for cell in notebook.cells)
+    names = [output.get("name") for cell in code for output in cell.outputs]
+    assert "stderr" not in names
+    text = path.read_text("utf-8")
+    assert not any(place in text for place in ("/home/", "/root/", "/tmp/", "/Users/", "C:\\\\"))
+    assert any("text/html" in output.get("data", {}) for cell in code for output in cell.outputs)
+
+
+def test_a_changed_output_is_noticed() -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print(1)\nprint(2); 3")])
+    fresh = executed(notebook)
+    assert shown(fresh) == [
+        ("print(1)\nprint(2); 3", [("stdout", "1\n2\n"), {"text/plain": "3"}]),
+    ]
+    assert shown(fresh) != shown(notebook)
+
+
+if __name__ == "__main__":
+    for each in NOTEBOOKS:
+        nbformat.write(executed(read(each)), each)
