@@ -7,14 +7,15 @@
             save(batches.state.to_json())
 
 The rooms, each of which imports only from those before it: errors, checks,
-noise, machine, frozen, call, blame, state, run, pipeline, combinators, testing.
+noise, machine, frozen, catalogue, call, blame and diagram, state, run, pipeline,
+combinators, testing.
 """
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from lazyckpt.call import registry
+from lazyckpt.catalogue import registry
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.joining import concat, zip
 from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch

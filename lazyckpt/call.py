@@ -10,78 +10,13 @@ import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyckpt.checks import Check, brief, checked
-from lazyckpt.errors import ArgumentError
+from lazyckpt.catalogue import Combinator, registry
+from lazyckpt.checks import Check, brief
 from lazyckpt.machine import Machine
-
-_FOREIGN = {
-    "drop_remainder": "drop_last",
-    "collate_fn": "collate",
-    "batchify_fn": "collate",
-    "world_size": "num_shards",
-    "num_replicas": "num_shards",
-    "num_instances": "num_shards",
-    "rank": "index",
-    "shard_index": "index",
-    "instance_rank": "index",
-    "reshuffle_each_iteration": "seed (the order is new in each epoch as it is)",
-    "num_workers": "run(..., executor=...)",
-    "num_parallel_calls": "run(..., executor=...)",
-}
-
-
-class Combinator(NamedTuple):
-    """A registered combinator: how to build its machine, and what of it a state depends on.
-
-    `free` arguments change no order. `elastic` ones may change by `rebase`, if
-    the stages behind are what they map to: "transparent", "lockstep" or "any".
-    The position of a `transparent` combinator is its upstream's. A `lockstep`
-    one is that, and takes as many items for each it gives, whatever they are.
-    """
-
-    name: str
-    build: Callable[..., Machine[Any]]
-    public: Callable[..., Any]
-    signature: inspect.Signature
-    is_source: bool
-    checks: Mapping[str, Check]
-    free: frozenset[str]
-    elastic: Mapping[str, str]
-    transparent: bool
-    lockstep: bool
-    describe: Callable[..., dict[str, Any]] | None
-    validate: Callable[..., None] | None
-
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The checked arguments by name, defaults filled in."""
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise ArgumentError(f"{self.name}: {error}{self._hint(args, kwargs)}") from None
-        bound.apply_defaults()
-        arguments = {
-            name: checked(self.name, name, value, self.checks[name])
-            if name in self.checks
-            else value
-            for name, value in bound.arguments.items()
-        }
-        if self.validate is not None:
-            self.validate(**arguments)
-        return arguments
-
-    def _hint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        known = self.signature.parameters
-        for name in kwargs:
-            if name not in known and name in _FOREIGN:
-                return f"; {name!r} is here called {_FOREIGN[name]}"
-        return f"; the signature is {self.name}{self.signature}"
-
-
-registry: dict[str, Combinator] = {}
 
 
 class Call:

@@ -18,7 +18,8 @@ from typing import (
     overload,
 )
 
-from lazyckpt.call import Call, Chain, define, registry, show
+from lazyckpt.call import Call, Chain, define, show
+from lazyckpt.catalogue import registry
 from lazyckpt.checks import Check, brief
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from lazyckpt.call import Chain, registry
+from lazyckpt.call import Chain
+from lazyckpt.catalogue import registry
 from lazyckpt.checks import brief
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.frozen import FrozenDict, FrozenList

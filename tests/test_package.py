@@ -17,6 +17,7 @@ ROOMS = [
     ["noise"],
     ["machine"],
     ["frozen"],
+    ["catalogue"],
     ["call"],
     ["blame", "diagram"],
     ["state"],
