@@ -16,6 +16,7 @@ import numpy as np
 
 from lazyckpt.catalogue import Combinator, registry
 from lazyckpt.checks import Check, brief
+from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import Machine
 
 
@@ -124,6 +125,8 @@ class Chain:
     @cached_property
     def machine(self) -> Machine[Any]:
         """The composed transition functions; built once, reading no data."""
+        if not self.calls[0].combinator.is_source:
+            raise ArgumentError(f"{self!r} has no source; write source(data) | ...")
         built: Machine[Any] | None = None
         for call in self.calls:
             built = call.build(built)
@@ -169,7 +172,7 @@ def define(
     wrap: Callable[[Call], Chain],
     *,
     is_source: bool,
-    checks: Mapping[str, Check],
+    checks: Mapping[str, Check] | None = None,
     free: tuple[str, ...] = (),
     elastic: Mapping[str, str] | None = None,
     transparent: bool = False,
@@ -198,7 +201,7 @@ def define(
         public=public,
         signature=inspect.Signature(bare),
         is_source=is_source,
-        checks=checks,
+        checks=checks or {},
         free=frozenset(free),
         elastic=elastic or {},
         transparent=transparent or lockstep,

@@ -13,7 +13,9 @@ from typing import (
     Literal,
     ParamSpec,
     SupportsIndex,
+    TypedDict,
     TypeVar,
+    Unpack,
     cast,
     overload,
 )
@@ -186,37 +188,26 @@ def run(
     return Run(pipeline, state, strict=strict)
 
 
+class Options(TypedDict, total=False):
+    """The keywords of `combinator`."""
+
+    checks: Mapping[str, Check]
+    validate: Callable[..., None]
+    free: tuple[str, ...]
+    elastic: Mapping[str, str]
+    transparent: bool
+    lockstep: bool
+
+
 @overload
 def combinator(
-    *,
-    keeps_items: Literal[True],
-    checks: Mapping[str, Check] | None = ...,
-    free: tuple[str, ...] = ...,
-    elastic: Mapping[str, str] | None = ...,
-    transparent: bool = ...,
-    lockstep: bool = ...,
-    validate: Callable[..., None] | None = ...,
+    *, keeps_items: Literal[True], **options: Unpack[Options]
 ) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[A]]], Callable[P, Keeping]]: ...
 @overload
 def combinator(
-    *,
-    checks: Mapping[str, Check] | None = ...,
-    free: tuple[str, ...] = ...,
-    elastic: Mapping[str, str] | None = ...,
-    transparent: bool = ...,
-    lockstep: bool = ...,
-    validate: Callable[..., None] | None = ...,
+    **options: Unpack[Options],
 ) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[B]]], Callable[P, Stage[A, B]]]: ...
-def combinator(
-    *,
-    keeps_items: bool = False,
-    checks: Mapping[str, Check] | None = None,
-    free: tuple[str, ...] = (),
-    elastic: Mapping[str, str] | None = None,
-    transparent: bool = False,
-    lockstep: bool = False,
-    validate: Callable[..., None] | None = None,
-) -> Any:
+def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
     """Make a combinator of a function from the upstream machine and arguments to a machine.
 
     The upstream parameter vanishes from the public signature; the function's
@@ -244,20 +235,7 @@ def combinator(
     >>> _ = registry.pop("negated")
     """
 
-    def decorate(build: Callable[..., Machine[Any]]) -> Callable[..., Any]:
-        return define(
-            build,
-            lambda call: Stage((call,)),
-            is_source=False,
-            checks=checks or {},
-            free=free,
-            elastic=elastic,
-            transparent=transparent,
-            lockstep=lockstep,
-            validate=validate,
-        )
-
-    return decorate
+    return lambda build: define(build, _staged, is_source=False, **options)
 
 
 def producer(
@@ -272,18 +250,13 @@ def producer(
       all that decide the order
     """
 
-    def decorate(build: Callable[P, Machine[B]]) -> Callable[P, Pipeline[B]]:
-        public = define(
-            build,
-            _started,
-            is_source=True,
-            checks=checks or {},
-            describe=describe,
-            validate=validate,
-        )
-        return public
+    return lambda build: define(
+        build, _started, is_source=True, checks=checks, describe=describe, validate=validate
+    )
 
-    return decorate
+
+def _staged(call: Call) -> Stage[Any, Any]:
+    return Stage((call,))
 
 
 def _started(call: Call) -> Pipeline[Any]:
