@@ -39,28 +39,30 @@ def _place(call: Call) -> str:
 
 
 def _suspects(error: Exception, calls: tuple[Call, ...]) -> list[Call]:
+    """The calls it may have come from, at most three: of like ones no traceback tells which."""
     frames = list(_frames(error))
     ours = [i for i, frame in enumerate(frames) if _is_ours(frame)]
-    if not ours:
-        return []
-    last = ours[-1]
-    code = frames[last + 1].f_code if last + 1 < len(frames) else None
     every = list(_flatten(calls))
-    found = [call for call in every if any(code in _codes(v) for v in _values(call))]
-    if not found:
-        held = {id(value) for value in frames[last].f_locals.values()}
+    found: list[Call] = []
+    if ours and ours[-1] + 1 < len(frames):
+        code = frames[ours[-1] + 1].f_code
+        found = [call for call in every if any(code in _codes(v) for v in _values(call))]
+    while ours and not found:
+        frame = frames[ours.pop()]
+        held = {id(value) for value in frame.f_locals.values()}
         found = [c for c in every if any(id(v) in held and _telling(v) for v in _values(c))]
-    if not found:
-        name = frames[last].f_code.co_qualname.partition(".")[0]
-        found = [call for call in every if call.name == name]
-    return found[:1] if len(set(map(id, found))) == 1 else found[:3]
+        if not found:
+            name = frame.f_code.co_qualname.partition(".")[0]
+            found = [call for call in every if call.name == name]
+    return found[:3]
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
-    trace = (_stolen(error) or error).__traceback__
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
+    for each in dict.fromkeys([error, _stolen(error)]):
+        trace = each.__traceback__ if each is not None else None
+        while trace is not None:
+            yield trace.tb_frame
+            trace = trace.tb_next
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -86,10 +88,19 @@ def _telling(value: Any) -> bool:
     return callable(value) or hasattr(value, "__iter__")
 
 
-def _codes(value: Any) -> Iterator[CodeType | None]:
-    """Code objects that run when the value is called, read or iterated."""
+def _codes(value: Any) -> Iterator[CodeType]:
+    """Code that runs when the value is called, read or iterated, with the code within that."""
     value = getattr(value, "func", value)  # functools.partial
-    yield getattr(value, "__code__", None)
+    sources = [value]
     if not isinstance(value, type):
-        for name in ("__call__", "__getitem__", "__getitems__", "__iter__", "__next__", "__len__"):
-            yield getattr(getattr(type(value), name, None), "__code__", None)
+        names = ("__call__", "__getitem__", "__getitems__", "__iter__", "__next__", "__len__")
+        sources += [getattr(type(value), name, None) for name in names]
+    for source in sources:
+        yield from _within(getattr(source, "__code__", None))
+
+
+def _within(code: Any) -> Iterator[CodeType]:
+    if isinstance(code, CodeType):
+        yield code
+        for constant in code.co_consts:
+            yield from _within(constant)

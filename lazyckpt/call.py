@@ -125,8 +125,6 @@ class Chain:
     @cached_property
     def machine(self) -> Machine[Any]:
         """The composed transition functions; built once, reading no data."""
-        if not self.calls[0].combinator.is_source:
-            raise ArgumentError(f"{self!r} has no source; write source(data) | ...")
         built: Machine[Any] | None = None
         for call in self.calls:
             built = call.build(built)
@@ -165,6 +163,14 @@ class Chain:
             if name in registry:
                 raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def runnable(stage: str, value: Any) -> Any:
+    """The value, if it is a chain with a source; an `ArgumentError` if not."""
+    if isinstance(value, Chain) and value.calls[0].combinator.is_source:
+        return value
+    remedy = "; write source(data) | ..." if isinstance(value, Chain) else ""
+    raise ArgumentError(f"{stage}: pipeline must be a Pipeline, got {brief(value)}{remedy}")
 
 
 def define(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -35,28 +36,31 @@ def _unfit(expected: str) -> NoReturn:
     raise Unfit(expected)
 
 
-def at_least(least: int) -> Check:
-    """An int, NumPy's included and bool excluded, from `least` on."""
+def at_least(least: int, most: int | None = None) -> Check:
+    """An int, NumPy's included and bool excluded, from `least` to `most`."""
 
     def check(value: Any) -> int:
         if not is_integer(value) or value < least:
             _unfit(f"an int >= {least}")
+        if most is not None and value > most:
+            _unfit(f"an int <= {most}")
         return operator.index(value)
 
     return check
 
 
 def is_integer(value: Any) -> bool:
-    return (
-        not isinstance(value, bool)
-        and hasattr(value, "__index__")
-        and getattr(value, "shape", ()) == ()
-        and type(value).__name__ not in ("bool", "bool_")
-    )
+    if isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return getattr(value, "shape", ()) == ()
 
 
 natural = at_least(0)
-positive = at_least(1)
+positive = at_least(1, sys.maxsize)
 
 
 def boolean(value: Any) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lazyckpt.checks import brief
+from lazyckpt.checks import Unfit, brief
 from lazyckpt.errors import InvalidState
+
+_KINDS = "None, bool, int, float, str, list, dict and tuple"
 
 
 class FrozenList(tuple[Any, ...]):
@@ -43,9 +45,17 @@ def freeze(value: Any, stage: str) -> Any:
     if kind is dict:
         return FrozenDict([(freeze(k, stage), freeze(v, stage)) for k, v in value.items()])
     raise InvalidState(
-        f"{stage}: its state must be made of None, bool, int, float, str, list, dict and tuple, "
-        f"got {brief(value)} ({kind.__name__})"
+        f"{stage}: its state must be made of {_KINDS}, got {brief(value)} ({kind.__name__})"
     )
+
+
+def storable(value: Any) -> Any:
+    """A check for arguments that begin a state."""
+    try:
+        freeze(value, "")
+    except InvalidState:
+        raise Unfit(f"made of {_KINDS}") from None
+    return value
 
 
 def thaw(value: Any) -> Any:

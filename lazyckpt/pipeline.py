@@ -20,7 +20,7 @@ from typing import (
     overload,
 )
 
-from lazyckpt.call import Call, Chain, define, show
+from lazyckpt.call import Call, Chain, define, runnable, show
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import Check, brief
 from lazyckpt.diagram import diagram
@@ -183,9 +183,7 @@ def run(
     >>> list(lz.run(pipeline, first.state.to_json()))
     [[4, 5]]
     """
-    if not isinstance(pipeline, Pipeline):
-        raise ArgumentError(f"run: pipeline must be a Pipeline, got {brief(pipeline)}")
-    return Run(pipeline, state, strict=strict)
+    return Run(runnable("run", pipeline), state, strict=strict)
 
 
 class Options(TypedDict, total=False):
@@ -277,6 +275,9 @@ def _stage(other: Any) -> Stage[Any, Any]:
             f"{brief(other)} has a source of its own and can't follow `|`; "
             "zip, concat and their like join pipelines"
         )
+    name = getattr(other, "__name__", "")
+    if name in registry and registry[name].public is other:
+        raise ArgumentError(f"{name} is not called; write | {name}(...)")
     if callable(other):
         raise ArgumentError(f"{show(other)} is no stage; did you mean | map({show(other)})?")
     raise ArgumentError(f"{brief(other)} ({type(other).__name__}) is no stage")

@@ -10,8 +10,8 @@ from types import GeneratorType, TracebackType
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.blame import blame
-from lazyckpt.call import Chain
-from lazyckpt.checks import brief
+from lazyckpt.call import Chain, runnable
+from lazyckpt.checks import brief, checked, natural
 from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChanged
 from lazyckpt.machine import End, Flow, Position, counted
 from lazyckpt.state import State, as_state, matching
@@ -49,6 +49,7 @@ class Run(Iterator[T], Generic[T]):
         self._stream: Iterator[T] | None = None
         self._loop: Iterator[T] | None = None
         self._ended = False
+        self._life = 0  # grows with each flow that is opened
         self._load(state)
 
     @property
@@ -97,7 +98,7 @@ class Run(Iterator[T], Generic[T]):
             raise PipelineError("the run is closed; enter it again, or start one from its state")
         stride = 1
         while not (self._ended or self._closed):
-            items, flow = self._open()
+            items, life = self._open()
             begun = perf_counter()
             try:
                 before = self._delivered()
@@ -107,7 +108,7 @@ class Run(Iterator[T], Generic[T]):
             except BaseException as error:
                 self._drop()
                 raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
-            if self._flow is not flow:
+            if self._flow is None or self._life != life:
                 continue
             if self._delivered() < before + stride:
                 self._ended = True
@@ -145,7 +146,7 @@ class Run(Iterator[T], Generic[T]):
         self._ended = False
         self._start(flow, iter(flow))
 
-    def _open(self) -> tuple[Iterator[T], Flow[T]]:
+    def _open(self) -> tuple[Iterator[T], int]:
         if self._flow is None:
             flow: Flow[T] = self._pipeline.machine.flow(self._mark[0])
             stream = iter(flow)
@@ -159,8 +160,7 @@ class Run(Iterator[T], Generic[T]):
                     "a source or function does not repeat itself"
                 )
             self._start(flow, stream)
-        assert self._flow is not None
-        return self._items, self._flow
+        return self._items, self._life
 
     def _start(self, flow: Flow[T], stream: Iterator[T]) -> None:
         # A generator can be closed, which ends a loop that is reading from it.
@@ -169,6 +169,7 @@ class Run(Iterator[T], Generic[T]):
         self._stream = closable
         self._opened_at = self._mark[1] + self._behind
         self._items, self._taken = counted(closable)
+        self._life += 1
 
     def _drop(self) -> None:
         if self._stream is None:
@@ -177,7 +178,8 @@ class Run(Iterator[T], Generic[T]):
         self._flow = None
         if isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
             self._stream.close()
-        self._stream = None
+        self._stream = self._loop = None
+        self._items = iter(())
 
     def _set_mark(self) -> None:
         assert self._flow is not None
@@ -212,7 +214,8 @@ def init(pipeline: Chain, *, epoch: int = 0) -> State:
     >>> lz.init(lz.source("abc".split()))
     State(pipeline='[["source",{"length":1}]]', items=0, position=(0, 0))
     """
-    return State(pipeline.identity, 0, pipeline.machine.init(epoch))
+    epoch = checked("init", "epoch", epoch, natural)
+    return State(runnable("init", pipeline).identity, 0, pipeline.machine.init(epoch))
 
 
 def step(pipeline: Chain, state: State | str | Mapping[str, Any]) -> tuple[State, Any]:
@@ -227,7 +230,7 @@ def step(pipeline: Chain, state: State | str | Mapping[str, Any]) -> tuple[State
     >>> item, state.items, lz.step(pipeline, state)[1]
     ([0, 1, 2], 1, [3, 4])
     """
-    found = matching(as_state(state), pipeline)
+    found = matching(as_state(state), runnable("step", pipeline))
     try:
         position, item = pipeline.machine.step(found.position)
     except End as end:
@@ -246,10 +249,9 @@ def state_at(pipeline: Chain, n: int) -> State:
     >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789).position
     (0, 123456789)
     """
-    machine = pipeline.machine
+    n = checked("state_at", "n", n, natural)
+    machine = runnable("state_at", pipeline).machine
     position = machine.init(0)
-    if n < 0:
-        raise IndexError(f"no item has the number {n}")
     if machine.skip is not None:
         position, passed = machine.skip(position, n)
     else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from lazyckpt.call import Chain
+from lazyckpt.call import Chain, runnable
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import brief
 from lazyckpt.errors import InvalidState, StateMismatch
@@ -153,7 +153,7 @@ def rebase(state: State | str | bytes | Mapping[str, Any], pipeline: Chain) -> S
     >>> list(lz.run(large, rebase(state, large)))
     [[2, 3, 4, 5]]
     """
-    found = as_state(state)
+    found, pipeline = as_state(state), runnable("rebase", pipeline)
     _check_changes(_changes(found, pipeline), found, pipeline)
     return replace(found, pipeline=pipeline.identity)
 

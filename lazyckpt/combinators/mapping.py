@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyckpt.checks import brief, function
 from lazyckpt.errors import SourceChanged
-from lazyckpt.frozen import freeze, thaw
+from lazyckpt.frozen import freeze, storable, thaw
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, stateless
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import Pipeline, combinator
@@ -95,7 +95,11 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     >>> list(lz.source([{"x": [1, 2], "y": [3, 4]}]) | lz.unbatch())
     [{'x': 1, 'y': 3}, {'x': 2, 'y': 4}]
     """
-    return _expanding(upstream, unstacked)
+
+    def rows(item: Any) -> Iterable[Any]:
+        return unstacked(item)  # a frame of unbatch, for error messages
+
+    return _expanding(upstream, rows)
 
 
 def unstacked(batch: Any) -> Iterable[Any]:
@@ -154,7 +158,7 @@ def _opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     return Flow(stream, taken)
 
 
-@combinator(checks={"step": function})
+@combinator(checks={"step": function, "init": storable})
 def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> Machine[B]:
     """The outputs of a Mealy machine: `step(state, item) -> (state, output)`.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.machine import Flow, Machine, Position, machine
-from lazyckpt.noise import Permutation, derive, draws
+from lazyckpt.noise import Permutation, as_array, derive, draws
 
 
 class Reservoir:
@@ -51,12 +51,12 @@ class Reservoir:
         def outputs() -> Iterator[Any]:
             nonlocal anchor, start, ticks, ahead
             buffer, arrived, stream, snapshot, marks = self._resumed(key, anchor, start, given)
-            held = self._holding(key, arrived)
 
             def slots() -> Iterator[Iterator[int]]:
                 """Blocks of draws; each is asked for when its first input has been read."""
                 nonlocal anchor, start, ticks, ahead
                 first = arrived
+                held = self._holding(key, arrived)
                 while True:
                     if first % self.block == 0:
                         marks[first + 1] = snapshot()
@@ -129,8 +129,13 @@ class Reservoir:
         assert jump is not None
         here, passed = jump(anchor, self.size + given - start)
         arrived = start + passed
-        held = self._holding(key, arrived)[: min(arrived, self.size)]
-        buffer = [upstream.step(jump(anchor, int(t) - start)[0])[1] for t in held]
+        held = self._holding(key, arrived) - start
+        if upstream.view is None:
+            buffer = [upstream.step(jump(anchor, int(t))[0])[1] for t in held]
+        else:
+            get, rows = upstream.view.table.get, upstream.view.table.rows
+            places = as_array(upstream.view.ahead(anchor, held))
+            buffer = [get(i) for i in places.tolist()] if rows is None else rows(places)
         for mark in range(start - start % self.block + self.block + 1, arrived + 1, self.block):
             if mark > self.size:
                 marks[mark] = jump(anchor, mark - start)[0]
@@ -140,6 +145,8 @@ class Reservoir:
     def _holding(self, key: int, arrived: int) -> NDArray[np.int64]:
         """For each slot the number of the input in it, `arrived` inputs having been read."""
         size = self.size
+        if arrived <= size:
+            return np.arange(arrived)
         held = np.full(size, -1)
         stop = arrived
         while stop > size and (held < 0).any():

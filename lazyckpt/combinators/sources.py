@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
+from lazyckpt.call import Chain
 from lazyckpt.checks import brief
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
@@ -57,7 +58,7 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
     if _is_indexable(data):
         length = len(cast(Sized, data))
         return _indexed("source", length, _table(data), _walk(data, length))
-    if isinstance(data, (str, Mapping, Set)) or not hasattr(data, "__iter__"):
+    if isinstance(data, (str, Mapping, Set, Chain)) or not _is_iterable(data):
         raise ArgumentError(
             f"source: data must be a sequence or an iterable, got {brief(data)} "
             f"({type(data).__name__}); {_remedy(data)}"
@@ -93,11 +94,11 @@ def columns(**arrays: Any) -> Machine[dict[str, Any]]:
     """
     if not arrays:
         raise ArgumentError("columns: at least one column is needed, got none")
-    table = {name: np.asarray(values) for name, values in arrays.items()}
-    lengths = {name: len(values) if values.ndim else None for name, values in table.items()}
-    if None in lengths.values() or len(set(lengths.values())) != 1:
+    table = {name: _column(name, values) for name, values in arrays.items()}
+    lengths = {name: len(values) for name, values in table.items()}
+    if len(set(lengths.values())) != 1:
         raise ArgumentError(f"columns: all must have one length, got {lengths}")
-    length = next(iter(table.values())).shape[0]
+    length = next(iter(lengths.values()))
     pairs = tuple(table.items())
 
     def get(index: int) -> dict[str, Any]:
@@ -109,6 +110,19 @@ def columns(**arrays: Any) -> Machine[dict[str, Any]]:
     return _indexed("columns", length, Table(get, None, stacked), _looking_up(get, length))
 
 
+def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
+    try:
+        column = np.asarray(values)
+    except ValueError:  # ragged lists
+        column = np.asarray(None)
+    if not column.ndim:
+        kind = type(values).__name__
+        raise ArgumentError(
+            f"columns: {name} must be an array, got {name}={brief(values)} ({kind})"
+        )
+    return column
+
+
 def picked(values: np.ndarray[Any, Any], indices: Indices) -> Any:
     """Rows of an array as a new array."""
     if isinstance(indices, range):
@@ -117,11 +131,19 @@ def picked(values: np.ndarray[Any, Any], indices: Indices) -> Any:
 
 
 def _is_indexable(data: Any) -> bool:
-    if isinstance(data, (str, Mapping, Set)) or _is_iterable_dataset(data):
+    if isinstance(data, (str, Mapping, Set, Chain)) or _is_iterable_dataset(data):
         return False
     if getattr(data, "shape", None) == ():
         return False
     return hasattr(data, "__len__") and hasattr(data, "__getitem__")
+
+
+def _is_iterable(data: Any) -> bool:
+    try:
+        iter(data)
+    except TypeError:
+        return False
+    return True
 
 
 def _is_iterable_dataset(data: Any) -> bool:
@@ -130,6 +152,8 @@ def _is_iterable_dataset(data: Any) -> bool:
 
 
 def _remedy(data: Any) -> str:
+    if isinstance(data, Chain):
+        return "it is a pipeline already" if data.calls[0].combinator.is_source else "a stage"
     if isinstance(data, Mapping):
         return "pass columns(**data) for a table, or list(data.items())"
     if isinstance(data, Set):

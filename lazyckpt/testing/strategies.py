@@ -102,8 +102,8 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
         name = draw(st.sampled_from(sorted(STAGES)))
         if name == "shuffle" and not _has_access(pipeline):
             name = "shuffle(buffer)"
-        if name == "repeat for ever" and not list(pipeline):
-            name = "repeat"
+        if name == "repeat for ever" and not pipeline.machine.length:
+            name = "repeat"  # in some epoch it might be empty
         pipeline = pipeline | draw(STAGES[name])
     return pipeline
 
