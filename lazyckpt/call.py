@@ -224,10 +224,14 @@ def show(value: Any) -> str:
     kind = type(value)
     if _is_function(value):
         name = getattr(value, "__qualname__", None)
-        return name.rsplit("<locals>.", 1)[-1] if name else brief(value)
+        if name is None and hasattr(value, "func"):  # functools.partial
+            return f"{kind.__name__}({show(value.func)}, ...)"
+        return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"
     if isinstance(value, (Chain, PurePath)) or kind in (range, int, float, bool, type(None)):
         return repr(value)
-    if kind in (list, tuple, dict, str, bytes):
+    if kind is bytes:
+        return brief(value)
+    if kind in (list, tuple, dict, str):
         return _short.repr(value)
     if isinstance(value, np.ndarray):
         return f"<{value.dtype}{list(value.shape)}>"
@@ -282,6 +286,8 @@ def _identity(value: Any) -> Any:
         return [call.identity() for call in value.calls]
     if isinstance(value, np.generic):
         value = value.item()
+    if type(value) is int and abs(value) >= 1 << 53:
+        return hex(value)  # JSON readers take it for a float
     if value is None or type(value) in (bool, int, float):
         return value
     if isinstance(value, str) and len(value) <= 40:

@@ -28,7 +28,10 @@ def checked(stage: str, name: str, value: Any, check: Check) -> Any:
 
 def brief(value: Any) -> str:
     """A repr of at most 60 characters."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # of a huge int, or a user's own
+        return f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

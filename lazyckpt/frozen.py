@@ -27,26 +27,24 @@ class FrozenDict(tuple[Any, ...]):
     __slots__ = ()
 
 
-def freeze(value: Any, stage: str) -> Any:
+class Own(tuple[Any]):
+    """A user's own state, where it stands in a position."""
+
+    __slots__ = ()
+
+
+def freeze(value: Any, stage: str) -> Own:
     """The value, made immutable; an `InvalidState` naming the stage if it is no JSON or tuple.
 
     >>> thaw(freeze({"seen": [1, 2]}, "scan"))
     {'seen': [1, 2]}
     """
-    kind = type(value)
-    if value is None or kind in (int, str, bool):
-        return value
-    if kind is float:
-        return value if value == value else math.nan
-    if kind is tuple:
-        return tuple([freeze(v, stage) for v in value])
-    if kind is list:
-        return FrozenList([freeze(v, stage) for v in value])
-    if kind is dict:
-        return FrozenDict([(freeze(k, stage), freeze(v, stage)) for k, v in value.items()])
-    raise InvalidState(
-        f"{stage}: its state must be made of {_KINDS}, got {brief(value)} ({kind.__name__})"
-    )
+    return Own((_frozen(value, stage),))
+
+
+def thaw(own: Own) -> Any:
+    """What was frozen, as fresh objects."""
+    return _thawed(own[0])
 
 
 def storable(value: Any) -> Any:
@@ -58,13 +56,29 @@ def storable(value: Any) -> Any:
     return value
 
 
-def thaw(value: Any) -> Any:
-    """What was frozen, as fresh objects."""
+def _frozen(value: Any, stage: str) -> Any:
+    kind = type(value)
+    if value is None or kind in (int, str, bool):
+        return value
+    if kind is float:
+        return value if value == value else math.nan
+    if kind is tuple:
+        return tuple([_frozen(v, stage) for v in value])
+    if kind is list:
+        return FrozenList([_frozen(v, stage) for v in value])
+    if kind is dict:
+        return FrozenDict([(_frozen(k, stage), _frozen(v, stage)) for k, v in value.items()])
+    raise InvalidState(
+        f"{stage}: its state must be made of {_KINDS}, got {brief(value)} ({kind.__name__})"
+    )
+
+
+def _thawed(value: Any) -> Any:
     kind = type(value)
     if kind is tuple:
-        return tuple([thaw(v) for v in value])
+        return tuple([_thawed(v) for v in value])
     if kind is FrozenList:
-        return [thaw(v) for v in value]
+        return [_thawed(v) for v in value]
     if kind is FrozenDict:
-        return {thaw(k): thaw(v) for k, v in value}
+        return {_thawed(k): _thawed(v) for k, v in value}
     return value

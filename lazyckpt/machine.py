@@ -6,12 +6,15 @@ epoch; a stage that owns a position puts it after its upstream's.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress, repeat
 from operator import length_hint
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from lazyckpt.checks import brief
+from lazyckpt.errors import InvalidState
 from lazyckpt.noise import Indices
 
 T = TypeVar("T", covariant=True)
@@ -149,6 +152,29 @@ def stateless(
     )
 
 
+def within(stage: str, number: Any, most: float = sys.maxsize) -> int:
+    """A number out of a position, if it is an int from 0 to `most`; an `InvalidState` if not."""
+    if type(number) is not int or not 0 <= number <= most:
+        raise InvalidState(f"{stage}: a state with {number} does not fit, where at most {most} can")
+    return number
+
+
+def placed(stage: str, position: Position, length: float = sys.maxsize) -> tuple[int, int]:
+    """Epoch and index, as a stage's whole position, checked."""
+    epoch, index = position
+    return within(stage, epoch, math.inf), within(stage, index, length)
+
+
+def entered(machine: Machine[U], position: Position) -> Flow[U]:
+    """A flow from a position out of a state; `InvalidState` if it doesn't fit."""
+    try:
+        return machine.flow(position)
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        if isinstance(error, InvalidState):
+            raise
+        raise InvalidState(f"a state's position {brief(position)} does not fit: {error}") from None
+
+
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     """The items, and a thunk that tells how many were taken, at no Python cost an item."""
     ticks = repeat(True, sys.maxsize)
@@ -197,6 +223,7 @@ def _viewing(
     get = view.table.get
 
     def flow(position: Position) -> Flow[U]:
+        skip(position, 0)  # which checks it
         ticks: Iterator[int] = iter(range(0))
         total = 0
 

@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from lazyckpt.blame import blame
 from lazyckpt.call import Chain, runnable
-from lazyckpt.checks import brief, checked, natural
+from lazyckpt.checks import checked, natural
 from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChanged
-from lazyckpt.machine import End, Flow, Position, counted
+from lazyckpt.machine import End, Flow, Position, counted, entered
 from lazyckpt.state import State, as_state, matching
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Run(Iterator[T], Generic[T]):
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Go to a state, before, within or after iteration; a loop under way goes on from there."""
-        self._load(state)
+        self._load(as_state(state))
 
     def with_state(self) -> Iterator[tuple[T, State]]:
         """Every item together with the state after it."""
@@ -139,7 +139,7 @@ class Run(Iterator[T], Generic[T]):
             if self._strict:
                 matching(found, self._pipeline)
             mark = found.position, found.items
-        flow = opened(self._pipeline, mark[0])
+        flow = entered(self._pipeline.machine, mark[0])
         self._drop()
         self._mark: tuple[Position, int] = mark
         self._behind = 0
@@ -194,19 +194,6 @@ class Run(Iterator[T], Generic[T]):
         return blame(error, self._pipeline.calls, self._delivered())
 
 
-def opened(pipeline: Chain, position: Position) -> Flow[Any]:
-    """A flow from a position; `InvalidState` where the position doesn't fit the pipeline."""
-    try:
-        flow: Flow[Any] = pipeline.machine.flow(position)
-        return flow
-    except PipelineError:
-        raise
-    except Exception as error:
-        raise InvalidState(
-            f"the state's position {brief(position)} does not fit {brief(pipeline)}: {error}"
-        ) from error
-
-
 def init(pipeline: Chain, *, epoch: int = 0) -> State:
     """The state before the first item. Reads no data.
 
@@ -236,6 +223,7 @@ def step(pipeline: Chain, state: State | str | Mapping[str, Any]) -> tuple[State
     except End as end:
         raise Exhausted(State(pipeline.identity, found.items, end.position)) from None
     except Exception as error:
+        entered(pipeline.machine, found.position)  # else the error is that the position doesn't fit
         raise blame(error, pipeline.calls, found.items)  # noqa: B904  # the same error, or one with its own cause
     return State(pipeline.identity, found.items + 1, position), item
 

@@ -13,8 +13,8 @@ from lazyckpt.call import Chain, runnable
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import brief
 from lazyckpt.errors import InvalidState, StateMismatch
-from lazyckpt.frozen import FrozenDict, FrozenList
-from lazyckpt.machine import Position
+from lazyckpt.frozen import FrozenDict, FrozenList, Own
+from lazyckpt.machine import Position, entered
 
 FORMAT = 1
 _EXACT = 1 << 53  # ints below survive every JSON reader
@@ -93,7 +93,8 @@ class State:
             )
         body = {name: value for name, value in found.items() if name != "check"}
         if set(body) != {"lazyckpt", "items", "position", "pipeline"}:
-            raise InvalidState(f"the state lacks a field or has a foreign one: {sorted(body)}")
+            names = ", ".join(map(str, body))
+            raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
         try:
             if found.get("check") != _check(body):
                 raise InvalidState(
@@ -109,8 +110,14 @@ class State:
             if isinstance(error, InvalidState):
                 raise
             raise InvalidState(f"malformed state: {error}") from None
-        if type(state.items) is not int or state.items < 0:
+        if not _is_count(state.items):
             raise InvalidState(f"items must be an int >= 0, got {brief(state.items)}")
+        if not _is_sound(state.position):
+            raise InvalidState(
+                f"a position is made of tuples and ints >= 0, got {brief(state.position)}"
+            )
+        if not _is_described(body["pipeline"]):
+            raise InvalidState(f"no description of a pipeline: {brief(body['pipeline'])}")
         return state
 
 
@@ -203,6 +210,7 @@ def _check_changes(changes: list[_Change], state: State, chain: Chain) -> None:
                 if not getattr(later.combinator, elastic[name], True):
                     raise StateMismatch(f"{refusal}; {later!r} behind it counts what it gives")
         calls[change.number - 1] = calls[change.number - 1].replaced(**change.before)
+    entered(chain.machine, state.position)
     if Chain(tuple(calls)).machine.epoch(state.position) != chain.machine.epoch(state.position):
         raise StateMismatch(f"the state stands beyond the end after {'; '.join(map(str, changes))}")
 
@@ -213,6 +221,8 @@ def _encode(value: Any) -> Any:
         return value if -_EXACT < value < _EXACT else {"int": hex(value)}
     if kind is tuple:
         return [_encode(v) for v in value]
+    if kind is Own:
+        return {"own": _encode(value[0])}
     if kind is FrozenList:
         return {"list": [_encode(v) for v in value]}
     if kind is FrozenDict:
@@ -231,6 +241,8 @@ def _decode(value: Any) -> Any:
     ((tag, inner),) = value.items()
     if tag == "int":
         return int(inner, 16)
+    if tag == "own":
+        return Own((_decode(inner),))
     if tag == "list":
         return FrozenList([_decode(v) for v in inner])
     if tag == "dict":
@@ -238,6 +250,23 @@ def _decode(value: Any) -> Any:
     if tag == "float" and inner in ("nan", "inf", "-inf"):
         return math.nan if inner == "nan" else float(inner)
     raise InvalidState(f"malformed state: {brief(value)}")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_sound(position: Any) -> bool:
+    if type(position) is tuple:
+        return all(map(_is_sound, position))
+    return type(position) is Own or _is_count(position)
+
+
+def _is_described(pipeline: Any) -> bool:
+    return isinstance(pipeline, list) and all(
+        isinstance(stage, list) and [type(part) for part in stage] == [str, dict]
+        for stage in pipeline
+    )
 
 
 def _dumps(value: Any) -> str:

@@ -149,7 +149,7 @@ def stack(items: Sequence[Any]) -> Any:
     """
     first = items[0]
     if isinstance(first, dict):
-        _alike(items, "keys", list)
+        _alike(items, "keys", lambda item: sorted(item, key=repr))
         return {key: stack([item[key] for item in items]) for key in first}
     if isinstance(first, (tuple, list)):
         _alike(items, "length", len)
@@ -167,7 +167,8 @@ def stack(items: Sequence[Any]) -> Any:
             if not isinstance(item, (bool, int, float, complex, np.generic)):
                 raise _odd(number, item, first)
         found = np.array(items)
-        if found.dtype != object:
+        is_exact = found.dtype.kind in "iu" or not all(type(item) is int for item in items)
+        if found.dtype != object and is_exact:
             return found
         first = max(items)  # beyond 64 bits
     torch = sys.modules.get("torch")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from lazyckpt.checks import brief
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, machine
+from lazyckpt.machine import End, Flow, Machine, Position, machine, within
 from lazyckpt.pipeline import Pipeline, producer
 
 A = TypeVar("A")
@@ -44,12 +44,12 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
 
     def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
         states, ended = position
-        if ended:
+        if within("zip", ended, 1):
             raise End(position)
         states, items = list(states), []
-        for number, each in enumerate(machines):
+        for number, (each, state) in enumerate(builtins.zip(machines, states, strict=True)):
             try:
-                states[number], item = each.step(states[number])
+                states[number], item = each.step(state)
             except End as end:
                 states[number] = end.position
                 raise End((tuple(states), 1)) from None
@@ -65,12 +65,12 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
             ended = 1
             yield from ()
 
-        rows = () if ended else builtins.zip(*flows, strict=False)
+        rows = () if within("zip", ended, 1) else builtins.zip(*flows, strict=False)
         return Flow(chain(rows, end()), lambda: (tuple(f.snapshot() for f in flows), ended))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         states, ended = position
-        if ended:
+        if within("zip", ended, 1):
             return position, 0
         reached = [jump(state, n) for jump, state in builtins.zip(jumps, states, strict=True)]
         counts = [count for _, count in reached]

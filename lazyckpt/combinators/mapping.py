@@ -11,7 +11,19 @@ import numpy as np
 from lazyckpt.checks import brief, function
 from lazyckpt.errors import SourceChanged
 from lazyckpt.frozen import freeze, storable, thaw
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, stateless
+from lazyckpt.machine import (
+    End,
+    Flow,
+    Machine,
+    Position,
+    Table,
+    View,
+    counted,
+    entered,
+    machine,
+    stateless,
+    within,
+)
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import Pipeline, combinator
 
@@ -148,7 +160,8 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
 def _opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
-        return inner.flow(inside or inner.init(epoch))
+        return entered(inner, inner.init(epoch) if inside == 0 else inside)
+    within("flat_map", inside)
     stream, taken = counted(expansion)
     passed = sum(1 for _ in islice(stream, inside))
     if passed < inside:

@@ -14,7 +14,18 @@ import numpy as np
 from lazyckpt.checks import natural, optional, positive
 from lazyckpt.combinators.reservoir import Reservoir
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.machine import (
+    End,
+    Flow,
+    Machine,
+    Position,
+    Table,
+    View,
+    counted,
+    machine,
+    placed,
+    within,
+)
 from lazyckpt.noise import Indices, Permutation, affine, as_array, derive
 from lazyckpt.pipeline import combinator
 
@@ -78,16 +89,16 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
         return below.ahead(upstream.init(epoch), indices)
 
     def step(position: Position) -> tuple[Position, A]:
-        epoch, index = position
-        if index >= length:
+        epoch, index = placed("shuffle", position, length)
+        if index == length:
             raise End(position)
         chosen = order(epoch)[index]
         item = upstream.step(jump(upstream.init(epoch), chosen)[0])[1]
         return (epoch, index + 1), item
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index = position
-        passed = max(0, min(n, length - index))
+        epoch, index = placed("shuffle", position, length)
+        passed = min(n, length - index)
         return (epoch, index + passed), passed
 
     return machine(
@@ -126,6 +137,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
 
     def flow(position: Position) -> Flow[A]:
         anchor, block, given = position
+        within("block_shuffle", given, block_size), within("block_shuffle", block)
         epoch = upstream.epoch(anchor)
         before = upstream.flow(anchor)
         ticks: Iterator[int] = iter(())
@@ -160,7 +172,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         anchor, block, given = position
-        reached = jump(anchor, given + n)[1]
+        reached = jump(anchor, within("block_shuffle", given, block_size) + n)[1]
         whole = max(0, reached - 1) // block_size
         anchor = jump(anchor, whole * block_size)[0]
         return (anchor, block + whole, reached - whole * block_size), reached - given

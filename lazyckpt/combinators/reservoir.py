@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.machine import Flow, Machine, Position, machine
+from lazyckpt.errors import SourceChanged
+from lazyckpt.machine import Flow, Machine, Position, machine, within
 from lazyckpt.noise import Permutation, as_array, derive, draws
 
 
@@ -43,6 +44,8 @@ class Reservoir:
 
     def flow(self, position: Position) -> Flow[Any]:
         anchor, start, given = position
+        within("shuffle", start), within("shuffle", given)
+        before = self.upstream.flow(anchor)
         epoch = self.upstream.epoch(anchor)
         key = derive(self.seed, "shuffle", "buffer", epoch)
         ticks: Iterator[int] = iter(())
@@ -50,7 +53,9 @@ class Reservoir:
 
         def outputs() -> Iterator[Any]:
             nonlocal anchor, start, ticks, ahead
-            buffer, arrived, stream, snapshot, marks = self._resumed(key, anchor, start, given)
+            buffer, arrived, stream, snapshot, marks = self._resumed(
+                key, before, anchor, start, given
+            )
 
             def slots() -> Iterator[Iterator[int]]:
                 """Blocks of draws; each is asked for when its first input has been read."""
@@ -79,6 +84,10 @@ class Reservoir:
                     yield output
             passed = ahead - length_hint(ticks)
             flushed = max(0, given - (arrived - len(buffer)))
+            if flushed > len(buffer):
+                raise SourceChanged(
+                    f"shuffle: the state stands after item {given} of what now has {arrived}"
+                )
             order = Permutation(derive(self.seed, "shuffle", "flush", epoch), max(1, len(buffer)))
             rest = order.at(range(len(buffer)))[flushed:].tolist()
             ticks, ahead = iter(rest), passed + len(rest)
@@ -91,13 +100,12 @@ class Reservoir:
         return Flow(outputs(), reached)
 
     def _resumed(
-        self, key: int, anchor: Position, start: int, given: int
+        self, key: int, flow: Flow[Any], anchor: Position, start: int, given: int
     ) -> tuple[list[Any], int, Iterator[Any], Callable[[], Position], dict[int, Position]]:
         """The buffer as it was, inputs read, the rest of them, and positions to anchor at."""
         marks = {start: anchor}
         if given and self.upstream.skip is not None and self.upstream.length is not None:
             return self._looked_up(key, anchor, start, given, marks)
-        flow = self.upstream.flow(anchor)
         stream = iter(flow)
         if start:
             buffer, arrived = [None] * self.size, start

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from lazyckpt.checks import function, natural
-from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless, within
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import combinator
 
@@ -73,7 +73,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
 
     def step(position: Position) -> tuple[Position, A]:
         before, taken = position
-        if taken >= n:
+        if within("take", taken, n) == n:
             raise End(position)
         try:
             after, item = upstream.step(before)
@@ -84,13 +84,13 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
     def flow(position: Position) -> Flow[A]:
         before, taken = position
         items = upstream.flow(before)
-        some, given = counted(islice(items, min(max(0, n - taken), sys.maxsize)))
+        some, given = counted(islice(items, min(n - within("take", taken, n), sys.maxsize)))
         return Flow(some, lambda: (items.snapshot(), taken + given()))
 
     def skip(position: Position, count: int) -> tuple[Position, int]:
         assert upstream.skip is not None
         before, taken = position
-        after, passed = upstream.skip(before, min(count, max(0, n - taken)))
+        after, passed = upstream.skip(before, min(count, n - within("take", taken, n)))
         return (after, taken + passed), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:
@@ -126,6 +126,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         before, passed = position
+        within("skip", passed, 1)
         items = upstream.flow(before)
 
         def rest() -> Iterator[A]:

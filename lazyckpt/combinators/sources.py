@@ -11,8 +11,8 @@ import numpy as np
 
 from lazyckpt.call import Chain
 from lazyckpt.checks import brief
-from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, placed
 from lazyckpt.noise import Indices, affine
 from lazyckpt.pipeline import producer
 
@@ -176,20 +176,20 @@ def _table(data: Any) -> Table[Any]:
 def _walk(data: Any, length: int) -> Walk[Any]:
     if type(data) in (list, tuple, range):
 
-        def placed(index: int) -> tuple[Iterator[Any], Iterator[Any]]:
+        def indexed(index: int) -> tuple[Iterator[Any], Iterator[Any]]:
             items: Any = iter(data)
             items.__setstate__(index)
             return items, items
 
-        return placed
+        return indexed
     if isinstance(data, np.ndarray):
         return _looking_up(np.asarray(data).__getitem__, length)
 
-    def indexed(index: int) -> tuple[Iterator[Any], Iterator[int]]:
+    def walk(index: int) -> tuple[Iterator[Any], Iterator[int]]:
         ticks = iter(range(index, length))
         return (data[i] for i in ticks), ticks
 
-    return indexed
+    return walk
 
 
 def _looking_up(get: Callable[[int], T], length: int) -> Walk[T]:
@@ -206,25 +206,19 @@ def _indexed(
     table: Table[T],
     walk: Walk[T],
 ) -> Machine[T]:
-    def placed(position: Position) -> tuple[int, int]:
-        epoch, index = position
-        if not 0 <= index <= length:
-            raise InvalidState(f"{name}: position {index} is not within its {length} items")
-        return epoch, index
-
     def step(position: Position) -> tuple[Position, T]:
-        epoch, index = placed(position)
+        epoch, index = placed(name, position, length)
         if index == length:
             raise End(position)
         return (epoch, index + 1), table.get(index)
 
     def flow(position: Position) -> Flow[T]:
-        epoch, index = placed(position)
+        epoch, index = placed(name, position, length)
         items, ticks = walk(index)
         return Flow(items, lambda: (epoch, length - length_hint(ticks)))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index = placed(position)
+        epoch, index = placed(name, position, length)
         passed = min(n, length - index)
         return (epoch, index + passed), passed
 
@@ -244,9 +238,7 @@ def _indexed(
 
 def _iterated(data: Iterable[T]) -> Machine[T]:
     def flow(position: Position) -> Flow[T]:
-        epoch, index = position
-        if index < 0:
-            raise InvalidState(f"source: position {index} is negative")
+        epoch, index = placed("source", position)
         taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
 
         def items() -> Iterator[T]:

@@ -15,7 +15,7 @@ from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.ordering import repeat
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import source
-from lazyckpt.frozen import FrozenDict, FrozenList
+from lazyckpt.frozen import Own
 from lazyckpt.machine import End, Machine, Position
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import Pipeline, Stage, run
@@ -184,7 +184,7 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def _carries_user_state(position: Position) -> bool:
-    if isinstance(position, (str, float, FrozenList, FrozenDict)):
+    if isinstance(position, Own):
         return True
     return isinstance(position, tuple) and any(map(_carries_user_state, position))
 
@@ -207,9 +207,9 @@ def purity(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def _is_position(value: Any) -> bool:
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return all(map(_is_position, value))
-    return value is None or type(value) in (int, str, bool, float)
+    return type(value) in (int, Own)
 
 
 def algebra(pipeline: Pipeline[Any], limit: int) -> None:

@@ -1,0 +1,325 @@
+"""Every argument of every combinator: what is taken, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lazyckpt as lz
+
+OURS = sorted(n for n, c in lz.registry.items() if c.build.__module__.startswith("lazyckpt."))
+
+# Every argument with its kind; a good call takes the first of each kind's GOOD.
+KINDS: dict[str, dict[str, str]] = {
+    "source": {"data": "data"},
+    "columns": {"arrays": "arrays"},
+    "map": {"fn": "function"},
+    "filter": {"predicate": "function"},
+    "flat_map": {"fn": "function"},
+    "unbatch": {},
+    "scan": {"step": "function", "init": "json"},
+    "take": {"n": "natural"},
+    "skip": {"n": "natural"},
+    "batch": {"batch_size": "positive", "drop_last": "boolean", "collate": "function?"},
+    "shuffle": {"buffer_size": "positive?", "seed": "natural"},
+    "block_shuffle": {"block_size": "positive", "seed": "natural"},
+    "repeat": {"count": "natural?"},
+    "shard": {"num_shards": "positive", "index": "natural"},
+    "zip": {"pipelines": "pipelines"},
+    "concat": {"pipelines": "pipelines"},
+}
+
+NUMPY_INTS = [np.int8(3), np.uint8(3), np.int64(3), np.uint64(3), np.array(3), torch.tensor(3)]
+GOOD: dict[str, list[Any]] = {
+    "data": [[1], (1, 2), range(3), []],
+    "positive": [3, 1, 10**12, *NUMPY_INTS],
+    "natural": [2, 0, 10**12, *NUMPY_INTS],
+    "boolean": [False, True],
+    "function": [len, str.upper, int, print],
+    "json": [0, None, "a", 1.5, [], {}, (), {"a": [1, (2, None)]}],
+}
+GOOD |= {f"{kind}?": [*values, None] for kind, values in GOOD.items()}
+
+NO_INT: list[Any] = [
+    True, False, np.True_, np.array(True), torch.tensor(True), 1.0, 0.5, math.nan, math.inf,
+    np.float64(2), np.array(2.0), "3", b"3", [1], (1,), {}, 2j, len, np.array([1]), object(),
+]  # fmt: skip
+BAD: dict[str, list[Any]] = {
+    "positive?": [0, -1, np.int64(0), np.int8(-1), -(10**30), *NO_INT],
+    "natural?": [-1, np.int64(-1), -(10**30), *NO_INT],
+    "boolean": [None, 0, 1, np.True_, 1.0, math.nan, "True", []],
+    "function?": [0, 1.0, math.nan, "len", b"len", [len], np.array(1), True],
+    "json": [object(), {1, 2}, b"x", np.int64(1), np.zeros(2), 1j, [object()], {"a": {1}}, len],
+}
+BAD |= {kind: [None, *BAD[f"{kind}?"]] for kind in ("positive", "natural", "function")}
+
+
+def call(name: str, **changed: Any) -> Any:
+    arguments = {a: GOOD[kind][0] for a, kind in KINDS[name].items()}
+    if name == "shard":
+        arguments = {"num_shards": 10**13, "index": 0}
+    return lz.registry[name].public(**arguments | changed)
+
+
+def cases(values: dict[str, list[Any]]) -> list[Any]:
+    return [
+        pytest.param(name, argument, value, id=f"{name}-{argument}-{type(value).__name__}")
+        for name, kinds in KINDS.items()
+        for argument, kind in kinds.items()
+        for value in values.get(kind, ())
+    ]
+
+
+def refusal(action: Callable[[], object]) -> str:
+    with pytest.raises(lz.ArgumentError) as caught:
+        action()
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, lz.PipelineError)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_argument_is_in_the_table(name: str) -> None:
+    assert list(KINDS[name]) == list(lz.registry[name].signature.parameters)
+
+
+@pytest.mark.parametrize(("name", "argument", "value"), cases(GOOD))
+def test_good_values_are_taken(name: str, argument: str, value: Any) -> None:
+    stage = call(name, **{argument: value})
+    kept = stage.calls[0].arguments[argument]
+    assert kept == value
+    if isinstance(value, (np.generic, np.ndarray, torch.Tensor)):
+        assert type(kept) is int
+
+
+@pytest.mark.parametrize(("name", "argument", "value"), cases(BAD))
+def test_bad_values_are_refused(name: str, argument: str, value: Any) -> None:
+    message = refusal(lambda: call(name, **{argument: value}))
+    assert message.startswith(f"{name}: ")
+    assert f"{argument} must be" in message
+    assert repr(value)[:50] in message
+
+
+@pytest.mark.parametrize("name", [n for n, kinds in KINDS.items() if "seed" in kinds])
+def test_a_seed_is_never_optional(name: str) -> None:
+    sizes = [3] if name == "block_shuffle" else []
+    message = refusal(lambda: lz.registry[name].public(*sizes))
+    assert message.startswith(f"{name}: ")
+    assert "'seed'" in message
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_required_arguments_are_named(name: str) -> None:
+    needed = [
+        p.name
+        for p in lz.registry[name].signature.parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
+    if needed:
+        message = refusal(lambda: lz.registry[name].public())
+        assert message.startswith(f"{name}: ")
+        assert f"'{needed[0]}'" in message
+
+
+@pytest.mark.parametrize("name", [n for n in OURS if n != "columns"])
+def test_unknown_arguments_are_named(name: str) -> None:
+    make = lz.registry[name].public if name in ("zip", "concat") else functools.partial(call, name)
+    assert "'colour'" in refusal(lambda: make(colour=1))
+
+
+FOREIGN = {
+    "drop_last": lambda: lz.batch(2, drop_remainder=True),  # type: ignore[call-arg]
+    "collate": lambda: lz.batch(2, collate_fn=len),  # type: ignore[call-arg]
+    "num_shards": lambda: lz.shard(world_size=2, index=0),  # type: ignore[call-arg]
+    "num_shards ": lambda: lz.shard(num_replicas=2, index=0),  # type: ignore[call-arg]
+    "num_shards  ": lambda: lz.shard(num_instances=2, instance_rank=0),  # type: ignore[call-arg]
+    "index": lambda: lz.shard(num_shards=2, rank=0),  # type: ignore[call-arg]
+    "index ": lambda: lz.shard(num_shards=2, shard_index=0),  # type: ignore[call-arg]
+    "seed": lambda: lz.shuffle(seed=0, reshuffle_each_iteration=True),  # type: ignore[call-arg]
+    "executor": lambda: lz.map(len, num_workers=2),  # type: ignore[call-arg]
+    "executor ": lambda: lz.map(len, num_parallel_calls=2),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("ours", FOREIGN)
+def test_names_from_elsewhere_are_translated(ours: str) -> None:
+    assert ours.strip() in refusal(FOREIGN[ours]).partition("is here called")[2]
+
+
+def test_order_changing_arguments_are_keyword_only() -> None:
+    for name, kinds in KINDS.items():
+        parameters = lz.registry[name].signature.parameters
+        for argument in {"seed", "num_shards", "index", "drop_last"} & set(kinds):
+            assert parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY
+    message = refusal(lambda: lz.shard(4, 0))  # type: ignore[misc]
+    assert "shard(*, num_shards" in message
+
+
+@pytest.mark.parametrize(("num_shards", "index"), [(1, 1), (4, 4), (4, 10**30)])
+def test_a_shard_beyond_the_last(num_shards: int, index: int) -> None:
+    message = refusal(lambda: lz.shard(num_shards=num_shards, index=index))
+    assert f"num_shards={num_shards}" in message
+    assert f"index={index}" in message
+
+
+@pytest.mark.parametrize(
+    ("arrays", "shown"),
+    [
+        ({}, "none"),
+        ({"x": [1], "y": [1, 2]}, "'y': 2"),
+        ({"x": np.zeros((3, 2)), "y": np.zeros((2, 3))}, "'x': 3"),
+        ({"x": 3}, "3"),
+        ({"x": [1], "y": None}, "None"),
+        ({"x": [1], "y": np.array(7)}, "7"),
+        ({"x": "abc"}, "'abc'"),
+        ({"x": {"a": 1}}, "{'a': 1}"),
+        ({"x": [[1], [1, 2]]}, "[[1], [1, 2]]"),
+    ],
+)
+def test_bad_columns(arrays: dict[str, Any], shown: str) -> None:
+    message = refusal(lambda: lz.columns(**arrays))
+    assert message.startswith("columns: ")
+    assert shown in message
+
+
+@pytest.mark.parametrize("join", [lz.zip, lz.concat])
+def test_bad_joins(join: Callable[..., Any]) -> None:
+    good = lz.source([1])
+    assert "at least one" in refusal(join)
+    for bad in ([1], lz.map(len), None, len, iter([])):
+        message = refusal(lambda bad=bad: join(good, bad))
+        assert message.startswith(f"{join.__name__}: argument 2 ")
+        assert repr(bad)[:50] in message
+
+
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        (iter([1]), "pass the list"),
+        ((x for x in [1]), "an object whose __iter__ opens it anew"),
+        (map(len, ["a"]), "pass the list"),
+        (zip([1], [2], strict=True), "pass the list"),
+        ({"a": [1]}, "columns(**data)"),
+        ({1, 2}, "sorted(data)"),
+        (frozenset([1]), "sorted(data)"),
+        ("text", "[data]"),
+        ("", "[data]"),
+        (3, "list"),
+        (1.5, "list"),
+        (None, "list"),
+        (len, "list"),
+        (np.array(3), "list"),
+        (np.int64(3), "list"),
+        (torch.tensor(3), "list"),
+        (lz.map(len), "map(len)"),
+        (lz.source([1]), "is a pipeline already"),
+    ],
+)
+def test_data_that_cannot_be_a_source(data: Any, remedy: str) -> None:
+    message = refusal(lambda: lz.source(data))
+    assert message.startswith("source: data ")
+    assert repr(data)[:40] in message
+    assert remedy in message
+    if not isinstance(data, (lz.Stage, lz.Pipeline)):
+        assert remedy in refusal(lambda: data | lz.map(len))
+
+
+def test_a_permutation_needs_random_access_and_an_end() -> None:
+    stream = lz.source([1]) | lz.filter(len)
+    endless = lz.source([1]) | lz.repeat()
+    for pipeline, why in ((stream, "no random access"), (endless, "endless")):
+        message = refusal(lambda pipeline=pipeline: pipeline | lz.shuffle(seed=0))
+        assert message.startswith("shuffle: ")
+        assert why in message
+        assert "buffer_size" in message
+        assert refusal(lambda pipeline=pipeline: pipeline | (lz.map(len) | lz.shuffle(seed=0)))
+
+
+@pytest.mark.parametrize("left", [lz.source([1]), lz.map(len)])
+def test_what_may_follow_a_bar(left: Any) -> None:
+    assert re.search(r"did you mean \| map\(.*len.*\)", refusal(lambda: left | len))
+    assert "zip, concat" in refusal(lambda: left | lz.source([1]))
+    for bad in (3, None, "map", [lz.map(len)], math.nan):
+        message = refusal(lambda bad=bad: left | bad)
+        assert repr(bad)[:30] in message
+        assert "no stage" in message
+
+
+def test_a_combinator_that_was_not_called() -> None:
+    message = refusal(lambda: lz.source([1]) | lz.unbatch)  # type: ignore[operator]
+    assert "unbatch(" in message
+    assert "map(" not in message
+
+
+def test_prefetch_is_no_stage() -> None:
+    with pytest.raises(AttributeError, match="how a pipeline is run is not part of it"):
+        lz.prefetch  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'shufle'"):
+        lz.shufle  # noqa: B018
+    assert not hasattr(lz, "prefetch")
+
+
+@pytest.mark.parametrize("n", [None, 1.5, math.nan, "1", True, [1], np.float64(1)])
+def test_state_at_takes_an_int(n: Any) -> None:
+    message = refusal(lambda: lz.state_at(lz.source([1, 2]), n))
+    assert message.startswith("state_at: n must be")
+    assert repr(n) in message
+
+
+@pytest.mark.parametrize("not_one", [None, 3, [1], lz.map(len), lz.Pipeline])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lz.run,
+        lz.init,
+        lambda it: lz.state_at(it, 0),
+        lambda it: lz.step(it, lz.init(lz.source([1]))),
+        lambda it: lz.rebase(lz.init(lz.source([1])), it),
+    ],
+    ids=["run", "init", "state_at", "step", "rebase"],
+)
+def test_what_runs_has_to_be_a_pipeline(use: Callable[[Any], object], not_one: Any) -> None:
+    message = refusal(lambda: use(not_one))
+    assert "must be a Pipeline" in message
+    assert repr(not_one)[:50] in message
+
+
+@pytest.mark.parametrize("epoch", [-1, None, "a", 1.0, True])
+def test_an_epoch_is_a_natural_number(epoch: Any) -> None:
+    assert "epoch" in refusal(lambda: lz.init(lz.source([1]), epoch=epoch))
+
+
+class Stream:
+    def __iter__(self) -> Any:
+        return iter([1, 2, 3])
+
+
+@pytest.mark.parametrize("size", [sys.maxsize, sys.maxsize + 1, 2**100])
+@pytest.mark.parametrize("data", [[1, 2, 3], Stream()], ids=["list", "stream"])
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        (name, argument)
+        for name, kinds in KINDS.items()
+        for argument, kind in kinds.items()
+        if kind.rstrip("?") in ("natural", "positive") and argument not in ("seed", "index")
+    ],
+)
+def test_the_largest_number(name: str, argument: str, data: Any, size: int) -> None:
+    if size > sys.maxsize and KINDS[name][argument].startswith("positive"):
+        assert f"{argument}={size}" in refusal(lambda: call(name, **{argument: size}))
+        return
+    stage = call(name, **{argument: size})
+    found = list((lz.source(data) | stage)[:3])
+    whole: list[Any] = {"batch": [3], "shard": [1], "skip": []}.get(name, [1, 2, 3])
+    assert (sorted(found) if "shuffle" in name else found) == whole

@@ -1,0 +1,271 @@
+"""A run: its state at every moment, going on after anything, and errors on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+
+PIPELINE = lz.source(range(10)) | lz.shuffle(seed=3) | lz.map(str) | lz.batch(3)
+ITEMS = list(PIPELINE)
+
+
+class Stream:
+    """Begins anew each time; counts how often it was opened and closed."""
+
+    def __init__(self, *items: Any) -> None:
+        self.items, self.opened, self.closed = items, 0, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.opened += 1
+        try:
+            yield from self.items
+        finally:
+            self.closed += 1
+
+
+# --- the state, and going on ---
+
+
+def test_the_state_at_every_moment() -> None:
+    run = lz.run(PIPELINE)
+    assert run.state == lz.init(PIPELINE) == run.state
+    states = [run.state]
+    for number, item in enumerate(run):
+        assert item == ITEMS[number]
+        states.append(run.state)
+        assert run.state == lz.state_at(PIPELINE, number + 1)
+    assert [s.items for s in states] == [0, 1, 2, 3, 4]
+    end = run.state
+    assert list(run) == []
+    assert run.state == end
+    assert len({*states, end, lz.init(PIPELINE, epoch=1)}) == len(states) + 1
+
+
+@pytest.mark.parametrize("form", ["to_json", "to_dict", "itself", "bytes"])
+@pytest.mark.parametrize("cut", range(5))
+def test_resuming_from_every_form_of_state(cut: int, form: str) -> None:
+    state = lz.state_at(PIPELINE, cut)
+    given = {
+        "to_json": state.to_json(),
+        "to_dict": state.to_dict(),
+        "itself": state,
+        "bytes": state.to_json().encode(),
+    }[form]
+    run = lz.run(PIPELINE, given)
+    assert run.state == state
+    assert list(run) == ITEMS[cut:]
+
+
+def test_with_state() -> None:
+    found = list(lz.run(PIPELINE).with_state())
+    assert [item for item, _ in found] == ITEMS
+    for number, (_, state) in enumerate(found):
+        assert list(lz.run(PIPELINE, state)) == ITEMS[number + 1 :]
+
+
+def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
+    saved = [lz.state_at(PIPELINE, n).to_dict() for n in range(5)]
+    run = lz.run(PIPELINE)
+    run.load_state_dict(saved[2])  # before
+    assert run.state_dict() == saved[2]
+    assert next(run) == ITEMS[2]
+    assert run.state_dict() == run.state_dict() == saved[3]
+    run.load_state_dict(saved[0])  # in the middle
+    assert list(run) == ITEMS
+    run.load_state_dict(saved[1])  # after the end
+    assert list(run) == ITEMS[1:]
+    run.load_state_dict(lz.state_at(PIPELINE, 4))
+    assert list(run) == []
+
+
+def test_loading_within_a_loop_goes_on_from_there() -> None:
+    start = lz.init(PIPELINE)
+    run = lz.run(PIPELINE)
+    found = []
+    for item in run:
+        found.append(item)
+        if len(found) == 2:
+            run.load_state_dict(start.to_dict())
+    assert found == ITEMS[:2] + ITEMS
+
+
+def test_a_bad_state_changes_nothing() -> None:
+    run = lz.run(PIPELINE)
+    next(run)
+    other = lz.init(lz.source([1])).to_dict()
+    for bad in (other, {}, "nonsense", {**other, "items": 7}):
+        with pytest.raises(lz.InvalidState):
+            run.load_state_dict(bad)
+        assert run.state.items == 1
+    assert list(run) == ITEMS[1:]
+
+
+def test_leaving_loops_loses_nothing() -> None:
+    run = lz.run(PIPELINE)
+    found = []
+    for _ in range(4):
+        for item in run:
+            found.append(item)
+            break
+        assert run.state.items == len(found)
+    assert found == ITEMS
+
+
+def test_next_and_for_share_one_position() -> None:
+    run = lz.run(PIPELINE)
+    loop = iter(run)
+    assert [next(run), next(loop), next(run), next(loop)] == ITEMS
+    for exhausted in (run, loop, iter(run)):
+        assert next(exhausted, "end") == "end"
+
+
+def test_two_runs_of_one_pipeline_do_not_meet() -> None:
+    pipeline = lz.source(Stream(*range(9))) | lz.shuffle(3, seed=0) | lz.scan(scanned, 0)
+    expected = list(pipeline)
+    one, two = lz.run(pipeline), lz.run(pipeline)
+    found: tuple[list[Any], list[Any]] = ([], [])
+    for turn in (0, 1, 1, 0, 0, 1):
+        found[turn].extend(islice((one, two)[turn], 3))
+    assert found == (expected, expected)
+
+
+def scanned(seen: int, item: Any) -> tuple[int, Any]:
+    return seen + 1, (seen, item)
+
+
+def test_a_run_shows_itself() -> None:
+    run = lz.run(lz.source([1, 2]) | lz.map(str))
+    next(run)
+    assert repr(run) == "<run of source([1, 2]) | map(str), 1 items delivered>"
+
+
+# --- closing ---
+
+
+def test_closing_and_entering_again() -> None:
+    with lz.run(PIPELINE) as run:
+        assert next(run) == ITEMS[0]
+    assert run.state.items == 1
+    for use in (next, list):
+        with pytest.raises(lz.PipelineError, match="closed"):
+            use(run)
+    run.close()
+    with run:
+        assert list(run) == ITEMS[1:]
+    assert run.state.items == 4
+
+
+TAILS: list[lz.Stage[Any, Any]] = [
+    lz.map(str), lz.filter(bool), lz.batch(2), lz.shuffle(3, seed=0), lz.block_shuffle(3, seed=0),
+    lz.repeat(), lz.take(5), lz.skip(1), lz.shard(num_shards=2, index=0), lz.scan(scanned, 0),
+    lz.batch(2) | lz.unbatch(), lz.flat_map(lambda x: [x, x]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+@pytest.mark.parametrize("place", ["source", "flat_map", "zip", "concat", "pipeline in flat_map"])
+def test_close_closes_what_the_user_opened(place: str, tail: lz.Stage[Any, Any]) -> None:
+    stream = Stream(*range(1, 30))
+    inner = lz.source(stream)
+    pipeline = {
+        "source": inner,
+        "flat_map": lz.source([0]) | lz.flat_map(lambda _: stream),
+        "zip": lz.zip(inner, lz.source(range(99))),
+        "concat": lz.concat(inner, inner),
+        "pipeline in flat_map": lz.source([0]) | lz.flat_map(lambda _: inner),
+    }[place] | tail
+    run = lz.run(pipeline)
+    for stop in (run.close, lambda: run.load_state_dict(lz.init(pipeline))):
+        with run:
+            next(run)
+            assert stream.opened > stream.closed
+            stop()
+            assert stream.opened == stream.closed
+    assert lz.run(pipeline, run.state).state == run.state
+
+
+def test_files_are_closed(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("a\nb\nc\n")
+    files = []
+
+    def lines(path: Path) -> Iterator[str]:
+        with path.open() as file:
+            files.append(file)
+            yield from file
+
+    with lz.run(lz.source([path, path]) | lz.flat_map(lines) | lz.map(str.strip)) as run:
+        assert list(islice(run, 4)) == ["a", "b", "c", "a"]
+        assert [file.closed for file in files] == [True, False]
+    assert all(file.closed for file in files)
+
+
+# --- the user's own state ---
+
+
+def test_a_state_that_is_no_json_is_refused_when_taken() -> None:
+    pipeline = lz.source(range(3)) | lz.scan(lambda s, x: ({x}, x), 0) | lz.batch(1)
+    run = lz.run(pipeline)
+    assert next(run) == [0]
+    for _ in range(2):
+        with pytest.raises(lz.InvalidState, match=r"scan: its state .* got \{0\} \(set\)"):
+            run.state  # noqa: B018
+    assert list(run) == [[1], [2]]
+    with pytest.raises(lz.InvalidState, match="scan"):
+        lz.step(pipeline, lz.init(pipeline))
+
+
+def test_a_state_changed_in_place_is_safe() -> None:
+    def step(seen: dict[str, list[int]], item: int) -> tuple[dict[str, list[int]], int]:
+        seen["all"].append(item)
+        return seen, sum(seen["all"])
+
+    init: dict[str, list[int]] = {"all": []}
+    pipeline = lz.source(range(6)) | lz.scan(step, init)
+    expected = [0, 1, 3, 6, 10, 15]
+    for _ in range(2):
+        found = list(lz.run(pipeline).with_state())
+        assert [item for item, _ in found] == list(pipeline) == expected
+        for number, (_, state) in enumerate(found):
+            assert list(lz.run(pipeline, state)) == expected[number + 1 :]
+    assert init == {"all": []}
+
+
+# --- streams of unusual size ---
+
+
+EMPTY = [
+    lz.source([]),
+    lz.source(Stream()),
+    lz.source([1]) | lz.skip(1),
+    lz.source([1]) | lz.filter(lambda x: False),
+]
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=str)
+@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.take(1), lz.shuffle(2, seed=0)])
+def test_repeating_nothing_for_ever_is_an_error(
+    empty: lz.Pipeline[Any], tail: lz.Stage[Any, Any]
+) -> None:
+    pipeline = empty | lz.repeat() | tail
+    for action in (
+        lambda: list(pipeline),
+        lambda: lz.step(pipeline, lz.init(pipeline)),
+        lambda: lz.state_at(pipeline, 1),
+    ):
+        with pytest.raises(lz.PipelineError, match=r"repeat: .* empty"):
+            action()
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+def test_none_is_an_item(tail: lz.Stage[Any, Any]) -> None:
+    numbers = lz.source([0] * 30) | lz.filter(lambda x: True)
+    nones = lz.source([None] * 30) | lz.filter(lambda x: True)
+    if "filter(bool)" not in repr(tail):
+        assert len(list(islice(nones | tail, 20))) == len(list(islice(numbers | tail, 20))) > 0

@@ -1,0 +1,378 @@
+"""What a source can be made of, that nothing is read early, and what `stack` makes of it."""
+
+from __future__ import annotations
+
+import pickle
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import datasets
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import lazyckpt as lz
+from lazyckpt.testing import check_resume, equal
+from lazyckpt.testing.laws import Stream
+
+
+class Numbers(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < 7:
+            raise IndexError(index)
+        return {"x": torch.full((2,), index), "y": index}
+
+
+class Flowing(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(7))
+
+
+class Odd:
+    """Has no usable ==, bool, hash or repr."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise AssertionError("asked for its truth")
+
+
+ODD = [Odd(), Odd(), Odd(), Odd(), Odd()]
+ROWS = np.arange(14.0).reshape(7, 2)
+HF = datasets.Dataset.from_dict({"x": list(range(7)), "t": list("abcdefg")})
+TENSORS = torch.utils.data.TensorDataset(torch.arange(14).reshape(7, 2), torch.arange(7))
+
+# Data with its items, and whether there is random access.
+DATA: dict[str, tuple[Any, list[Any], bool]] = {
+    "list": ([3, 1, 2], [3, 1, 2], True),
+    "tuple": ((3, 1, 2), [3, 1, 2], True),
+    "range": (range(9, 0, -2), [9, 7, 5, 3, 1], True),
+    "bytes": (b"abc", [97, 98, 99], True),
+    "array": (ROWS, list(ROWS), True),
+    "1-d array": (np.arange(5), list(np.arange(5)), True),
+    "strings": (np.array(["a", "bc"]), [np.str_("a"), np.str_("bc")], True),
+    "map-style": (Numbers(), [Numbers()[i] for i in range(7)], True),
+    "tensors": (TENSORS, [TENSORS[i] for i in range(7)], True),
+    "tensor": (torch.arange(4), list(torch.arange(4)), True),
+    "hugging face": (HF, list(HF), True),
+    "iterable style": (Flowing(), list(range(7)), False),
+    "dict values": ({"a": 1, "b": 2}.values(), [1, 2], False),
+    "re-iterable": (Stream([1, None, "a"]), [1, None, "a"], False),
+    "nones": ([None, None, None], [None, None, None], True),
+    "items that are arrays": ([ROWS, ROWS[:0]], [ROWS, ROWS[:0]], True),
+    "odd items": (ODD, ODD, True),
+    "a stream of odd items": (Stream(ODD), ODD, False),
+    "pipelines": ([lz.source([1]), lz.source([2])], [lz.source([1]), lz.source([2])], True),
+    "empty list": ([], [], True),
+    "empty range": (range(0), [], True),
+    "empty array": (np.zeros((0, 3)), [], True),
+    "empty stream": (Stream([]), [], False),
+    "empty hugging face": (datasets.Dataset.from_dict({"x": []}), [], True),
+}
+TAILS: list[lz.Stage[Any, Any]] = [
+    lz.batch(3), lz.shuffle(2, seed=0), lz.block_shuffle(2, seed=0), lz.repeat(2), lz.take(4),
+    lz.skip(1), lz.shard(num_shards=2, index=0), lz.batch(2) | lz.unbatch(),
+    lz.flat_map(lambda item: [item, item]), lz.map(lambda item: (item,)),
+]  # fmt: skip
+
+
+def alike(found: Any, expected: Any) -> bool:
+    """As `equal`, for torch's tensors too, and by identity for what can't be compared."""
+    if isinstance(found, torch.Tensor):
+        return type(found) is type(expected) and torch.equal(found, expected)
+    if isinstance(found, (list, tuple)):
+        return len(found) == len(expected) and all(map(alike, found, expected))
+    if isinstance(found, dict):
+        return list(found) == list(expected) and all(alike(found[k], expected[k]) for k in found)
+    return found is expected or (not isinstance(found, Odd) and equal(found, expected))
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_items_are_the_data(name: str) -> None:
+    data, items, access = DATA[name]
+    pipeline = lz.source(data)
+    assert alike(list(pipeline), items)
+    assert alike(list(pipeline), items), "it begins anew"
+    for cut in range(len(items) + 1):
+        assert alike(list(lz.run(pipeline, lz.state_at(pipeline, cut).to_json())), items[cut:])
+    if access:
+        assert len(pipeline) == len(items)
+        assert alike([pipeline[i] for i in range(-len(items), 0)], items)
+        assert len(list(pipeline | lz.shuffle(seed=0))) == len(items)
+    else:
+        with pytest.raises(TypeError, match=r"len\(\)"):
+            len(pipeline)
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+@pytest.mark.parametrize("name", DATA)
+def test_resuming_over_every_kind_of_data(name: str, tail: lz.Stage[Any, Any]) -> None:
+    pipeline = lz.source(DATA[name][0]) | tail
+    whole = list(pipeline)
+    for cut in range(len(whole) + 1):
+        state = lz.state_at(pipeline, cut).to_json()
+        assert alike(list(lz.run(pipeline, state)), whole[cut:])
+
+
+@pytest.mark.parametrize("name", [n for n in DATA if "tensor" not in n and "odd" not in n])
+def test_the_left_of_a_bar(name: str) -> None:
+    data, items, _ = DATA[name]
+    pipeline = data | lz.batch(2)
+    assert isinstance(pipeline, lz.Pipeline)
+    assert alike([x for some in pipeline for x in some], items)
+    assert pipeline == lz.source(data) | lz.batch(2)
+
+
+def test_arrays_and_tensors_on_the_left_do_not_broadcast() -> None:
+    stages = lz.map(float) | lz.batch(2)
+    for data in (np.arange(3), np.arange(3.0), torch.arange(3), np.array([1, "a"], dtype=object)):
+        assert isinstance(data | lz.batch(2), lz.Pipeline)
+        assert len(list(data | lz.batch(2))) == (len(data) + 1) // 2
+    assert list(np.arange(3) | stages) == list(torch.arange(3) | stages) == [[0.0, 1.0], [2.0]]
+
+
+# --- nothing is read early ---
+
+
+class Unread:
+    """Counts its readers; refuses to be compared or to be turned into an array."""
+
+    def __init__(self, many: bool = False) -> None:
+        self.read: list[Any] = []
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        self.read.append(index)
+        return index
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        assert all(type(i) is int for i in indices)
+        self.read.append(indices)
+        return list(indices)
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+def test_building_and_looking_reads_no_data(tail: lz.Stage[Any, Any]) -> None:
+    for data, count in ((Unread(), lambda d: len(d.read)), (Stream([1, 2, 3]), lambda d: d.pulled)):
+        pipeline = lz.source(data) | tail
+        other = lz.source(data) | tail
+        assert pipeline == other
+        assert hash(pipeline) == hash(other)
+        assert repr(pipeline) == repr(other)
+        assert pipeline._repr_html_()
+        lz.run(pipeline, lz.init(pipeline).to_json())
+        lz.zip(pipeline, other)
+        lz.concat(pipeline | lz.repeat(), other)[3:9:2]
+        if "lambda" not in repr(tail):
+            pickle.dumps(pipeline)
+        assert pipeline.identity
+        assert count(data) == 0
+
+
+def test_positions_are_reached_without_reading() -> None:
+    data = Unread()
+    pipeline = lz.source(data) | lz.shuffle(seed=0) | lz.repeat() | lz.map(str) | lz.batch(3)
+    state = lz.state_at(pipeline, 10**15)
+    pipeline[5:][2:]
+    assert data.read == []
+    next(lz.run(pipeline, state))
+    assert len(data.read) <= 3
+
+
+def test_batches_are_asked_for_whole() -> None:
+    data = Unread()
+    pipeline = lz.source(data) | lz.shuffle(seed=0) | lz.batch(4, collate=tuple)
+    batches = list(pipeline)
+    assert [list(batch) for batch in batches] == data.read
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+
+
+def test_hugging_face_is_asked_for_whole_batches() -> None:
+    calls = []
+
+    class Counting(datasets.Dataset):  # type: ignore[misc]
+        def __getitems__(self, keys: list[int]) -> Any:
+            calls.append(list(keys))
+            return super().__getitems__(keys)
+
+        def __getitem__(self, key: Any) -> Any:
+            assert not isinstance(key, int), "one by one"
+            return super().__getitem__(key)
+
+    data = Counting(HF.data)
+    pipeline = lz.source(data) | lz.shuffle(seed=0) | lz.batch(3, collate=lz.stack)
+    found = list(pipeline)
+    assert [len(call) for call in calls] == [3, 3, 1]
+    assert [x for batch in found for x in batch["x"]] == [i for call in calls for i in call]
+    assert [x for batch in found for x in batch["t"]] == ["abcdefg"[i] for c in calls for i in c]
+
+
+# --- files and changing data ---
+
+
+def test_memory_maps(tmp_path: Path) -> None:
+    path = tmp_path / "rows.npy"
+    np.save(path, ROWS)
+    mapped = np.load(path, mmap_mode="r")
+    assert isinstance(mapped, np.memmap)
+    plain = [lz.source(ROWS), lz.columns(x=ROWS, y=ROWS[:, 0])]
+    for tail in (lz.batch(3, collate=lz.stack), lz.shuffle(seed=0) | lz.batch(2, collate=lz.stack)):
+        lazy = [lz.source(mapped), lz.columns(x=mapped, y=mapped[:, 0])]
+        for one, other in zip(lazy, plain, strict=True):
+            assert equal(list(one | tail), list(other | tail))
+            assert (one | tail).identity == (other | tail).identity
+            check_resume(one | tail)
+    items = [lz.source(mapped)[0], next(iter(lz.source(mapped) | lz.batch(2, collate=lz.stack)))]
+    items += [lz.columns(x=mapped)[1]["x"], *lz.columns(x=mapped) | lz.map(lambda row: row["x"])]
+    assert {type(item) for item in items} == {np.ndarray}
+    assert lz.source(mapped) == lz.source(np.load(path, mmap_mode="r"))
+
+
+def test_stacked_batches_are_the_users_own() -> None:
+    rows = ROWS.copy()
+    for pipeline in (
+        rows | lz.batch(3, collate=lz.stack),
+        lz.columns(x=rows) | lz.batch(3, collate=lz.stack),
+    ):
+        for batch in pipeline:
+            (batch if isinstance(batch, np.ndarray) else batch["x"])[:] = -1
+    assert np.array_equal(rows, ROWS)
+
+
+@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.shuffle(3, seed=0), lz.take(9)])
+@pytest.mark.parametrize("kind", [list, Stream])
+def test_data_that_became_shorter(kind: Callable[..., Any], tail: lz.Stage[Any, Any]) -> None:
+    long, short = (lz.source(kind(range(n))) | tail for n in (12, 2))
+    state = lz.state_at(long, 4)
+    with pytest.raises((lz.SourceChanged, lz.InvalidState)):
+        next(lz.run(short, state, strict=False))
+
+
+# --- stack ---
+
+Point = namedtuple("Point", "x y")
+
+
+class Typed(NamedTuple):
+    name: str
+    size: float
+
+
+A, B = np.arange(6).reshape(2, 3), np.arange(6, 12).reshape(2, 3)
+STACKED: list[tuple[list[Any], Any]] = [
+    ([1, 2], np.array([1, 2])),
+    ([True, False], np.array([True, False])),
+    ([1, 2.5], np.array([1, 2.5])),
+    ([1j, 2], np.array([1j, 2])),
+    ([np.float32(1), np.float32(2)], np.array([1, 2], np.float32)),
+    ([np.uint8(1), np.uint8(255)], np.array([1, 255], np.uint8)),
+    ([2**63, 2**63 + 1], np.array([2**63, 2**63 + 1], np.uint64)),
+    ([A, B], np.stack([A, B])),
+    ([A.astype(np.float16)], A.astype(np.float16)[None]),
+    ([A[:0], B[:0]], np.zeros((2, 0, 3), A.dtype)),
+    (["a", "bc"], ["a", "bc"]),
+    ([b"a", b""], [b"a", b""]),
+    ([(1, "a"), (2, "b")], (np.array([1, 2]), ["a", "b"])),
+    ([[1, 2], [3, 4]], [np.array([1, 3]), np.array([2, 4])]),
+    ([(), ()], ()),
+    ([{}, {}], {}),
+    ([Point(1, A), Point(2, B)], Point(np.array([1, 2]), np.stack([A, B]))),
+    ([Typed("a", 1.0), Typed("b", 2.0)], Typed(["a", "b"], np.array([1.0, 2.0]))),
+    ([{"a": 1, "b": {"c": (A,)}}] * 2, {"a": np.array([1, 1]), "b": {"c": (np.stack([A, A]),)}}),
+    ([torch.zeros(2), torch.ones(2)], torch.tensor([[0.0, 0.0], [1.0, 1.0]])),
+    ([{"t": torch.tensor(1), "n": 2}], {"t": torch.tensor([1]), "n": np.array([2])}),
+    ([{"a": 1, "b": 2}, {"b": 4, "a": 3}], {"a": np.array([1, 3]), "b": np.array([2, 4])}),
+]
+
+
+@pytest.mark.parametrize(("items", "expected"), STACKED, ids=lambda it: repr(it)[:30])
+def test_stack(items: list[Any], expected: Any) -> None:
+    found = lz.stack(items)
+    assert type(found) is type(expected)
+    assert alike(found, expected)
+    assert alike(next(iter(lz.source(items) | lz.batch(9, collate=lz.stack))), expected)
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "words"),
+    [
+        ([A, A[:1]], ValueError, r"item 1 has shape \(1, 3\), item 0 has \(2, 3\)"),
+        ([torch.zeros(2), torch.zeros(3)], ValueError, "item 1 has shape"),
+        (
+            [{"a": 1}, {"a": 1}, {"b": 1}],
+            ValueError,
+            r"item 2 has keys .'b'., item 0 has .'a'.$",
+        ),
+        ([(1, 2), (1,)], ValueError, "item 1 has length 1, item 0 has 2"),
+        ([None, None], TypeError, "None"),
+        ([1, None], TypeError, "item 1 is None"),
+        ([None, 1], TypeError, "None"),
+        ([1, "a"], TypeError, r"item 1 is 'a' \(str\), item 0 is 1 \(int\)"),
+        (["a", b"a"], TypeError, "item 1 is b'a'"),
+        (["a", 1], TypeError, "item 1 is 1"),
+        ([1, A], TypeError, "item 1 is array"),
+        ([A, 1], TypeError, "item 1 is 1"),
+        ([(1,), [1]], TypeError, r"item 1 is \[1\]"),
+        ([{"a": 1}, [1]], TypeError, r"item 1 is \[1\]"),
+        ([torch.zeros(1), np.zeros(1)], TypeError, "item 1 is array"),
+        ([1, 2**70], (TypeError, ValueError), "1180591620717411303424"),
+        ([-1, 2**63], (TypeError, ValueError), "9223372036854775808"),
+        ([{1, 2}, {1, 2}], TypeError, "set"),
+        ([object()], TypeError, "object"),
+        ([{"a": {"b": None}}], TypeError, "None"),
+    ],
+    ids=lambda it: repr(it)[:30],
+)
+def test_stack_refuses(items: list[Any], error: Any, words: str) -> None:
+    with pytest.raises(error, match=words) as caught:
+        lz.stack(items)
+    assert str(caught.value).startswith("stack: ")
+
+
+@given(st.data())
+def test_unbatch_undoes_batch(data: st.DataObject) -> None:
+    leaf = st.sampled_from([
+        st.integers(-(2**31), 2**31), st.booleans(), st.floats(allow_nan=False),
+        st.text(max_size=3), st.binary(max_size=3),
+        arrays.arrays(np.int16, (2, 2)), arrays.arrays(np.float32, (0,)),
+    ])  # fmt: skip
+    shape = data.draw(
+        st.recursive(
+            leaf,
+            lambda inner: (
+                st.lists(inner, min_size=1, max_size=3).map(lambda s: st.tuples(*s))
+                | st.dictionaries(st.sampled_from("abc"), inner, min_size=1).map(
+                    st.fixed_dictionaries
+                )
+            ),
+            max_leaves=4,
+        )
+    )
+    items = data.draw(st.lists(shape, max_size=7))
+    size = data.draw(st.integers(1, 4))
+    for collate in (None, lz.stack):
+        pipeline = lz.source(items) | lz.batch(size, collate=collate) | lz.unbatch()
+        if collate is not None or not (items and isinstance(items[0], (tuple, dict))):
+            assert plain(list(pipeline)) == plain(items)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
