@@ -23,6 +23,7 @@ from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
 from lazyckpt.combinators.selecting import filter, skip, take
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import columns, source
+from lazyckpt.combinators.windowing import group_by, shards, sliding_window
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -55,6 +56,7 @@ __all__ = [
     "concat",
     "filter",
     "flat_map",
+    "group_by",
     "init",
     "map",
     "producer",
@@ -64,8 +66,10 @@ __all__ = [
     "run",
     "scan",
     "shard",
+    "shards",
     "shuffle",
     "skip",
+    "sliding_window",
     "source",
     "stack",
     "state_at",

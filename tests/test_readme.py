@@ -26,6 +26,8 @@ ROOMS = [
     "mapping",
     "selecting",
     "grouping",
+    "windowing",
+    "bucketing",
     "packing",
     "ordering",
     "joining",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
+from functools import partial
 from itertools import count as counting
 from typing import Any
 
@@ -77,10 +78,32 @@ def skip(items: Items, n: int) -> Items:
     return lambda epoch: toolz.drop(n, items(epoch))
 
 
-def batch(items: Items, batch_size: int, drop_last: bool, collate: Any) -> Items:
+def batch(items: Items, batch_size: int, drop_last: bool, collate: Any, pad: Any) -> Items:
     split = toolz.partition if drop_last else toolz.partition_all
+    if pad is not None:
+        split = partial(toolz.partition, pad=pad)
     finish = collate or toolz.identity
     return lambda epoch: (finish(list(part)) for part in split(batch_size, items(epoch)))
+
+
+def sliding_window(items: Items, width: int, stride: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        return (tuple(every[i : i + width]) for i in range(0, len(every) - width + 1, stride))
+
+    return each
+
+
+def group_by(items: Items, key: Any) -> Items:
+    return lambda epoch: ((key(run[0]), list(run)) for run in toolz.partitionby(key, items(epoch)))
+
+
+def shards(items: Items, n: int) -> Items:
+    def split(batch: list[Any]) -> list[list[Any]]:
+        sizes = [len(batch[device::n]) for device in range(n)]
+        return [batch[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(n)]
+
+    return lambda epoch: (split(each) for each in items(epoch))
 
 
 def shuffle(items: Items, buffer_size: int | None, seed: int) -> Items:
@@ -141,5 +164,6 @@ MODELS: dict[str, Callable[..., Items]] = {
     for f in (
         source, columns, map, filter, flat_map, unbatch, scan, take, skip, batch,
         shuffle, block_shuffle, repeat, shard, zip, concat,
+        sliding_window, group_by, shards,
     )
 }  # fmt: skip
