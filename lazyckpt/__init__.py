@@ -16,13 +16,17 @@ from __future__ import annotations
 from typing import NoReturn
 
 from lazyckpt.catalogue import registry
+from lazyckpt.combinators.boundaries import bucket_by_boundaries
+from lazyckpt.combinators.bucketing import bucket_batch
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.joining import concat, zip
 from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
+from lazyckpt.combinators.packing import concat_then_split, pack_first_fit
 from lazyckpt.combinators.selecting import filter, skip, take
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import columns, source
+from lazyckpt.combinators.windowing import group_by, shards, sliding_window
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -50,13 +54,18 @@ __all__ = [
     "StateMismatch",
     "batch",
     "block_shuffle",
+    "bucket_batch",
+    "bucket_by_boundaries",
     "columns",
     "combinator",
     "concat",
+    "concat_then_split",
     "filter",
     "flat_map",
+    "group_by",
     "init",
     "map",
+    "pack_first_fit",
     "producer",
     "rebase",
     "registry",
@@ -64,8 +73,10 @@ __all__ = [
     "run",
     "scan",
     "shard",
+    "shards",
     "shuffle",
     "skip",
+    "sliding_window",
     "source",
     "stack",
     "state_at",

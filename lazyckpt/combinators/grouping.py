@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.checks import boolean, brief, function, optional, positive
+from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Flow, Machine, Position, stateless
 from lazyckpt.noise import Indices
 from lazyckpt.pipeline import combinator
@@ -18,9 +19,18 @@ from lazyckpt.pipeline import combinator
 A = TypeVar("A")
 
 
+def _last(drop_last: bool, pad: Any, **_: Any) -> None:
+    if drop_last and pad is not None:
+        raise ArgumentError(
+            f"batch: a last batch is dropped or padded, not both; "
+            f"got drop_last=True and pad={brief(pad)}"
+        )
+
+
 @combinator(
     checks={"batch_size": positive, "drop_last": boolean, "collate": optional(function)},
-    free=("collate",),
+    validate=_last,
+    free=("collate", "pad"),
     elastic={"batch_size": "transparent", "drop_last": "transparent"},
     lockstep=True,
 )
@@ -30,6 +40,7 @@ def batch(
     *,
     drop_last: bool = False,
     collate: Callable[[list[A]], Any] | None = None,
+    pad: A | None = None,
 ) -> Machine[Any]:
     """Lists of `batch_size` consecutive items, or what `collate` makes of them.
 
@@ -37,6 +48,7 @@ def batch(
     - `collate`: called with each list; `lazyckpt.stack` makes arrays. Over a
       table of arrays (`columns`, `source(array)`) `stack` reads whole batches
       at once, and a dataset's `__getitems__` is asked for whole batches
+    - `pad`: an item that fills up a last batch that is shorter; None for none
 
     State: none.
     Resume: reads nothing again, also with another batch size (`rebase`).
@@ -47,6 +59,8 @@ def batch(
     >>> list(lz.source(list("abcde")) | lz.batch(2))
     [['a', 'b'], ['c', 'd'], ['e']]
     """
+
+    filled = None if pad is None else lambda items: items + [pad] * (batch_size - len(items))
 
     def step(position: Position) -> tuple[Position, Any]:
         items: list[A] = []
@@ -59,6 +73,8 @@ def batch(
                 position = end.position
                 break
             items.append(item)
+        if filled is not None:
+            items = filled(items)
         return position, items if collate is None else collate(items)
 
     def flow(position: Position) -> Flow[Any]:
@@ -69,7 +85,7 @@ def batch(
             while some := list(islice(stream, batch_size)):
                 if drop_last and len(some) < batch_size:
                     return
-                yield some
+                yield some if filled is None else filled(some)
 
         found: Flow[Any] = Flow(batches(), items.snapshot)
         return found if collate is None else found.map(collate)
@@ -83,7 +99,7 @@ def batch(
     return stateless(
         upstream,
         step=step,
-        flow=_fetching(upstream, batch_size, drop_last, collate) or flow,
+        flow=_fetching(upstream, batch_size, drop_last, collate, filled) or flow,
         skip=upstream.skip and skip,
         length=_parts(upstream.length, batch_size, drop_last),
     )
@@ -100,12 +116,13 @@ def _fetching(
     batch_size: int,
     drop_last: bool,
     collate: Callable[[list[A]], Any] | None,
+    filled: Callable[[list[A]], list[A]] | None,
 ) -> Callable[[Position], Flow[Any]] | None:
     """The flow that reads whole batches from a table, where that is a gain."""
     view, jump = upstream.view, upstream.skip
     if view is None or jump is None:
         return None
-    rows, stacked = view.table.rows, view.table.stacked
+    get, rows, stacked = view.table
     fetch: Callable[[Indices], Any]
     if collate is stack and stacked is not None:
         fetch, finish = stacked, None
@@ -122,7 +139,12 @@ def _fetching(
                 if not count or (drop_last and count < batch_size):
                     position = after
                     return
-                found = fetch(view.ahead(position, range(count)))
+                indices = view.ahead(position, range(count))
+                if count < batch_size and filled is not None:
+                    some = filled([get(int(i)) for i in indices])
+                    found = stack(some) if fetch is stacked else some
+                else:
+                    found = fetch(indices)
                 position = after
                 yield found
 

@@ -45,6 +45,24 @@ def piped(item: Any) -> Pipeline[Any]:
     return lz.source(several(item)) | lz.shuffle(seed=_crc(item))
 
 
+def length_of(item: Any) -> int:
+    return _crc(item) % 5
+
+
+def size_of(item: Any) -> int:
+    return 1 + length_of(item) // 2
+
+
+def tokens(item: Any) -> Any:
+    found = list(range(_crc(item) % 100, _crc(item) % 100 + length_of(item)))
+    return found if kept(item) else np.array(found, np.int64)
+
+
+def features(item: Any) -> dict[str, Any]:
+    found = np.array(tokens(item), np.int64)
+    return {"x": found, "y": np.stack([found, found / 2], axis=-1)}
+
+
 def _crc(item: Any) -> int:
     return zlib.crc32(repr(item).encode())
 
@@ -76,6 +94,45 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
+    "batch(pad)": st.builds(lz.batch, sizes, pad=st.just(0)),
+    "sliding_window": st.builds(lz.sliding_window, sizes, stride=sizes),
+    "group_by": st.just(lz.group_by(kept)),
+    "bucket_batch": st.builds(
+        lz.bucket_batch,
+        st.one_of(sizes, st.just(size_of)),
+        key=st.sampled_from([None, length_of]),
+        window_size=sizes,
+        boundary_key=st.sampled_from([None, kept]),
+        shuffle=st.booleans(),
+        seed=seeds,
+    ),
+    "bucket_by_boundaries": st.builds(
+        lz.bucket_by_boundaries,
+        st.just((1, 3)),
+        sizes | st.lists(sizes, min_size=3, max_size=3),
+        length=st.just(length_of),
+        drop_last=st.booleans(),
+    ),
+    "bucket_by_boundaries(max_wait)": st.builds(
+        lz.bucket_by_boundaries,
+        st.just((1, 3)),
+        sizes,
+        length=st.just(length_of),
+        max_wait=st.integers(2, 12),
+    ),
+    "concat_then_split": st.builds(
+        lambda fn, n, drop: lz.map(fn) | lz.concat_then_split(n, drop_last=drop),
+        st.sampled_from([tokens, features]),
+        sizes,
+        st.booleans(),
+    ),
+    "pack_first_fit": st.builds(
+        lambda fn, n, bins: lz.map(fn) | lz.pack_first_fit(4 + n, num_bins=bins),
+        st.sampled_from([tokens, features]),
+        sizes,
+        sizes,
+    ),
+    "shards": st.builds(lambda size, n: lz.batch(size) | lz.shards(n), sizes, sizes),
     "shuffle": st.builds(lz.shuffle, seed=seeds),
     "shuffle(buffer)": st.builds(lz.shuffle, sizes, seed=seeds),
     "block_shuffle": st.builds(lz.block_shuffle, sizes, seed=seeds),

@@ -12,6 +12,7 @@ import platform
 
 import numpy as np
 from big_shuffle import big_shuffle
+from grouping import grouping, w3
 from harness import Case, Row
 from imports import imports
 from items import items
@@ -24,7 +25,9 @@ import lazyckpt
 CASES: dict[str, Case] = {
     "W1": w1,
     "W2": w2,
+    "W3": w3,
     "big": big_shuffle,
+    "grouping": grouping,
     "reservoir": reservoir,
     "import": imports,
     "items": items,
