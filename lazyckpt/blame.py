@@ -23,7 +23,8 @@ def blame(error: BaseException, calls: tuple[Call, ...], delivered: int) -> Base
     if stolen is not None:
         error = PipelineError("a function raised StopIteration, which is no end of the stream")
         error.__cause__ = stolen
-    error.add_note(note)
+    if note not in getattr(error, "__notes__", ()):  # of an error raised again and again
+        error.add_note(note)
     return error
 
 
@@ -54,6 +55,8 @@ def _suspects(error: Exception, calls: tuple[Call, ...]) -> list[Call]:
         if not found:
             name = frame.f_code.co_qualname.partition(".")[0]
             found = [call for call in every if call.name == name]
+    if not found:  # from within an iterable, of which the traceback tells nothing
+        found = [call for call in every if call.name in ("flat_map", "source")]
     return found[:3]
 
 
