@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
+from operator import length_hint
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -100,6 +101,8 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
 
 def unstacked(batch: Any) -> Iterable[Any]:
     """The items of one batch, as an iterable."""
+    if type(batch) is list:
+        return batch
     if isinstance(batch, dict):
         fields = [unstacked(value) for value in batch.values()]
         return [dict(zip(batch, row, strict=True)) for row in zip(*fields, strict=True)]
@@ -145,8 +148,13 @@ def _opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
         return inner.flow(inside or inner.init(epoch))
+    if type(expansion) is list and inside <= len(expansion):
+        items: Any = iter(expansion)
+        if inside:
+            items.__setstate__(inside)
+        return Flow(items, lambda: len(expansion) - length_hint(items))
     stream, taken = counted(expansion)
-    passed = sum(1 for _ in islice(stream, inside))
+    passed = sum(1 for _ in islice(stream, inside)) if inside else 0
     if passed < inside:
         raise SourceChanged(
             f"the state stands after item {inside} of an expansion that now has {passed}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice, pairwise
+from itertools import chain, cycle, islice, pairwise, repeat
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +37,7 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
     [(0, 1, 2), (1, 2, 3), (2, 3, 4)]
     """
     jump, length = upstream.skip, upstream.length
+    turns = [True] + [False] * (stride - 1)
     if length is not None and length != math.inf:
         length = max(0, (int(length) - width) // stride + 1)
 
@@ -75,14 +76,12 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
         def windows() -> Iterator[tuple[A, ...]]:
             nonlocal given, ended
             held: deque[A] = deque(maxlen=width)
-            lacking = width
-            for item in before:
+            dues = chain(repeat(False, width - 1), cycle(turns))
+            for item, due in zip(before, dues, strict=False):
                 held.append(item)
                 if jump is None:
                     marks.append(before.snapshot())
-                lacking -= 1
-                if not lacking:
-                    lacking = stride
+                if due:
                     given += 1
                     yield tuple(held)
             ended = True
@@ -154,15 +153,18 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
     def flow(position: Position) -> Flow[tuple[K, list[A]]]:
         before = upstream.flow(position)
 
+        given, ended = 0, False
+        mark = position
+
         def runs() -> Iterator[tuple[K, list[A]]]:
-            nonlocal position
+            nonlocal given, ended, mark
             run: list[A] = []
             found: Any = None
             here = position
             for item in before:
                 new = key(item)
-                if run and not alike("group_by", found, new):
-                    position = here if jump is None else jump(position, len(run))[0]
+                if run and not (new is found or alike("group_by", found, new)):
+                    given, mark = given + len(run), here
                     yield found, run
                     run = []
                 if not run:
@@ -170,11 +172,16 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
                 run.append(item)
                 if jump is None:
                     here = before.snapshot()
-            position = before.snapshot()
+            ended = True
             if run:
                 yield found, run
 
-        return Flow(runs(), lambda: position)
+        def reached() -> Position:
+            if ended:
+                return before.snapshot()
+            return mark if jump is None else jump(position, given)[0]
+
+        return Flow(runs(), reached)
 
     return stateless(upstream, step=step, flow=flow)
 
@@ -183,12 +190,15 @@ def alike(stage: str, a: Any, b: Any) -> bool:
     """Whether two keys are equal; arrays, and tuples or lists of them, are compared by value."""
     if a is b:
         return True
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return same(a, b)
     try:
-        return bool(a == b)
+        found = a == b
+        if found is True or found is False:
+            return found
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            return same(a, b)
+        return bool(found)
     except Exception as error:
-        if isinstance(a, (tuple, list, dict)):
+        if isinstance(a, (tuple, list, dict, np.ndarray)):
             return same(a, b)
         raise TypeError(f"{stage}: keys {brief(a)} and {brief(b)} don't compare") from error
 

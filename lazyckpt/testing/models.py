@@ -143,6 +143,34 @@ def bucket_batch(
     return each
 
 
+def bucket_by_boundaries(
+    items: Items,
+    boundaries: Any,
+    batch_size: Any,
+    length: Any,
+    drop_last: bool,
+    max_wait: int | None,
+) -> Items:
+    sizes = batch_size if isinstance(batch_size, tuple) else [batch_size] * (len(boundaries) + 1)
+
+    def each(epoch: int) -> Iterator[Any]:
+        waiting: list[list[Any]] = [[] for _ in sizes]  # (block of half, item)
+        for n, x in builtins.enumerate(items(epoch)):
+            half = max_wait // 2 if max_wait else n + 2
+            place = sum(length(x) >= bound for bound in boundaries)
+            waiting[place].append((n // half, x))
+            if len(waiting[place]) == sizes[place]:
+                yield [x for _, x in waiting[place]]
+                waiting[place].clear()
+            for bucket in waiting:
+                if (n + 1) % half == 0 and bucket and bucket[0][0] + 2 <= (n + 1) // half:
+                    yield [x for _, x in bucket]
+                    bucket.clear()
+        yield from ([x for _, x in bucket] for bucket in waiting if bucket and not drop_last)
+
+    return each
+
+
 def _row(segments: list[list[dict[str, Any]]], length: int) -> dict[str, Any]:
     tokens = list(toolz.concat(segments))
     row = {}
@@ -253,6 +281,7 @@ MODELS: dict[str, Callable[..., Items]] = {
     for f in (
         source, columns, map, filter, flat_map, unbatch, scan, take, skip, batch,
         shuffle, block_shuffle, repeat, shard, zip, concat,
-        sliding_window, group_by, shards, bucket_batch, concat_then_split, pack_first_fit,
+        sliding_window, group_by, shards, bucket_batch, bucket_by_boundaries,
+        concat_then_split, pack_first_fit,
     )
 }  # fmt: skip

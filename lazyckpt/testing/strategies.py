@@ -106,6 +106,20 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         shuffle=st.booleans(),
         seed=seeds,
     ),
+    "bucket_by_boundaries": st.builds(
+        lz.bucket_by_boundaries,
+        st.just((1, 3)),
+        sizes | st.lists(sizes, min_size=3, max_size=3),
+        length=st.just(length_of),
+        drop_last=st.booleans(),
+    ),
+    "bucket_by_boundaries(max_wait)": st.builds(
+        lz.bucket_by_boundaries,
+        st.just((1, 3)),
+        sizes,
+        length=st.just(length_of),
+        max_wait=st.integers(2, 12),
+    ),
     "concat_then_split": st.builds(
         lambda fn, n, drop: lz.map(fn) | lz.concat_then_split(n, drop_last=drop),
         st.sampled_from([tokens, features]),
