@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from lazyckpt.catalogue import registry
-from lazyckpt.combinators.bucketing import bucket_batch, bucket_by_boundaries
+from lazyckpt.combinators.boundaries import bucket_by_boundaries
+from lazyckpt.combinators.bucketing import bucket_batch
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.joining import concat, zip
 from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch

@@ -28,6 +28,7 @@ ROOMS = [
     "grouping",
     "windowing",
     "bucketing",
+    "boundaries",
     "packing",
     "ordering",
     "joining",

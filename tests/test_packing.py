@@ -1,0 +1,178 @@
+"""Rows of tokens: nothing lost, nothing twice, and what a resume reads again."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing.laws import Stream, equal
+
+SIZES = st.lists(st.integers(0, 9), max_size=40)
+
+
+def sequences(sizes: list[int]) -> list[list[int]]:
+    """Sequences of these sizes; every token is there once."""
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [list(range(a + 1, b + 1)) for a, b in pairwise(ends)]
+
+
+def segments(row: dict[str, Any]) -> list[list[int]]:
+    ids = row["segment_ids"]
+    return [row["tokens"][ids == i].tolist() for i in range(1, ids.max(initial=0) + 1)]
+
+
+def well_made(row: dict[str, Any], length: int) -> None:
+    ids, places = row["segment_ids"], row["positions"]
+    assert row["tokens"].shape == ids.shape == places.shape == (length,)
+    assert ids.dtype == places.dtype == np.int32
+    filled = int((ids > 0).sum())
+    assert (ids[:filled] > 0).all()
+    assert not row["tokens"][filled:].any()
+    assert not places[filled:].any()
+    for number in range(1, ids.max(initial=0) + 1):
+        assert places[ids == number].tolist() == list(range((ids == number).sum()))
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        (lambda: lz.concat_then_split(0), "length must be an int >= 1, got length=0"),
+        (lambda: lz.concat_then_split(4, drop_last=None), "drop_last must be True or False"),
+        (lambda: lz.pack_first_fit(0, num_bins=1), "length must be an int >= 1"),
+        (lambda: lz.pack_first_fit(4, num_bins=0), "num_bins must be an int >= 1"),
+        (lambda: lz.pack_first_fit(4, 2), "too many positional"),
+    ],
+)
+def test_bad_arguments_are_named(stage: Any, message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=message):
+        stage()
+
+
+@given(sizes=SIZES, length=st.integers(1, 12))
+def test_rows_are_all_tokens_in_order(sizes: list[int], length: int) -> None:
+    data = sequences(sizes)
+    rows = list(data | lz.concat_then_split(length))
+    tokens = [token for row in rows for part in segments(row) for token in part]
+    assert tokens == list(range(1, sum(sizes) + 1))
+    assert len(rows) == -(-sum(sizes) // length)
+    for row in rows:
+        well_made(row, length)
+    whole = list(data | lz.concat_then_split(length, drop_last=True))
+    assert equal(whole, rows[: sum(sizes) // length])
+
+
+@given(sizes=SIZES, extra=st.integers(0, 12), bins=st.integers(1, 5))
+def test_bins_hold_every_sequence_whole_and_once(sizes: list[int], extra: int, bins: int) -> None:
+    data = sequences(sizes)
+    length = 9 + extra
+    rows = list(data | lz.pack_first_fit(length, num_bins=bins))
+    found = [part for row in rows for part in segments(row)]
+    assert sorted(found) == [each for each in data if each]
+    for row in rows:
+        well_made(row, length)
+
+
+def test_more_bins_leave_less_room_empty() -> None:
+    sizes = [(i * 37) % 60 + 1 for i in range(2000)]
+    rows = [len(list(sequences(sizes) | lz.pack_first_fit(64, num_bins=n))) for n in (1, 8, 64)]
+    assert rows[0] > rows[1] > rows[2] >= -(-sum(sizes) // 64)
+
+
+def test_features_go_together_and_keep_their_types() -> None:
+    items = [
+        {"x": np.arange(3, dtype=np.uint16), "y": np.ones((3, 2), np.float32)},
+        {"y": np.zeros((2, 2), np.float32), "x": [7, 8]},
+    ]
+    for stage in (lz.concat_then_split(6), lz.pack_first_fit(6, num_bins=2)):
+        (row,) = items | stage
+        assert list(row) == ["x", "y", "segment_ids", "positions"]
+        assert row["x"].tolist() == [0, 1, 2, 7, 8, 0]
+        assert row["y"].shape == (6, 2)
+        assert row["y"].dtype == np.float32
+    words = [["to", "be"], ["or"]] | lz.concat_then_split(4)
+    assert next(iter(words))["tokens"].tolist() == ["to", "be", "or", ""]
+
+
+def test_rows_do_not_share_memory_with_the_items() -> None:
+    data = np.arange(8).reshape(2, 4)
+    for stage in (lz.concat_then_split(4), lz.pack_first_fit(4, num_bins=1)):
+        for row in lz.source(data) | stage:
+            row["tokens"][:] = -1
+    assert data.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+STAGES = [lz.concat_then_split(4), lz.pack_first_fit(4, num_bins=2)]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+@pytest.mark.parametrize(
+    ("items", "kind", "message"),
+    [
+        ([3], TypeError, "expected a sequence of tokens, or a dict of such, got 3"),
+        ([None], TypeError, "got None"),
+        (["abc"], TypeError, "got 'abc'"),
+        ([{}], TypeError, "got {}"),
+        ([{"x": [1], "y": [1, 2]}], ValueError, "unequal lengths {'x': 1, 'y': 2}"),
+        ([{"x": [1], "y": 3}], TypeError, "expected a sequence"),
+        ([{"positions": [1]}], ValueError, "named 'positions'"),
+        ([[1], {"x": [1]}], ValueError, "has features .*others have"),
+    ],
+)
+def test_what_is_no_sequence_is_named(
+    stage: Any, items: Any, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        list(items | stage)
+
+
+def test_a_sequence_too_long_to_pack_is_named_and_nothing_before_it_is_lost() -> None:
+    run = lz.run([[1, 2], [3, 4, 5], [6], [7] * 9] | lz.pack_first_fit(4, num_bins=1))
+    assert next(run)["tokens"].tolist() == [1, 2, 0, 0]
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"of 9 tokens is longer than length=4: .7, 7"):
+            next(run)
+    assert run.state.items == 1
+
+
+def test_a_sequence_much_longer_than_a_row_is_cut_into_many() -> None:
+    pipeline = [list(range(10))] | lz.concat_then_split(3)
+    assert [row["positions"].tolist() for row in pipeline] == [[0, 1, 2]] * 3 + [[0, 0, 0]]
+    assert lz.state_at(pipeline, 2).position == ((0, 0), 6)
+
+
+def test_a_resume_reads_one_sequence_again() -> None:
+    data = [[1, 2], [3, 4, 5], [6, 7], [8]]
+    pipeline = lz.source(data) | lz.concat_then_split(4)
+    states = [state.position for _, state in lz.run(pipeline).with_state()]
+    assert states == [((0, 1), 2), ((0, 4), 0)]
+
+
+def test_a_resume_reads_the_rows_that_are_filled_at_once() -> None:
+    data = [[1] * 3, [2] * 3, [3], [4] * 4, [5]]
+    pipeline = lz.source(data) | lz.pack_first_fit(4, num_bins=2)
+    states = [state.position for _, state in lz.run(pipeline).with_state()]
+    assert states == [((0, 0), 1), ((0, 3), 0), ((0, 3), 1), ((0, 5), 0)]
+
+
+def test_a_sequence_that_became_shorter_is_noticed() -> None:
+    state = lz.state_at(lz.source([[1] * 9]) | lz.concat_then_split(4), 2)
+    with pytest.raises(lz.SourceChanged, match="after token 8 of a sequence that now has 5"):
+        list(lz.run(lz.source([[1] * 5]) | lz.concat_then_split(4), state))
+    packed = lz.pack_first_fit(4, num_bins=2)
+    state = lz.state_at(lz.source(Stream([[1] * 4, [2] * 4])) | packed, 1)
+    with pytest.raises(lz.SourceChanged, match="after row 1 of 1"):
+        list(lz.run(lz.source(Stream([[1] * 4])) | packed, state))
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+def test_empty_sequences_leave_no_trace(stage: Any) -> None:
+    assert list([] | stage) == list([[], np.zeros(0), []] | stage) == []
+    (row,) = [[], [1], [], [2], []] | stage
+    assert row["tokens"].tolist() == [1, 2, 0, 0]
+    assert row["segment_ids"].tolist() == [1, 2, 0, 0]
