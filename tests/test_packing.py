@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -151,6 +151,18 @@ def test_a_resume_reads_one_sequence_again() -> None:
     pipeline = lz.source(data) | lz.concat_then_split(4)
     states = [state.position for _, state in lz.run(pipeline).with_state()]
     assert states == [((0, 1), 2), ((0, 4), 0)]
+
+
+@given(sizes=SIZES, old=st.integers(1, 9), new=st.integers(1, 9), cut=st.integers(0, 5))
+def test_another_length_goes_on_where_the_old_one_was(
+    sizes: list[int], old: int, new: int, cut: int
+) -> None:
+    first, second = (lz.source(sequences(sizes)) | lz.concat_then_split(n) for n in (old, new))
+    run = lz.run(first)
+    rows = list(islice(run, cut))
+    rows += lz.run(second, lz.rebase(run.state, second))
+    tokens = [token for row in rows for part in segments(row) for token in part]
+    assert tokens == list(range(1, sum(sizes) + 1))
 
 
 def test_a_resume_reads_the_rows_that_are_filled_at_once() -> None:

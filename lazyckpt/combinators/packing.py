@@ -18,7 +18,10 @@ Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 _OURS = ("segment_ids", "positions")
 
 
-@combinator(checks={"length": positive, "drop_last": boolean})
+@combinator(
+    checks={"length": positive, "drop_last": boolean},
+    elastic={"length": "transparent", "drop_last": "transparent"},
+)
 def concat_then_split(
     upstream: Machine[Any], length: int, *, drop_last: bool = False
 ) -> Machine[Features]:
@@ -37,7 +40,7 @@ def concat_then_split(
 
     State: the place before the sequence in which the next row begins, and how
     many of its tokens are given.
-    Resume: reads that one sequence again.
+    Resume: reads that one sequence again, also with another length (`rebase`).
     Random access: no.
     Rank-free: with sequences of one length.
     Memory: one sequence and one row.
@@ -206,9 +209,9 @@ def _row(stage: str, parts: list[Features], length: int) -> Features:
         arrays = [part[name] for part in parts]
         fill = np.zeros((empty, *arrays[0].shape[1:]), arrays[0].dtype)
         row[name] = np.concatenate([*arrays, fill])
-    numbers = [*range(1, len(parts) + 1), 0]
-    row["segment_ids"] = np.repeat(numbers, [*sizes, empty]).astype(np.int32)
-    row["positions"] = np.concatenate(
-        [np.arange(size, dtype=np.int32) for size in sizes] + [np.zeros(empty, np.int32)]
-    )
+    runs = [*sizes, empty]
+    places = np.arange(length) - np.repeat(np.cumsum([0, *sizes]), runs)
+    places[length - empty :] = 0
+    numbers = np.repeat([*range(1, len(parts) + 1), 0], runs)
+    row["segment_ids"], row["positions"] = numbers.astype(np.int32), places.astype(np.int32)
     return row
