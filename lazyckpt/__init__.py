@@ -16,13 +16,17 @@ from __future__ import annotations
 from typing import NoReturn
 
 from lazyckpt.catalogue import registry
+from lazyckpt.combinators.choosing import case, switch
+from lazyckpt.combinators.gathering import gather
+from lazyckpt.combinators.generating import choices, count, once, unfold, uniform
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.joining import concat, zip
-from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch
+from lazyckpt.combinators.mapping import flat_map, map, scan, starmap, tap, unbatch
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
-from lazyckpt.combinators.selecting import filter, skip, take
+from lazyckpt.combinators.selecting import drop_while, filter, skip, take, take_while
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import columns, source
+from lazyckpt.combinators.transforming import cache, enumerate, random_map, transition
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -50,14 +54,23 @@ __all__ = [
     "StateMismatch",
     "batch",
     "block_shuffle",
+    "cache",
+    "case",
+    "choices",
     "columns",
     "combinator",
     "concat",
+    "count",
+    "drop_while",
+    "enumerate",
     "filter",
     "flat_map",
+    "gather",
     "init",
     "map",
+    "once",
     "producer",
+    "random_map",
     "rebase",
     "registry",
     "repeat",
@@ -68,10 +81,17 @@ __all__ = [
     "skip",
     "source",
     "stack",
+    "starmap",
     "state_at",
     "step",
+    "switch",
     "take",
+    "take_while",
+    "tap",
+    "transition",
     "unbatch",
+    "unfold",
+    "uniform",
     "zip",
 ]
 

@@ -23,12 +23,16 @@ COMMANDS = ["pip install -e . && lazyckpt demo", 'pip install -e ".[test]" && py
 
 ROOMS = [
     "sources",
+    "generating",
     "mapping",
+    "transforming",
     "selecting",
+    "gathering",
     "grouping",
     "packing",
     "ordering",
     "joining",
+    "choosing",
     "sharding",
 ]
 FIELDS = {
