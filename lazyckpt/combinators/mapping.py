@@ -48,7 +48,7 @@ def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False)
         return applied(upstream, fn)
 
     def alone(item: A) -> B:
-        (made,) = _rows(fn(stack([item])), 1)
+        (made,) = unstacked(_holding(1, fn(stack([item]))))
         return cast(B, made)
 
     found = applied(upstream, alone)
@@ -61,23 +61,24 @@ def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False)
             items = stacked(indices)
         else:
             items = stack(rows(indices) if rows else [get(int(i)) for i in indices])
-        made = fn(items)
-        _rows(made, len(indices))
-        return made
+        return _holding(len(indices), fn(items))
 
     table = Table(
         lambda index: alone(get(index)),
-        lambda indices: _rows(many(indices), len(indices)) if len(indices) else [],
+        lambda indices: list(unstacked(many(indices))) if len(indices) else [],
         many,
     )
     return found._replace(view=View(table, upstream.view.ahead))
 
 
-def _rows(made: Any, count: int) -> list[Any]:
-    rows = list(unstacked(made))
-    if len(rows) != count:
-        raise ValueError(f"map: a vectorized function got {count} items and gave {len(rows)}")
-    return rows
+def _holding(count: int, made: Any) -> Any:
+    """What a vectorized function made, if every field of it has `count` rows."""
+    if isinstance(made, (dict, tuple)):
+        for field in made.values() if isinstance(made, dict) else made:
+            _holding(count, field)
+    elif len(made) != count:
+        raise ValueError(f"map: a vectorized function got {count} items and gave {len(made)}")
+    return made
 
 
 @combinator(checks={"fn": function}, lockstep=True)

@@ -16,7 +16,7 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.frozen import freeze, thaw
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
 from lazyckpt.noise import derive, hashed, hashes
-from lazyckpt.pipeline import combinator
+from lazyckpt.pipeline import Pipeline, combinator
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -26,7 +26,7 @@ _ENDED = -1  # in place of the number of outputs given
 
 
 @combinator(checks={"start": integer})
-def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
+def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]]:
     """Every item with its number in the epoch: `(number, item)`.
 
     - `start`: the first number
@@ -44,7 +44,7 @@ def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
     [(1, 'a'), (2, 'b')]
     """
 
-    def paired(epoch: int, first: int) -> Callable[[Iterable[A]], Iterator[tuple[int, A]]]:
+    def paired(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[tuple[int, Any]]]:
         return lambda items: builtins.zip(itertools.count(start + first), items)
 
     return _numbered(upstream, paired)
@@ -180,36 +180,49 @@ def transition(
         epoch = upstream.epoch(anchor)
         before = upstream.flow(anchor)
         inner: Flow[B] | None = None
+        begun = 0  # outputs given before those of the current item
 
-        def expansions() -> Iterator[Flow[B]]:
-            nonlocal anchor, mine, inside, inner
+        def expansions() -> Iterator[Iterable[B]]:
+            nonlocal anchor, mine, inside, inner, begun
             if inside == _ENDED:
                 return
             here, state = anchor, thaw(mine)
             for item in before:
                 frozen = freeze(state, "transition")
                 state, outputs = step(state, item)
-                found = opened(outputs, inside, epoch)
-                anchor, mine, inside, inner = here, frozen, 0, found
-                yield found
+                inner = _entered(outputs, inside, epoch)
+                anchor, mine, inside, begun = here, frozen, 0, taken()
+                yield inner or outputs
                 here = before.snapshot()
-            frozen = freeze(state, "transition")
+            frozen, here = freeze(state, "transition"), before.snapshot()
             if flush is not None:
-                found = opened(flush(state), inside, epoch)
-                anchor, mine, inside, inner = before.snapshot(), frozen, 0, found
-                yield found
-            anchor, mine, inside, inner = before.snapshot(), frozen, _ENDED, None
+                outputs = flush(state)
+                inner = _entered(outputs, inside, epoch)
+                anchor, mine, inside, begun = here, frozen, 0, taken()
+                yield inner or outputs
+            anchor, mine, inside, inner, begun = here, frozen, _ENDED, None, taken()
 
         def snapshot() -> Position:
-            return anchor, mine, inside if inner is None else inner.snapshot()
+            if inner is not None:
+                return anchor, mine, inner.snapshot()
+            given = taken() - begun
+            return anchor, mine, inside + given if given else inside
 
-        return Flow(itertools.chain.from_iterable(expansions()), snapshot)
+        items, taken = counted(itertools.chain.from_iterable(expansions()))
+        return Flow(items, snapshot)
 
     return machine(
         init=lambda epoch: (upstream.init(epoch), first, 0),
         epoch=lambda position: upstream.epoch(position[0]),
         flow=flow,
     )
+
+
+def _entered(outputs: Iterable[B], inside: Position, epoch: int) -> Flow[B] | None:
+    """The outputs as a flow, where counting them does not tell the place."""
+    if inside or isinstance(outputs, Pipeline):
+        return opened(outputs, inside, epoch)
+    return None
 
 
 @combinator(keeps_items=True, checks={"size": positive}, free=("size",), transparent=True)
