@@ -18,14 +18,18 @@ from typing import NoReturn
 from lazyckpt.catalogue import registry
 from lazyckpt.combinators.boundaries import bucket_by_boundaries
 from lazyckpt.combinators.bucketing import bucket_batch
+from lazyckpt.combinators.choosing import case, switch
+from lazyckpt.combinators.gathering import gather
+from lazyckpt.combinators.generating import choices, count, once, unfold, uniform
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.joining import concat, zip
-from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch
+from lazyckpt.combinators.mapping import flat_map, map, scan, starmap, tap, unbatch
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
 from lazyckpt.combinators.packing import concat_then_split, pack_first_fit
-from lazyckpt.combinators.selecting import filter, skip, take
+from lazyckpt.combinators.selecting import drop_while, filter, skip, take, take_while
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import columns, source
+from lazyckpt.combinators.transforming import cache, enumerate, random_map, transition
 from lazyckpt.combinators.windowing import group_by, shards, sliding_window
 from lazyckpt.errors import (
     ArgumentError,
@@ -56,17 +60,26 @@ __all__ = [
     "block_shuffle",
     "bucket_batch",
     "bucket_by_boundaries",
+    "cache",
+    "case",
+    "choices",
     "columns",
     "combinator",
     "concat",
     "concat_then_split",
+    "count",
+    "drop_while",
+    "enumerate",
     "filter",
     "flat_map",
+    "gather",
     "group_by",
     "init",
     "map",
+    "once",
     "pack_first_fit",
     "producer",
+    "random_map",
     "rebase",
     "registry",
     "repeat",
@@ -79,10 +92,17 @@ __all__ = [
     "sliding_window",
     "source",
     "stack",
+    "starmap",
     "state_at",
     "step",
+    "switch",
     "take",
+    "take_while",
+    "tap",
+    "transition",
     "unbatch",
+    "unfold",
+    "uniform",
     "zip",
 ]
 

@@ -294,6 +294,8 @@ def _identity(value: Any) -> Any:
         return value
     if isinstance(value, (tuple, list)) and len(value) <= 16:
         return [None if _is_function(v) else _identity(v) for v in value]
+    if isinstance(value, range):
+        return repr(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
     if isinstance(value, (str, tuple, list)):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+import numpy as np
 
 from lazyckpt.errors import ArgumentError
 
@@ -64,6 +67,46 @@ def is_integer(value: Any) -> bool:
 
 natural = at_least(0)
 positive = at_least(1, sys.maxsize)
+
+
+def integer(value: Any) -> int:
+    """An int of any sign, NumPy's included and bool excluded."""
+    if not is_integer(value):
+        _unfit("an int")
+    return operator.index(value)
+
+
+def weighing(value: Any) -> list[Any]:
+    """A sequence of weights, as a list: finite, none negative, not all zero."""
+    weights = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(weights, (list, tuple)) or not weights:
+        _unfit("a sequence of at least one number")
+    for number, weight in enumerate(weights):
+        if not _is_weight(weight):
+            _unfit(f"finite numbers >= 0, and weight {number} is {brief(weight)}")
+    if not any(weights):
+        _unfit("above 0 in at least one place")
+    return list(weights)
+
+
+def _is_weight(value: Any) -> bool:
+    try:
+        return not isinstance(value, (bool, str, bytes)) and 0 <= float(value) < math.inf
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def index_sequence(value: Any) -> Any:
+    """A range, list, tuple or one-dimensional array of ints, as it is."""
+    if isinstance(value, range):
+        return value
+    if isinstance(value, (list, tuple)):
+        for number, index in enumerate(value):
+            if not is_integer(index):
+                _unfit(f"ints, and index {number} is {brief(index)}")
+    elif not (isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"):
+        _unfit("a range, list, tuple or one-dimensional array of ints")
+    return value
 
 
 def boolean(value: Any) -> bool:

@@ -57,7 +57,12 @@ def hashed(key: int, counter: int) -> int:
 
 def hashes(key: int, start: int, stop: int) -> NDArray[np.uint64]:
     """`hashed` for every counter in `range(start, stop)`, as one array."""
-    z = np.arange(start + 1, stop + 1, dtype=np.uint64)
+    return hashes_at(key, np.arange(start, stop, dtype=np.uint64))
+
+
+def hashes_at(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`hashed` for each of many counters."""
+    z = counters + np.uint64(1)
     z *= np.uint64(_GOLDEN)
     z += np.uint64(key)
     z ^= z >> np.uint64(30)

@@ -25,8 +25,10 @@ def test_law_over_random_compositions(law: str, pipeline: lz.Pipeline[Any]) -> N
 def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
     stage = data.draw(strategies.STAGES[name])
     pipeline = data.draw(strategies.sources())
-    if name == "shuffle":
+    if name in strategies.NEEDS_ACCESS and pipeline.machine.skip is None:
         pipeline = lz.source(list(pipeline))
+    if name == "gather" and len(pipeline) < 5:
+        return
     if name == "repeat for ever" and not list(pipeline):
         return
     testing.check_pipeline(pipeline | stage)
@@ -39,6 +41,6 @@ def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
 
 
 def test_every_combinator_has_a_model_and_is_drawn() -> None:
-    drawn = {name.partition("(")[0].partition(" ")[0] for name in strategies.STAGES}
-    drawn |= {*strategies.JOINS, "source", "columns"}
+    named = [*strategies.SOURCES, *strategies.STAGES, *strategies.JOINS]
+    drawn = {name.partition("(")[0].partition(" ")[0] for name in named}
     assert set(MODELS) == set(lz.registry) == drawn

@@ -23,8 +23,11 @@ COMMANDS = ["pip install -e . && lazyckpt demo", 'pip install -e ".[test]" && py
 
 ROOMS = [
     "sources",
+    "generating",
     "mapping",
+    "transforming",
     "selecting",
+    "gathering",
     "grouping",
     "windowing",
     "bucketing",
@@ -32,6 +35,7 @@ ROOMS = [
     "packing",
     "ordering",
     "joining",
+    "choosing",
     "sharding",
 ]
 FIELDS = {

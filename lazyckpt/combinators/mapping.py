@@ -1,4 +1,4 @@
-"""One item in, another out, or several: `map`, `flat_map`, `unbatch`, `scan`."""
+"""One item in, another out, or several: `map`, `starmap`, `tap`, `flat_map`, `unbatch`, `scan`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from lazyckpt.checks import brief, function
+from lazyckpt.checks import boolean, brief, function
+from lazyckpt.combinators.grouping import stack
 from lazyckpt.errors import SourceChanged
 from lazyckpt.frozen import freeze, storable, thaw
 from lazyckpt.machine import (
@@ -33,9 +34,69 @@ B = TypeVar("B")
 S = TypeVar("S")
 
 
-@combinator(checks={"fn": function}, lockstep=True)
-def map(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
+@combinator(checks={"fn": function, "vectorized": boolean}, free=("vectorized",), lockstep=True)
+def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False) -> Machine[B]:
     """`fn(item)` for every item.
+
+    - `vectorized`: `fn` gets many items at once, stacked as `lazyckpt.stack`
+      does, and gives as many, stacked alike. Before `batch(n, collate=stack)`
+      and over a table (a source with random access, through any of `map`,
+      `take`, `skip`, `gather`, `shard`, `repeat`, `shuffle` without a buffer) it gets
+      whole batches; elsewhere, one item at a time. It must treat each alone
+
+    State: none.
+    Resume: reads nothing again.
+    Random access: kept; an item passed over is not computed.
+    Rank-free: yes.
+    Errors: `ValueError` if a vectorized `fn` gives more or fewer than it got.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source([1, 2, 3]) | lz.map(str))
+    ['1', '2', '3']
+    >>> halves = lz.source(np.arange(6)) | lz.map(lambda x: x / 2, vectorized=True)
+    >>> list(halves | lz.batch(3, collate=lz.stack))
+    [array([0. , 0.5, 1. ]), array([1.5, 2. , 2.5])]
+    """
+    if not vectorized:
+        return applied(upstream, fn)
+
+    def alone(item: A) -> B:
+        (made,) = unstacked(_holding(1, fn(stack([item]))))
+        return cast(B, made)
+
+    found = applied(upstream, alone)
+    if upstream.view is None:
+        return found
+    get, rows, stacked = upstream.view.table
+
+    def many(indices: Indices) -> Any:
+        if stacked is not None:
+            items = stacked(indices)
+        else:
+            items = stack(rows(indices) if rows else [get(int(i)) for i in indices])
+        return _holding(len(indices), fn(items))
+
+    table = Table(
+        lambda index: alone(get(index)),
+        lambda indices: list(unstacked(many(indices))) if len(indices) else [],
+        many,
+    )
+    return found._replace(view=View(table, upstream.view.ahead))
+
+
+def _holding(count: int, made: Any) -> Any:
+    """What a vectorized function made, if every field of it has `count` rows."""
+    if isinstance(made, (dict, tuple)):
+        for field in made.values() if isinstance(made, dict) else made:
+            _holding(count, field)
+    elif len(made) != count:
+        raise ValueError(f"map: a vectorized function got {count} items and gave {len(made)}")
+    return made
+
+
+@combinator(checks={"fn": function}, lockstep=True)
+def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
+    """`fn(*item)` for every item.
 
     State: none.
     Resume: reads nothing again.
@@ -43,9 +104,40 @@ def map(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
     Rank-free: yes.
 
     >>> import lazyckpt as lz
-    >>> list(lz.source([1, 2, 3]) | lz.map(str))
-    ['1', '2', '3']
+    >>> list(lz.source([(2, 5), (3, 2)]) | lz.starmap(pow))
+    [32, 9]
     """
+    return applied(upstream, lambda item: fn(*item))
+
+
+@combinator(keeps_items=True, checks={"fn": function}, lockstep=True)
+def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
+    """The items as they are, after `fn(item)` was called for each.
+
+    To look at a stream, not to count it: an item that is made again, by a
+    resume or to look ahead, is shown again.
+
+    State: none.
+    Resume: reads nothing again.
+    Random access: kept; an item passed over is not shown.
+    Rank-free: yes.
+
+    >>> import lazyckpt as lz
+    >>> sum(lz.source([1, 2]) | lz.tap(print))
+    1
+    2
+    3
+    """
+
+    def shown(item: A) -> A:
+        fn(item)
+        return item
+
+    return applied(upstream, shown)
+
+
+def applied(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
+    """The machine of `map(fn)`."""
 
     def step(position: Position) -> tuple[Position, B]:
         position, item = upstream.step(position)
@@ -142,9 +234,9 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
             nonlocal anchor, inside, inner
             here = anchor
             for item in before:
-                opened = _opened(fn(item), inside, epoch)
-                anchor, inside, inner = here, 0, opened
-                yield opened
+                found = opened(fn(item), inside, epoch)
+                anchor, inside, inner = here, 0, found
+                yield found
                 here = before.snapshot()
             anchor, inside, inner = before.snapshot(), 0, None
 
@@ -160,7 +252,7 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
     )
 
 
-def _opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
+def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
         return entered(inner, inner.init(epoch) if inside == 0 else inside)

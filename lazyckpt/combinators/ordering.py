@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.checks import natural, optional, positive
+from lazyckpt.combinators.gathering import reordered
 from lazyckpt.combinators.reservoir import Reservoir
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.machine import (
@@ -19,14 +20,12 @@ from lazyckpt.machine import (
     Flow,
     Machine,
     Position,
-    Table,
     View,
     counted,
     machine,
-    placed,
     within,
 )
-from lazyckpt.noise import Indices, Permutation, affine, as_array, derive
+from lazyckpt.noise import Indices, Permutation, as_array, derive
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
@@ -62,53 +61,19 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
 
 
 def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
-    jump, length = upstream.skip, upstream.length
-    if jump is None or not isinstance(length, int):
+    length = upstream.length
+    if upstream.skip is None or not isinstance(length, int):
         why = "is endless" if length == math.inf else "has no random access"
         raise ArgumentError(
             f"shuffle: what comes before it {why}; give a buffer_size, "
             "or put it before the stage that makes it so"
         )
-    below = upstream.view
 
     @lru_cache(maxsize=2)
     def order(epoch: int) -> Permutation:
         return Permutation(derive(seed, "shuffle", epoch), length)
 
-    def alone(number: int) -> A:
-        epoch, index = divmod(number, length)
-        return upstream.step(jump(upstream.init(epoch), index)[0])[1]
-
-    table = Table(alone) if below is None else below.table
-
-    def ahead(position: Position, offsets: Indices) -> Indices:
-        epoch, index = position
-        indices = order(epoch).at(affine(offsets, index))
-        if below is None:
-            return affine(indices, epoch * length)
-        return below.ahead(upstream.init(epoch), indices)
-
-    def step(position: Position) -> tuple[Position, A]:
-        epoch, index = placed("shuffle", position, length)
-        if index == length:
-            raise End(position)
-        chosen = order(epoch)[index]
-        item = upstream.step(jump(upstream.init(epoch), chosen)[0])[1]
-        return (epoch, index + 1), item
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index = placed("shuffle", position, length)
-        passed = min(n, length - index)
-        return (epoch, index + passed), passed
-
-    return machine(
-        init=lambda epoch: (epoch, 0),
-        epoch=lambda position: position[0],
-        step=step,
-        skip=skip,
-        length=length,
-        view=View(table, ahead),
-    )
+    return reordered("shuffle", upstream, length, order)
 
 
 @combinator(keeps_items=True, checks={"block_size": positive, "seed": natural})

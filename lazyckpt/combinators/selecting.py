@@ -1,4 +1,4 @@
-"""Which items: `filter`, `take`, `skip`."""
+"""Which items: `filter`, `take`, `skip`, `take_while`, `drop_while`."""
 
 from __future__ import annotations
 
@@ -145,6 +145,105 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
         epoch=lambda position: upstream.epoch(position[0]),
         flow=flow,
         length=_less(upstream.length, n),
+    )
+
+
+@combinator(checks={"predicate": function})
+def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+    """The items of an epoch before the first for which `predicate(item)` is false.
+
+    That one is read, and what comes behind it is not.
+
+    State: whether it has ended.
+    Resume: reads nothing again.
+    Random access: no.
+    Rank-free: no.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.count() | lz.take_while(lambda x: x < 3))
+    [0, 1, 2]
+    """
+
+    def step(position: Position) -> tuple[Position, A]:
+        before, ended = position
+        if ended:
+            raise End(position)
+        try:
+            after, item = upstream.step(before)
+        except End as end:
+            raise End((end.position, 1)) from None
+        if not predicate(item):
+            raise End((after, 1))
+        return (after, 0), item
+
+    def flow(position: Position) -> Flow[A]:
+        before, ended = position
+        items = upstream.flow(before)
+
+        def first() -> Iterator[A]:
+            nonlocal ended
+            if not ended:
+                for item in items:
+                    if not predicate(item):
+                        break
+                    yield item
+                ended = 1
+
+        return Flow(first(), lambda: (items.snapshot(), ended))
+
+    return machine(
+        init=lambda epoch: (upstream.init(epoch), 0),
+        epoch=lambda position: upstream.epoch(position[0]),
+        step=step,
+        flow=flow,
+    )
+
+
+@combinator(checks={"predicate": function})
+def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+    """The items of an epoch from the first on for which `predicate(item)` is false.
+
+    State: whether that one was found.
+    Resume: reads nothing again.
+    Random access: no.
+    Rank-free: no.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source([1, 5, 2]) | lz.drop_while(lambda x: x < 3))
+    [5, 2]
+    """
+
+    def step(position: Position) -> tuple[Position, A]:
+        before, found = position
+        while True:
+            try:
+                before, item = upstream.step(before)
+            except End as end:
+                raise End((end.position, found)) from None
+            if found or not predicate(item):
+                return (before, 1), item
+
+    def flow(position: Position) -> Flow[A]:
+        before, found = position
+        items = upstream.flow(before)
+
+        def rest() -> Iterator[A]:
+            nonlocal found
+            stream = iter(items)
+            for item in () if found else stream:
+                if not predicate(item):
+                    found = 1
+                    yield item
+                    break
+            yield from stream
+
+        return Flow(rest(), lambda: (items.snapshot(), found))
+
+    return machine(
+        init=lambda epoch: (upstream.init(epoch), 0),
+        epoch=lambda position: upstream.epoch(position[0]),
+        step=step,
+        flow=flow,
     )
 
 

@@ -7,6 +7,8 @@ the streams before it and the combinator's arguments.
 from __future__ import annotations
 
 import builtins
+import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from functools import partial
@@ -17,7 +19,7 @@ import numpy as np
 import toolz
 
 from lazyckpt.call import Chain
-from lazyckpt.noise import Permutation, derive, draws
+from lazyckpt.noise import Permutation, derive, draws, hashed
 
 Items = Callable[[int], Iterator[Any]]
 
@@ -41,8 +43,78 @@ def columns(arrays: dict[str, Any]) -> Items:
     return lambda epoch: iter(table)
 
 
-def map(items: Items, fn: Any) -> Items:
+def unfold(step: Any, init: Any) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        found = step(deepcopy(init))
+        while found is not None:
+            state, item = found
+            yield item
+            found = step(state)
+
+    return each
+
+
+def count(start: int, step: int) -> Items:
+    return lambda epoch: (start + number * step for number in counting())
+
+
+def uniform(seed: int) -> Items:
+    return lambda epoch: (bits / 2**53 for bits in _bits("uniform", seed, epoch))
+
+
+def choices(weights: Any, seed: int) -> Items:
+    largest = max(weights)
+    sums = list(toolz.accumulate(operator.add, [weight / largest for weight in weights]))
+
+    def each(epoch: int) -> Iterator[int]:
+        for bits in _bits("choices", seed, epoch):
+            edges = [int(each / sums[-1] * 2**53) for each in sums]
+            yield next(i for i, edge in builtins.enumerate(edges) if bits < edge)
+
+    return each
+
+
+def _bits(name: str, seed: int, epoch: int) -> Iterator[int]:
+    begin = derive(seed, name, epoch) // 4
+    return (hashed(derive(seed, name), begin + n) // 2**11 for n in counting())
+
+
+def once(value: Any) -> Items:
+    return lambda epoch: iter([value])
+
+
+def map(items: Items, fn: Any, vectorized: bool) -> Items:
+    if vectorized:
+        return lambda epoch: (fn(np.array([x]))[0] for x in items(epoch))
     return lambda epoch: (fn(x) for x in items(epoch))
+
+
+def starmap(items: Items, fn: Any) -> Items:
+    return lambda epoch: itertools.starmap(fn, items(epoch))
+
+
+def tap(items: Items, fn: Any) -> Items:
+    return lambda epoch: (toolz.do(fn, x) for x in items(epoch))
+
+
+def enumerate(items: Items, start: int) -> Items:
+    return lambda epoch: builtins.enumerate(items(epoch), start)
+
+
+def random_map(items: Items, fn: Any, seed: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        key = derive(seed, "random_map", epoch)
+        for number, x in builtins.enumerate(items(epoch)):
+            bits = np.random.SFC64(0)
+            words = [hashed(key, 3 * number + i) for i in range(3)]
+            bits.state = {**bits.state, "state": {"state": np.array([*words, 1], np.uint64)}}
+            yield fn(np.random.Generator(bits), x)
+
+    return each
+
+
+def cache(items: Items, size: int) -> Items:
+    return items
 
 
 def filter(items: Items, predicate: Any) -> Items:
@@ -50,11 +122,11 @@ def filter(items: Items, predicate: Any) -> Items:
 
 
 def flat_map(items: Items, fn: Any) -> Items:
-    def expanded(item: Any, epoch: int) -> Any:
-        inner = fn(item)
-        return model(inner)(epoch) if isinstance(inner, Chain) else inner
+    return lambda epoch: toolz.mapcat(lambda item: _opened(fn(item), epoch), items(epoch))
 
-    return lambda epoch: toolz.mapcat(lambda item: expanded(item, epoch), items(epoch))
+
+def _opened(inner: Any, epoch: int) -> Any:
+    return model(inner)(epoch) if isinstance(inner, Chain) else inner
 
 
 def unbatch(items: Items) -> Items:
@@ -71,12 +143,40 @@ def scan(items: Items, step: Any, init: Any) -> Items:
     return each
 
 
+def transition(items: Items, step: Any, init: Any, flush: Any) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        state = deepcopy(init)
+        for x in items(epoch):
+            state, outputs = step(state, x)
+            yield from _opened(outputs, epoch)
+        if flush is not None:
+            yield from _opened(flush(state), epoch)
+
+    return each
+
+
 def take(items: Items, n: int) -> Items:
     return lambda epoch: toolz.take(n, items(epoch))
 
 
 def skip(items: Items, n: int) -> Items:
     return lambda epoch: toolz.drop(n, items(epoch))
+
+
+def take_while(items: Items, predicate: Any) -> Items:
+    return lambda epoch: itertools.takewhile(predicate, items(epoch))
+
+
+def drop_while(items: Items, predicate: Any) -> Items:
+    return lambda epoch: itertools.dropwhile(predicate, items(epoch))
+
+
+def gather(items: Items, indices: Any) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        return (every[i] for i in indices)
+
+    return each
 
 
 def batch(items: Items, batch_size: int, drop_last: bool, collate: Any, pad: Any) -> Items:
@@ -276,6 +376,16 @@ def concat(pipelines: tuple[Chain, ...]) -> Items:
     return lambda epoch: toolz.mapcat(lambda stream: stream(epoch), streams)
 
 
+def case(selector: Chain, pipelines: tuple[Chain, ...]) -> Items:
+    rows = zip((selector, *pipelines))
+    return lambda epoch: (row[1:][row[0]] for row in rows(epoch))
+
+
+def switch(condition: Chain, if_true: Chain, if_false: Chain) -> Items:
+    rows = zip((condition, if_true, if_false))
+    return lambda epoch: (yes if told else no for told, yes, no in rows(epoch))
+
+
 MODELS: dict[str, Callable[..., Items]] = {
     f.__name__: f
     for f in (
@@ -283,5 +393,7 @@ MODELS: dict[str, Callable[..., Items]] = {
         shuffle, block_shuffle, repeat, shard, zip, concat,
         sliding_window, group_by, shards, bucket_batch, bucket_by_boundaries,
         concat_then_split, pack_first_fit,
+        unfold, count, uniform, choices, once, starmap, tap, enumerate, random_map,
+        cache, transition, take_while, drop_while, gather, case, switch,
     )
 }  # fmt: skip

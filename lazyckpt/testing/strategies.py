@@ -67,30 +67,89 @@ def _crc(item: Any) -> int:
     return zlib.crc32(repr(item).encode())
 
 
+def number(item: Any) -> int:
+    return _crc(item) % 1000
+
+
+def parity(item: Any) -> int:
+    return _crc(item) % 2
+
+
+def numbered(item: Any) -> tuple[int, Any]:
+    return number(item), item
+
+
+def halved(numbers: Any) -> Any:
+    return numbers / 2
+
+
+def noisy(rng: np.random.Generator, item: Any) -> Any:
+    return item, rng.random(), rng.integers(9, size=_crc(item) % 3).tolist()
+
+
+def held(items: list[int], item: Any) -> tuple[list[int], Any]:
+    items.append(_crc(item) % 7)
+    return (items, []) if len(items) < 3 else ([], lazily((items, item)))
+
+
+def countdown(left: list[int]) -> tuple[list[int], int] | None:
+    if not left[0]:
+        return None
+    left[0] -= 1
+    return left, left[0]
+
+
 seeds = st.integers(0, 2**70)
 sizes = st.integers(1, 7)
 counts = st.integers(0, 12)
 
 
+_items = st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=2), max_size=20)
+_lengths = st.integers(0, 20)
+_weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
+
+
+def _first(endless: st.SearchStrategy[Pipeline[Any]]) -> st.SearchStrategy[Pipeline[Any]]:
+    return st.builds(lambda pipeline, n: pipeline | lz.take(n), endless, _lengths)
+
+
+SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
+    "source": _items.map(lz.source),
+    "source(stream)": _items.map(Stream).map(lz.source),
+    "source(range)": _lengths.map(range).map(lz.source),
+    "source(array)": _lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
+    "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
+    "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
+    "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
+    "uniform": _first(st.builds(lz.uniform, seed=seeds)),
+    "choices": _first(st.builds(lz.choices, _weights, seed=seeds)),
+    "once": st.none().map(lz.once),
+}
+
+
 def sources() -> st.SearchStrategy[Pipeline[Any]]:
     """Sources with indices, with arrays, and streams; of 0 to 20 items, None and arrays too."""
-    items = st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=2), max_size=20)
-    lengths = st.integers(0, 20)
-    return st.one_of(
-        items.map(lz.source),
-        items.map(Stream).map(lz.source),
-        lengths.map(range).map(lz.source),
-        lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
-        lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
-    )
+    return st.one_of(*SOURCES.values())
 
 
 STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "map": st.just(lz.map(tagged)),
+    "map(vectorized)": st.just(lz.map(number) | lz.map(halved, vectorized=True)),
+    "starmap": st.just(lz.map(numbered) | lz.starmap(counted)),
+    "tap": st.just(lz.tap(kept)),
+    "enumerate": st.integers(-3, 3).map(lz.enumerate),
+    "random_map": st.builds(lambda seed: lz.random_map(noisy, seed=seed), seeds),
+    "transition": st.sampled_from([None, several]).map(
+        lambda f: lz.transition(held, list[int](), f)
+    ),
+    "cache": sizes.map(lz.cache),
     "filter": st.just(lz.filter(kept)),
     "flat_map": st.sampled_from([several, lazily, piped]).map(lz.flat_map),
     "unbatch": sizes.map(lambda n: lz.batch(n) | lz.unbatch()),
     "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, list[int]())]),
+    "take_while": st.just(lz.take_while(kept)),
+    "drop_while": st.just(lz.drop_while(kept)),
+    "gather": st.lists(st.integers(-5, 4), max_size=8).map(lz.gather),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
@@ -143,7 +202,24 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     ),
 }
 
-JOINS: dict[str, Callable[..., Pipeline[Any]]] = {"zip": lz.zip, "concat": lz.concat}
+
+def cased(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return lz.case(pipelines[0] | lz.map(parity), *pipelines, pipelines[0])
+
+
+def switched(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return lz.switch(pipelines[-1] | lz.map(kept), pipelines[0], pipelines[-1])
+
+
+JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
+    "zip": lz.zip,
+    "concat": lz.concat,
+    "case": cased,
+    "switch": switched,
+}
+
+
+NEEDS_ACCESS = {"shuffle", "cache", "gather"}
 
 
 @st.composite
@@ -157,8 +233,10 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
         pipeline = draw(sources())
     for _ in range(draw(st.integers(0, max_stages))):
         name = draw(st.sampled_from(sorted(STAGES)))
-        if name == "shuffle" and not _has_access(pipeline):
+        if name in NEEDS_ACCESS and not _has_access(pipeline):
             name = "shuffle(buffer)"
+        if name == "gather" and len(pipeline) < 5:
+            name = "shuffle"
         if name == "repeat for ever" and not pipeline.machine.length:
             name = "repeat"  # in some epoch it might be empty
         pipeline = pipeline | draw(STAGES[name])

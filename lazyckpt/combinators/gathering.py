@@ -1,0 +1,134 @@
+"""Items by index: `gather`, and what it has in common with `shuffle`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from lazyckpt.checks import index_sequence
+from lazyckpt.errors import ArgumentError
+from lazyckpt.machine import End, Machine, Position, Table, View, machine, placed
+from lazyckpt.noise import Indices, affine, as_array
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+
+
+class Order(Protocol):
+    """Which of upstream's items is the i-th, for one i and for many."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+    def at(self, indices: Indices, /) -> Indices: ...
+
+
+def reordered(
+    name: str, upstream: Machine[A], length: int, order: Callable[[int], Order]
+) -> Machine[A]:
+    """`length` items a pass, those of `order(epoch)`; upstream has random access."""
+    jump, below, period = upstream.skip, upstream.view, upstream.length
+    assert jump is not None
+
+    def alone(number: int) -> A:
+        assert isinstance(period, int)
+        epoch, index = divmod(number, period)
+        return upstream.step(jump(upstream.init(epoch), index)[0])[1]
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        epoch, index = position
+        indices = order(epoch).at(affine(offsets, index))
+        if below is None:
+            assert isinstance(period, int)
+            return affine(indices, epoch * period)
+        return below.ahead(upstream.init(epoch), indices)
+
+    def step(position: Position) -> tuple[Position, A]:
+        epoch, index = placed(name, position, length)
+        if index == length:
+            raise End(position)
+        chosen = order(epoch)[index]
+        item = upstream.step(jump(upstream.init(epoch), chosen)[0])[1]
+        return (epoch, index + 1), item
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index = placed(name, position, length)
+        passed = min(n, length - index)
+        return (epoch, index + passed), passed
+
+    table = below.table if below else Table(alone) if isinstance(period, int) else None
+    return machine(
+        init=lambda epoch: (epoch, 0),
+        epoch=lambda position: position[0],
+        step=step,
+        skip=skip,
+        length=length,
+        view=table and View(table, ahead),
+    )
+
+
+@combinator(keeps_items=True, checks={"indices": index_sequence})
+def gather(upstream: Machine[A], indices: Any) -> Machine[A]:
+    """The items at `indices`, in their order, as a list would be indexed.
+
+    - `indices`: ints as a range, a list, a tuple or an array of shape `(n,)`;
+      negative ones count from the end, and any may come again
+
+    State: the epoch and a count of items.
+    Resume: reads nothing again.
+    Random access: kept; items not asked for are not computed.
+    Rank-free: yes.
+    Memory: a list or tuple also as an array, 8 bytes an index; else nothing.
+    Errors: `ArgumentError` where upstream has no random access, or not that index.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(list("abcd")) | lz.gather([-1, 0, 0]))
+    ['d', 'a', 'a']
+    """
+    length = upstream.length
+    if upstream.skip is None or length is None:
+        raise ArgumentError("gather: what comes before it has no random access")
+    order = _Given(indices, length)
+    return reordered("gather", upstream, len(indices), lambda epoch: order)
+
+
+class _Given:
+    """The indices given to `gather`, as an order."""
+
+    def __init__(self, indices: Any, length: int | float) -> None:
+        self._length = length
+        self._chosen = indices if isinstance(indices, range) else np.asarray(indices)
+        least = 0
+        for index in _ends(self._chosen):
+            if not -length <= index < length or (index < 0 and length == math.inf):
+                raise ArgumentError(f"gather: index {index} is out of range for {length} items")
+            least = min(least, index)
+        self._as_they_are = least >= 0
+
+    def __getitem__(self, number: int) -> int:
+        index = int(self._chosen[number])
+        return index if index >= 0 else index + int(self._length)
+
+    def at(self, numbers: Indices) -> Indices:
+        chosen = self._chosen
+        if isinstance(chosen, range):
+            found = affine(numbers, chosen.start, chosen.step)
+        else:
+            found = chosen[as_array(numbers)].astype(np.int64)
+        if self._as_they_are:
+            return found
+        found = as_array(found)
+        return np.where(found < 0, found + int(self._length), found)
+
+
+def _ends(indices: Any) -> list[int]:
+    """The least and the largest index."""
+    if not len(indices):
+        return []
+    ends = (
+        sorted((indices[0], indices[-1]))
+        if isinstance(indices, range)
+        else (indices.min(), indices.max())
+    )
+    return [int(index) for index in ends]

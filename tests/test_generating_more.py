@@ -1,0 +1,166 @@
+"""Sources out of arguments: what the laws can't see of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyckpt as lz
+from lazyckpt import testing
+
+
+def test_unfold_asks_no_more_after_its_end() -> None:
+    asked = []
+
+    def step(state: int) -> tuple[int, int] | None:
+        asked.append(state)
+        return None if state == 2 else (state + 1, state)
+
+    run = lz.run(lz.unfold(step, 0))
+    assert list(run) == [0, 1]
+    assert list(lz.run(lz.unfold(step, 0), run.state)) == []
+    assert asked == [0, 1, 2]
+
+
+def test_unfold_may_change_its_state_in_place_even_where_it_ends() -> None:
+    def step(left: list[int]) -> tuple[list[int], int] | None:
+        return (left, left.pop()) if len(left) > 1 else left.clear()  # type: ignore[func-returns-value]
+
+    init = [1, 2, 3]
+    pipeline = lz.unfold(step, init)
+    assert list(pipeline | lz.repeat(2)) == [3, 2, 3, 2]
+    assert init == [1, 2, 3]
+    testing.check_pipeline(pipeline)
+
+
+def test_unfold_gives_none_as_an_item() -> None:
+    assert list(lz.unfold(lambda n: (n + 1, None) if n < 2 else None, 0)) == [None, None]
+
+
+def test_unfold_refuses_a_state_that_is_no_value() -> None:
+    with pytest.raises(lz.InvalidState, match=r"unfold.*set"):
+        lz.unfold(lambda state: (state, 1), {1})
+    run = lz.run(lz.unfold(lambda state: ({1}, 1), 0))
+    next(run)
+    with pytest.raises(lz.InvalidState, match=r"unfold.*set"):
+        _ = run.state
+
+
+@pytest.mark.parametrize(("start", "step"), [(0, 1), (5, -2), (7, 0), (2**70, 2**64), (-3, 4)])
+def test_count_counts_at_any_size(start: int, step: int) -> None:
+    numbers = lz.count(start, step)
+    expected = [start + step * i for i in range(40)]
+    assert list(numbers | lz.take(40)) == expected
+    assert list(numbers | lz.batch(40) | lz.take(1)) == [expected]
+    assert numbers[10**15] == start + step * 10**15
+    assert list(numbers | lz.gather([9, 0])) == [expected[9], start]
+    testing.check_pipeline(numbers | lz.take(30))
+
+
+def test_uniform_is_uniform_and_its_epochs_and_seeds_are_independent() -> None:
+    n = 100_000
+    first, second = np.array(list(lz.uniform(seed=0) | lz.take(n) | lz.repeat(2))).reshape(2, n)
+    other = np.array(list(lz.uniform(seed=1) | lz.take(n)))
+    for drawn in (first, second, other):
+        assert 0 <= drawn.min() < 1e-3 < 1 - 1e-3 < drawn.max() < 1
+        assert abs(drawn.mean() - 0.5) < 5 * (1 / 12 / n) ** 0.5
+        counts = np.histogram(drawn, 100, (0, 1))[0]
+        assert ((counts - n / 100) ** 2 / (n / 100)).sum() < 170  # chi square, 99 degrees
+    for a, b in ((first, second), (first, other), (first[1:], first[:-1])):
+        assert abs(np.corrcoef(a, b)[0, 1]) < 5 / n**0.5
+
+
+def test_choices_come_as_often_as_they_weigh() -> None:
+    n, weights = 100_000, [1, 0, 2.5, np.float32(0.5), 0]
+    found = Counter(lz.choices(weights, seed=3) | lz.take(n))
+    assert found[1] == found[4] == 0
+    for index, weight in enumerate(weights):
+        share = float(weight) / 4
+        assert abs(found[index] - n * share) <= 5 * (n * share * (1 - share)) ** 0.5
+
+
+@pytest.mark.parametrize("weights", [(1, 3), [2, 6], np.array([0.5, 1.5]), [1e-300, 3e-300]])
+def test_choices_depend_on_the_proportions_alone(weights: Any) -> None:
+    expected = list(lz.choices([1, 3], seed=0) | lz.take(50))
+    assert list(lz.choices(weights, seed=0) | lz.take(50)) == expected
+
+
+def test_choices_of_extreme_weights_end_and_stay_within() -> None:
+    huge = lz.choices([1e308, 1e308, 0], seed=0) | lz.take(1000)
+    assert set(huge) == {0, 1}
+    assert set(lz.choices([0, 0, 5e-324, 0], seed=0) | lz.take(1000)) == {2}
+    assert set(lz.choices([7], seed=0) | lz.take(10)) == {0}
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([], "at least one number"),
+        ([0, 0.0], "above 0 in at least one place"),
+        ([1, -1], "weight 1 is -1"),
+        ([float("nan"), 1], "weight 0 is nan"),
+        ([1, float("inf")], "weight 1 is inf"),
+        ([10**400, 1], "weight 0 is 1000"),
+        (["1"], "weight 0 is '1'"),
+        ([True, 1], "weight 0 is True"),
+        ([[1, 2], [3, 4]], r"weight 0 is \[1, 2\]"),
+        (np.ones((2, 2)), r"weight 0 is \[1.0, 1.0\]"),
+        (np.float64(3), "at least one number"),
+        ({0: 1}, "at least one number"),
+        ("12", "at least one number"),
+        (None, "at least one number"),
+        (iter([1]), "at least one number"),
+    ],
+)
+def test_bad_weights_are_refused(weights: Any, message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=f"choices: weights must be .*{message}"):
+        lz.choices(weights, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: lz.count(0.5), "count: start must be an int"),
+        (lambda: lz.count(0, True), "count: step must be an int"),
+        (lambda: lz.uniform(), "seed"),
+        (lambda: lz.uniform(seed=-1), "uniform: seed must be an int >= 0"),
+        (lambda: lz.uniform(3), "uniform"),
+        (lambda: lz.choices([1], seed=None), "choices: seed must be an int >= 0"),
+        (lambda: lz.unfold(None, 0), "unfold: step must be callable"),
+        (lambda: lz.once(), "once"),
+        (lambda: len(lz.count()), "endless"),
+    ],
+)
+def test_bad_arguments_are_refused(build: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        build()
+
+
+@pytest.mark.parametrize("value", [None, 3, [1, 2], "text", {"a": 1}])
+def test_once_gives_its_value_whatever_it_is(value: Any) -> None:
+    pipeline = lz.once(value)
+    assert list(pipeline) == [value]
+    assert len(pipeline) == 1
+    assert list(pipeline | lz.repeat(3)) == [value] * 3
+
+
+def test_endless_sources_jump() -> None:
+    for endless in (lz.count(3), lz.uniform(seed=0), lz.choices([1, 2], seed=0)):
+        state = lz.state_at(endless, 70_000)
+        assert next(lz.run(endless, state)) == next(islice(endless, 70_000, None))
+        with pytest.raises(lz.ArgumentError, match="endless"):
+            endless | lz.shuffle(seed=0)
+
+
+def test_golden_draws() -> None:
+    """Orders are promises: these must never change."""
+    assert list(lz.uniform(seed=7) | lz.take(3)) == UNIFORM
+    assert list(lz.choices([3, 1, 2], seed=7) | lz.take(12)) == CHOICES
+
+
+UNIFORM = [0.016277984135342316, 0.2559556133573426, 0.9465974089091819]
+CHOICES = [1, 0, 0, 2, 1, 0, 1, 1, 1, 0, 0, 0]

@@ -1,0 +1,234 @@
+"""Selecting and choosing stages: what the laws can't see of them."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.testing.laws import Stream
+
+
+class Costly:
+    """A data set that counts its reads."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        self.read.append(index)
+        return index * 10
+
+
+def small(x: Any) -> bool:
+    return x < 30
+
+
+def wants(message: str, build: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        list(build())
+
+
+def test_take_while_reads_one_item_more_and_stays_at_its_end() -> None:
+    data = Stream([0, 10, 40, 20, 50])
+    run = lz.run(lz.source(data) | lz.take_while(small))
+    assert list(run) == [0, 10]
+    assert data.pulled == 3
+    assert list(lz.run(lz.source(data) | lz.take_while(small), run.state)) == []
+    assert data.pulled == 3
+    assert list(lz.source(data) | lz.take_while(small) | lz.repeat(2)) == [0, 10, 0, 10]
+
+
+def test_take_while_and_drop_while_part_a_stream() -> None:
+    for items in ([], [1], [50], [1, 2, 40, 3], [40, 1], [1, 2]):
+        both = [list(lz.source(items) | s(small)) for s in (lz.take_while, lz.drop_while)]
+        assert both[0] + both[1] == items
+
+
+def test_drop_while_asks_no_more_once_it_has_begun() -> None:
+    asked: list[int] = []
+    pipeline = lz.source(range(28, 34)) | lz.drop_while(lambda x: asked.append(x) or small(x))
+    assert list(pipeline) == [30, 31, 32, 33]
+    assert asked == [28, 29, 30]
+    state = lz.state_at(pipeline, 2)
+    asked.clear()
+    assert list(lz.run(pipeline, state)) == [32, 33]
+    assert asked == []
+
+
+KINDS: list[Any] = [list, tuple, np.array, lambda x: np.array(x, np.int8)]
+
+
+@given(
+    st.integers(1, 9).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.integers(-n, n - 1), max_size=20))
+    ),
+    st.sampled_from(KINDS),
+)
+def test_gather_picks_as_a_list_does(case: tuple[int, list[int]], kind: Any) -> None:
+    n, indices = case
+    given_as = kind(indices) if indices else indices
+    expected = [list(range(n))[i] for i in indices]
+    for pipeline in (lz.source(range(n)), lz.zip(lz.source(range(n)))):
+        found = list(pipeline | lz.gather(given_as) | lz.batch(4))
+        flat = [i[0] if isinstance(i, tuple) else i for b in found for i in b]
+        assert flat == expected
+    testing.check_pipeline(lz.source(range(n)) | lz.gather(given_as))
+
+
+@pytest.mark.parametrize(
+    "indices", [range(7, 0, -2), range(-3, 3), range(-1, -9, -1), range(0), range(2, 9)]
+)
+def test_gather_takes_ranges(indices: range) -> None:
+    data = [str(i) for i in range(9)]
+    assert list(lz.source(data) | lz.gather(indices)) == [data[i] for i in indices]
+    testing.check_pipeline(lz.source(data) | lz.gather(indices) | lz.shuffle(seed=0) | lz.repeat(2))
+
+
+def test_gather_reads_what_it_gives_in_constant_memory_and_by_the_batch() -> None:
+    data = Costly(10**12)
+    pipeline = lz.source(data) | lz.gather(range(10**12 - 1, -1, -3))
+    assert pipeline[10**11] == (10**12 - 1 - 3 * 10**11) * 10
+    assert list(pipeline[5:6]) == [(10**12 - 16) * 10]
+    assert len(data.read) == 2
+    table = (
+        lz.source(np.arange(50) * 10)
+        | lz.gather(np.array([3, -1, 3]))
+        | lz.batch(3, collate=lz.stack)
+    )
+    assert [b.tolist() for b in table] == [[30, 490, 30]]
+
+
+def test_gather_over_an_endless_source() -> None:
+    assert list(lz.count(5) | lz.gather([10, 0, 10]) | lz.repeat(2)) == [15, 5, 15] * 2
+    testing.check_pipeline(lz.zip(lz.count(), lz.count(1)) | lz.gather([3, 0]), model=False)
+    wants("index -1 is out of range for inf items", lambda: lz.count() | lz.gather([-1]))
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([0, 4], "gather: index 4 is out of range for 4 items"),
+        ([-5], "gather: index -5 is out of range for 4 items"),
+        (range(2, 6), "gather: index 5 is out of range for 4 items"),
+        (np.array([2**63], np.uint64), "gather: index 9223372036854775808 is out of range"),
+        ([10**30], "gather: index 1000000000000000000000000000000 is out"),
+        ([0, 1.0], "gather: indices must be ints, and index 1 is 1.0"),
+        ([True], "gather: indices must be ints, and index 0 is True"),
+        (np.array([0.0]), "gather: indices must be a range, list, tuple or one-dim"),
+        (np.array([True]), "gather: indices must be a range, list, tuple or one-dim"),
+        (np.zeros((2, 2), int), "gather: indices must be a range, list, tuple or one-dim"),
+        ({0, 1}, "gather: indices must be a range, list, tuple or one-dim"),
+        (3, "gather: indices must be a range, list, tuple or one-dim"),
+        ("01", "gather: indices must be a range, list, tuple or one-dim"),
+    ],
+)
+def test_gather_refuses(indices: Any, message: str) -> None:
+    wants(message, lambda: lz.source(range(4)) | lz.gather(indices))
+
+
+def test_gather_needs_something_to_index() -> None:
+    wants("no random access", lambda: lz.source(Stream([1])) | lz.gather([0]))
+    wants("index 0 is out of range for 0 items", lambda: lz.source([]) | lz.gather([0]))
+    assert list(lz.source([]) | lz.gather([])) == []
+
+
+def test_a_state_knows_which_indices_it_belongs_to() -> None:
+    for one, other in (([0, 1], [0, 2]), (range(3), range(1, 4)), ([0] * 20, [0] * 19 + [1])):
+        first, second = (lz.source(range(9)) | lz.gather(i) for i in (one, other))
+        with pytest.raises(lz.StateMismatch, match="gather"):
+            lz.run(second, lz.init(first))
+
+
+def test_case_computes_the_chosen_one_alone() -> None:
+    data = [Costly(6) for _ in range(3)]
+    parts = [lz.source(each) for each in data]
+    pipeline = lz.case(lz.source([2, 0, 2, 1, 1]), *parts)
+    assert list(pipeline) == [0, 10, 20, 30, 40]
+    assert [each.read for each in data] == [[1], [3, 4], [0, 2]]
+    assert pipeline[1] == 10
+    assert [each.read for each in data] == [[1, 1], [3, 4], [0, 2]]
+    assert len(pipeline) == 5
+
+
+def test_case_over_streams_keeps_pace() -> None:
+    streams = [lz.source(Stream(range(n, n + 5))) for n in (0, 100)]
+    assert list(lz.case(lz.source([0, 1, 0, 1]), *streams)) == [0, 101, 2, 103]
+    mixed = lz.case(lz.source(Stream([0, 1, 0])), streams[0], lz.count(7))
+    assert list(mixed) == [0, 8, 2]
+    testing.check_pipeline(mixed | lz.repeat(2))
+
+
+def test_case_and_switch_end_with_the_shortest() -> None:
+    short, long = lz.source([1]), lz.source([5, 6])
+    assert list(lz.case(lz.source([1, 1, 1]), short, long)) == [5]
+    assert list(lz.switch(lz.source([0, 0]), lz.source([]), long)) == []
+    assert list(lz.switch(lz.once("true"), long, short)) == [5]
+
+
+@pytest.mark.parametrize(
+    ("selector", "error", "message"),
+    [
+        (2, ValueError, "case: selector 2 is not within 2 pipelines"),
+        (-1, ValueError, "case: selector -1 is not within 2 pipelines"),
+        (0.0, TypeError, r"case: a selector must be an int, got 0.0 \(float\)"),
+        (True, TypeError, "case: a selector must be an int, got True"),
+        (None, TypeError, "case: a selector must be an int, got None"),
+        (np.array([0]), TypeError, "case: a selector must be an int"),
+    ],
+)
+def test_a_wrong_selector_is_an_error_that_names_it(
+    selector: Any, error: type[Exception], message: str
+) -> None:
+    pipeline = lz.case(lz.source([0, selector]), lz.count(), lz.count(10))
+    run = lz.run(pipeline)
+    assert next(run) == 0
+    for _ in range(2):
+        with pytest.raises(error, match=message):
+            next(run)
+    with pytest.raises(error, match=message):
+        pipeline[1]
+
+
+def test_case_takes_numpy_selectors_and_none_as_an_item() -> None:
+    selector = lz.source(np.array([1, 0, 1], np.uint8))
+    assert list(lz.case(selector, lz.count(), lz.source([None] * 3))) == [None, 1, None]
+
+
+def test_switch_picks_by_truth() -> None:
+    truths = lz.source([1, "", None, [0], np.bool_(False)])
+    assert list(lz.switch(truths, lz.count(), lz.count(100))) == [0, 101, 102, 3, 104]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: lz.case(lz.count()), "case: at least one pipeline to pick from is needed"),
+        (lambda: lz.case([0], lz.count()), r"case: every argument must be a pipeline, got \[0\]"),
+        (lambda: lz.switch(lz.count(), [1], lz.count()), "switch: every argument must be a pip"),
+        (lambda: lz.switch(lz.count(), lz.count()), "if_false"),
+        (lambda: lz.take_while(None), "take_while: predicate must be callable"),
+        (lambda: lz.drop_while(3), "drop_while: predicate must be callable"),
+        (lambda: lz.gather(), "indices"),
+    ],
+)
+def test_bad_arguments_are_refused(build: Any, message: str) -> None:
+    wants(message, build)
+
+
+def test_random_draws_may_choose() -> None:
+    """`choices` and `case` mix sources by weight, with random access."""
+    mixed = lz.case(lz.choices([1, 3], seed=0), lz.count(), lz.count(1000))
+    some = list(islice(mixed, 400))
+    assert 60 < sum(item < 1000 for item in some) < 140
+    assert mixed[399] == some[399]
