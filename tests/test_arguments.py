@@ -22,21 +22,50 @@ OURS = sorted(n for n, c in lz.registry.items() if c.build.__module__.startswith
 KINDS: dict[str, dict[str, str]] = {
     "source": {"data": "data"},
     "columns": {"arrays": "arrays"},
-    "map": {"fn": "function"},
+    "unfold": {"step": "function", "init": "json"},
+    "count": {"start": "integer", "step": "integer"},
+    "uniform": {"seed": "natural"},
+    "choices": {"weights": "weights", "seed": "natural"},
+    "once": {"value": "anything"},
+    "map": {"fn": "function", "vectorized": "boolean"},
+    "starmap": {"fn": "function"},
+    "tap": {"fn": "function"},
+    "enumerate": {"start": "integer"},
+    "random_map": {"fn": "function", "seed": "natural"},
+    "transition": {"step": "function", "init": "json", "flush": "function?"},
+    "cache": {"size": "positive"},
+    "case": {"selector": "pipeline", "pipelines": "pipelines"},
+    "switch": {"condition": "pipeline", "if_true": "pipeline", "if_false": "pipeline"},
     "filter": {"predicate": "function"},
     "flat_map": {"fn": "function"},
     "unbatch": {},
     "scan": {"step": "function", "init": "json"},
+    "take_while": {"predicate": "function"},
+    "drop_while": {"predicate": "function"},
+    "gather": {"indices": "indices"},
     "take": {"n": "natural"},
     "skip": {"n": "natural"},
-    "batch": {"batch_size": "positive", "drop_last": "boolean", "collate": "function?"},
+    "batch": {"batch_size": "positive", "drop_last": "boolean", "collate": "function?", "pad": "none"},
+    "sliding_window": {"width": "positive", "stride": "positive"},
+    "group_by": {"key": "function"},
+    "shards": {"n": "positive"},
+    "bucket_batch": {
+        "batch_size": "size", "key": "function?", "window_size": "positive",
+        "boundary_key": "function?", "shuffle": "boolean", "seed": "natural?",
+    },
+    "bucket_by_boundaries": {
+        "boundaries": "boundaries", "batch_size": "size", "length": "function",
+        "drop_last": "boolean", "max_wait": "none",
+    },
+    "concat_then_split": {"length": "positive", "drop_last": "boolean"},
+    "pack_first_fit": {"length": "positive", "num_bins": "positive"},
     "shuffle": {"buffer_size": "positive?", "seed": "natural"},
     "block_shuffle": {"block_size": "positive", "seed": "natural"},
     "repeat": {"count": "natural?"},
     "shard": {"num_shards": "positive", "index": "natural"},
     "zip": {"pipelines": "pipelines"},
     "concat": {"pipelines": "pipelines"},
-}
+}  # fmt: skip
 
 NUMPY_INTS = [np.int8(3), np.uint8(3), np.int64(3), np.uint64(3), np.array(3), torch.tensor(3)]
 GOOD: dict[str, list[Any]] = {
@@ -46,6 +75,14 @@ GOOD: dict[str, list[Any]] = {
     "boolean": [False, True],
     "function": [len, str.upper, int, print],
     "json": [0, None, "a", 1.5, [], {}, (), {"a": [1, (2, None)]}],
+    "integer": [2, 0, -3, 10**12, *NUMPY_INTS],
+    "anything": [3, None, [1], len],
+    "none": [None],
+    "pipeline": [lz.source([0])],
+    "size": [3],
+    "weights": [[1.0, 2.0]],
+    "boundaries": [(3, 5)],
+    "indices": [(0, 1)],
 }
 GOOD |= {f"{kind}?": [*values, None] for kind, values in GOOD.items()}
 
@@ -58,6 +95,7 @@ BAD: dict[str, list[Any]] = {
     "natural?": [-1, np.int64(-1), -(10**30), *NO_INT],
     "boolean": [None, 0, 1, np.True_, 1.0, math.nan, "True", []],
     "function?": [0, 1.0, math.nan, "len", b"len", [len], np.array(1), True],
+    "integer": [None, *NO_INT],
     "json": [object(), {1, 2}, b"x", np.int64(1), np.zeros(2), 1j, [object()], {"a": {1}}, len],
 }
 BAD |= {kind: [None, *BAD[f"{kind}?"]] for kind in ("positive", "natural", "function")}
@@ -110,10 +148,10 @@ def test_bad_values_are_refused(name: str, argument: str, value: Any) -> None:
     assert repr(value)[:50] in message
 
 
-@pytest.mark.parametrize("name", [n for n, kinds in KINDS.items() if "seed" in kinds])
+@pytest.mark.parametrize("name", [n for n, k in KINDS.items() if k.get("seed") == "natural"])
 def test_a_seed_is_never_optional(name: str) -> None:
-    sizes = [3] if name == "block_shuffle" else []
-    message = refusal(lambda: lz.registry[name].public(*sizes))
+    first = {"block_shuffle": [3], "random_map": [len], "choices": [[1]]}.get(name, [])
+    message = refusal(lambda: lz.registry[name].public(*first))
     assert message.startswith(f"{name}: ")
     assert "'seed'" in message
 
@@ -133,7 +171,8 @@ def test_required_arguments_are_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in OURS if n != "columns"])
 def test_unknown_arguments_are_named(name: str) -> None:
-    make = lz.registry[name].public if name in ("zip", "concat") else functools.partial(call, name)
+    public = lz.registry[name].public
+    make = public if "pipelines" in KINDS[name] else functools.partial(call, name)
     assert "'colour'" in refusal(lambda: make(colour=1))
 
 
@@ -313,6 +352,7 @@ class Stream:
         for name, kinds in KINDS.items()
         for argument, kind in kinds.items()
         if kind.rstrip("?") in ("natural", "positive") and argument not in ("seed", "index")
+        if name in ("take", "skip", "batch", "shuffle", "block_shuffle", "repeat", "shard")
     ],
 )
 def test_the_largest_number(name: str, argument: str, data: Any, size: int) -> None:

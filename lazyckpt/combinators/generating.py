@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.checks import function, integer, natural, weighing
 from lazyckpt.combinators.sources import source
-from lazyckpt.frozen import freeze, thaw
+from lazyckpt.frozen import freeze, storable, thaw
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
 from lazyckpt.noise import Indices, affine, as_array, derive, hashed, hashes_at
 from lazyckpt.pipeline import producer
@@ -25,7 +25,7 @@ _FINEST = 53  # bits of a float's mantissa
 _LARGEST = 1 << 16  # items made at once
 
 
-@producer(checks={"step": function})
+@producer(checks={"step": function, "init": storable})
 def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
     """The items of a pure generator: `step(state) -> (state, item)`, or None at the end.
 

@@ -13,7 +13,7 @@ import numpy as np
 from lazyckpt.checks import function, integer, natural, optional, positive
 from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import ArgumentError
-from lazyckpt.frozen import freeze, thaw
+from lazyckpt.frozen import freeze, storable, thaw
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
 from lazyckpt.noise import derive, hashed, hashes
 from lazyckpt.pipeline import Pipeline, combinator
@@ -144,7 +144,7 @@ def _numbered(
     )
 
 
-@combinator(checks={"step": function, "flush": optional(function)})
+@combinator(checks={"step": function, "init": storable, "flush": optional(function)})
 def transition(
     upstream: Machine[A],
     step: Callable[[S, A], tuple[S, Iterable[B]]],

@@ -37,7 +37,6 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
     [(0, 1, 2), (1, 2, 3), (2, 3, 4)]
     """
     jump, length = upstream.skip, upstream.length
-    turns = [True] + [False] * (stride - 1)
     if length is not None and length != math.inf:
         length = max(0, (int(length) - width) // stride + 1)
 
@@ -72,6 +71,7 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
         # Where upstream can't go anywhere, its last few positions have to be kept.
         marks: deque[Position] = deque([position], width - stride + 1)
         given, ended = 0, False
+        turns = [True] + [False] * (stride - 1)
 
         def windows() -> Iterator[tuple[A, ...]]:
             nonlocal given, ended
