@@ -157,7 +157,7 @@ def test_transition_outputs_may_be_pipelines_and_generators() -> None:
 
 
 def test_transition_refuses_what_is_no_state_and_no_outputs() -> None:
-    wants(r"transition: its state.*set", lambda: [1] | lz.transition(lambda s, x: (s, []), {1}))
+    wants(r"transition: init.*set", lambda: [1] | lz.transition(lambda s, x: (s, []), {1}))
     wants(r"transition: its state.*set", lambda: [1, 2] | lz.transition(lambda s, x: ({1}, []), 0))
     wants("not iterable", lambda: [1] | lz.transition(lambda s, x: (s, 3), 0))
     wants("flush must be callable or None", lambda: [1] | lz.transition(max, 0, flush=3))

@@ -51,7 +51,7 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
         epoch, mine, ended = position
         found = None if ended else step(thaw(mine))
         if found is None:
-            raise End((epoch, None, 1))
+            raise End((epoch, freeze(None, "unfold"), 1))
         state, item = found
         return (epoch, freeze(state, "unfold"), 0), item
 
