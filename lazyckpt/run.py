@@ -49,7 +49,7 @@ class Run(Iterator[T], Generic[T]):
         self._stream: Iterator[T] | None = None
         self._loop: Iterator[T] | None = None
         self._ended = False
-        self._life = 0  # grows with each flow that is opened
+        self._life = 0  # grows with each flow that is opened or dropped
         self._load(state)
 
     @property
@@ -102,13 +102,19 @@ class Run(Iterator[T], Generic[T]):
             begun = perf_counter()
             try:
                 before = self._delivered()
-                yield from islice(items, stride)
+                if isinstance(self._stream, GeneratorType):  # is closed to end this loop
+                    yield from islice(items, stride)
+                else:
+                    for item in islice(items, stride):
+                        yield item
+                        if self._life != life:
+                            break
             except GeneratorExit:
                 raise
             except BaseException as error:
                 self._drop()
                 raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
-            if self._flow is None or self._life != life:
+            if self._life != life:
                 continue
             if self._delivered() < before + stride:
                 self._ended = True
@@ -163,12 +169,10 @@ class Run(Iterator[T], Generic[T]):
         return self._items, self._life
 
     def _start(self, flow: Flow[T], stream: Iterator[T]) -> None:
-        # A generator can be closed, which ends a loop that is reading from it.
-        closable = stream if isinstance(stream, GeneratorType) else (item for item in stream)
         self._flow: Flow[T] | None = flow
-        self._stream = closable
+        self._stream = stream
         self._opened_at = self._mark[1] + self._behind
-        self._items, self._taken = counted(closable)
+        self._items, self._taken = counted(stream)
         self._life += 1
 
     def _drop(self) -> None:
@@ -176,6 +180,7 @@ class Run(Iterator[T], Generic[T]):
             return
         self._behind = self._delivered() - self._mark[1]
         self._flow = None
+        self._life += 1
         if isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
             self._stream.close()
         self._stream = self._loop = None

@@ -22,7 +22,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 S = TypeVar("S")
 
-_ENDED = -1  # in place of the number of outputs given
+_ENDED = (1 << 53) - 1  # in place of the number of outputs given, which it never is
 
 
 @combinator(checks={"start": integer})

@@ -172,7 +172,7 @@ def resume(pipeline: Pipeline[Any], limit: int) -> None:
 def codec(pipeline: Pipeline[Any], limit: int) -> None:
     """States survive JSON at every cut, in one line of ASCII of at most 1 KB."""
     trace = Trace(pipeline.machine, 0, limit)
-    for number, position in enumerate(trace.positions):
+    for number, position in enumerate([*trace.positions, trace.end or trace.positions[0]]):
         state = State(pipeline.identity, number, position)
         text = state.to_json()
         _same("a state through JSON", State.from_json(text), state)
