@@ -215,6 +215,12 @@ def define(
         describe=describe,
         validate=validate,
     )
+    known = registry.get(combinator.name)
+    if known is not None and known.build.__module__ != build.__module__:
+        raise ArgumentError(
+            f"a combinator named {combinator.name} is there already, from "
+            f"{known.build.__module__}; states and pickles tell them by name: take another one"
+        )
     registry[combinator.name] = combinator
     return public
 

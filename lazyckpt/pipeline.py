@@ -22,7 +22,7 @@ from typing import (
 
 from lazyckpt.call import Call, Chain, define, runnable, show
 from lazyckpt.catalogue import registry
-from lazyckpt.checks import Check, brief
+from lazyckpt.checks import Check, boolean, brief, checked
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Machine
@@ -183,6 +183,7 @@ def run(
     >>> list(lz.run(pipeline, first.state.to_json()))
     [[4, 5]]
     """
+    strict = checked("run", "strict", strict, boolean)
     return Run(runnable("run", pipeline), state, strict=strict)
 
 

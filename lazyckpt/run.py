@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from time import perf_counter
 from types import GeneratorType, TracebackType
 from typing import Any, Generic, TypeVar
@@ -18,8 +18,9 @@ from lazyckpt.state import State, as_state, matching
 
 T = TypeVar("T")
 
-_KEPT = 1e-3  # seconds of work that an error makes a run do again
-_SHARE = 50  # and at least this many times what keeping it costs
+_KEPT = 1e-3  # seconds of work that an error may make a run do again
+_SHARE = 50  # or this many times what a mark costs, if that is more
+_LONGEST = 128  # items between two looks at the clock
 
 
 class Run(Iterator[T], Generic[T]):
@@ -27,14 +28,16 @@ class Run(Iterator[T], Generic[T]):
 
     Its state is that after the last delivered item, whenever it is read. After
     an error it still is, and iterating again tries the same item again. Leaving
-    a loop early loses nothing: the next loop goes on.
+    a loop early loses nothing: the next loop goes on. A run is for one thread
+    at a time; to take states in another one, take them from `with_state`.
     """
 
     # Where a run stands is a mark, a position known to be good, and the number
     # of items delivered since. While a flow is open its snapshot is the
-    # position; after an error the flow is dropped, and the position is found by
-    # going on from the mark over that many items. Marks are set about every
-    # millisecond, so that this is little work.
+    # position; after an error the flow is dropped, and the position is found
+    # from the mark: at once with random access, else by going over that many
+    # items again. Marks are set about every millisecond, and for items that
+    # take so long at each, so that this is little work.
 
     def __init__(
         self,
@@ -50,13 +53,15 @@ class Run(Iterator[T], Generic[T]):
         self._loop: Iterator[T] | None = None
         self._ended = False
         self._life = 0  # grows with each flow that is opened or dropped
+        self._stride = 1
+        self._marked, self._keep = 0.0, 0.0
         self._load(state)
 
     @property
     def state(self) -> State:
         """The state after the last delivered item. Taking it disturbs nothing."""
         if self._flow is None and self._behind:
-            self._open()
+            self._find()
         position = self._mark[0] if self._flow is None else self._flow.snapshot()
         return State(self._pipeline.identity, self._delivered(), position)
 
@@ -96,43 +101,47 @@ class Run(Iterator[T], Generic[T]):
     def __iter__(self) -> Iterator[T]:
         if self._closed:
             raise PipelineError("the run is closed; enter it again, or start one from its state")
-        stride = 1
-        while not (self._ended or self._closed):
-            items, life = self._open()
-            begun = perf_counter()
-            try:
-                before = self._delivered()
-                if isinstance(self._stream, GeneratorType):  # is closed to end this loop
-                    yield from islice(items, stride)
-                else:
-                    for item in islice(items, stride):
-                        yield item
-                        if self._life != life:
-                            break
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                self._drop()
-                raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
-            if self._life != life:
-                continue
-            if self._delivered() < before + stride:
-                self._ended = True
-                return
-            done = perf_counter()
-            with suppress(InvalidState):  # of a user's own state, raised when it is asked for
-                self._set_mark()
-            kept = max(_KEPT, _SHARE * (perf_counter() - done))
-            stride = min(stride * 2, 1 << 16) if done - begun < kept else max(stride // 2, 1)
+        # The chain outlives an error in a block, as a generator would not.
+        return chain.from_iterable(iter(self._block, None))
 
     def __next__(self) -> T:
         if self._loop is None:
             self._loop = iter(self)
+        return next(self._loop)
+
+    def _block(self) -> Iterator[T] | None:
+        return None if self._ended or self._closed else self._deliver()
+
+    def _deliver(self) -> Iterator[T]:
+        """The next items, as many as are given between two looks at the clock."""
+        stride = self._stride
         try:
-            return next(self._loop)
-        except BaseException:
-            self._loop = None
+            items, life = self._open()
+            begun, before = perf_counter(), self._delivered()
+            if isinstance(self._stream, GeneratorType):  # is closed to end this loop
+                yield from islice(items, stride)
+            else:
+                for item in islice(items, stride):
+                    yield item
+                    if self._life != life:
+                        return
+        except GeneratorExit:
             raise
+        except BaseException as error:
+            self._drop()
+            raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
+        if self._life != life:
+            return
+        if self._delivered() < before + stride:
+            self._ended = True
+            return
+        done = perf_counter()
+        self._stride = min(2 * stride, _LONGEST) if done - begun < _KEPT else max(stride // 2, 1)
+        if done - self._marked > self._keep:
+            with suppress(InvalidState):  # of a user's own state, raised when it is asked for
+                self._set_mark()
+            self._marked = perf_counter()
+            self._keep = max(_KEPT, _SHARE * (self._marked - done))
 
     def __repr__(self) -> str:
         return f"<run of {self._pipeline!r}, {self._delivered():,} items delivered>"
@@ -154,12 +163,13 @@ class Run(Iterator[T], Generic[T]):
 
     def _open(self) -> tuple[Iterator[T], int]:
         if self._flow is None:
-            flow: Flow[T] = self._pipeline.machine.flow(self._mark[0])
+            machine = self._pipeline.machine
+            if machine.skip is not None:
+                self._mark = machine.skip(self._mark[0], self._behind)[0], self._delivered()
+                self._behind = 0
+            flow: Flow[T] = machine.flow(self._mark[0])
             stream = iter(flow)
-            try:
-                again = sum(1 for _ in islice(stream, self._behind))
-            except BaseException as error:
-                raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
+            again = sum(1 for _ in islice(stream, self._behind))
             if again < self._behind:
                 raise SourceChanged(
                     f"going over {self._behind} items again gave {again}: "
@@ -167,6 +177,19 @@ class Run(Iterator[T], Generic[T]):
                 )
             self._start(flow, stream)
         return self._items, self._life
+
+    def _find(self) -> None:
+        """Open a flow where the run stands, for its state."""
+        try:
+            self._open()
+        except Exception as error:
+            position, items = self._mark
+            kept = State(self._pipeline.identity, items, position).to_json()
+            error.add_note(
+                f"lazyckpt: so the state after {self._delivered():,} items can't be found at "
+                f"present; that after {items:,} is {kept}"
+            )
+            raise
 
     def _start(self, flow: Flow[T], stream: Iterator[T]) -> None:
         self._flow: Flow[T] | None = flow

@@ -269,3 +269,65 @@ def test_none_is_an_item(tail: lz.Stage[Any, Any]) -> None:
     nones = lz.source([None] * 30) | lz.filter(lambda x: True)
     if "filter(bool)" not in repr(tail):
         assert len(list(islice(nones | tail, 20))) == len(list(islice(numbers | tail, 20))) > 0
+
+
+def test_an_iterator_of_a_run_outlives_an_error() -> None:
+    failures = iter([True, True, False])
+
+    def fail(item: int) -> int:
+        if item == 3 and next(failures, False):
+            raise ValueError
+        return item
+
+    loop, found = iter(lz.run(lz.source(range(6)) | lz.map(fail))), list[Any]()
+    while (item := tried(loop)) != "end":
+        found.append(item)
+    assert found == [0, 1, 2, "error", "error", 3, 4, 5]
+
+
+def tried(items: Iterator[Any]) -> Any:
+    try:
+        return next(items, "end")
+    except ValueError:
+        return "error"
+
+
+def test_a_state_after_an_error_needs_no_function_where_there_is_random_access() -> None:
+    broken = False
+
+    def read(item: int) -> int:
+        if broken:
+            raise OSError("gone")
+        return item
+
+    numbers = lz.source(range(900))
+    for behind in (lz.batch(2), lz.shard(num_shards=2, index=0), lz.shuffle(seed=0)):
+        broken = False
+        run = lz.run(numbers | lz.map(read) | behind)
+        list(islice(run, 300))
+        broken = True
+        with pytest.raises(OSError, match="gone"):
+            next(run)
+        assert run.state == lz.state_at(numbers | lz.map(read) | behind, 300)
+
+
+def test_a_state_that_cannot_be_found_after_an_error_comes_with_the_last_one_known() -> None:
+    broken = False
+
+    def read(item: int) -> list[int]:
+        if broken:
+            raise OSError("gone")
+        return [item]
+
+    run = lz.run(lz.source(range(900)) | lz.flat_map(read))
+    list(islice(run, 300))
+    broken = True
+    with pytest.raises(OSError, match="gone"):
+        next(run)
+    with pytest.raises(OSError, match="gone") as caught:
+        _ = run.state
+    known = lz.State.from_json(caught.value.__notes__[-1].rpartition(" is ")[2])
+    assert known.items < 300
+    broken = False
+    assert next(run) == 300
+    assert next(lz.run(lz.source(range(900)) | lz.flat_map(read), known)) == known.items

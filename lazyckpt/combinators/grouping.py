@@ -169,6 +169,8 @@ def stack(items: Sequence[Any]) -> Any:
     >>> stack([{"x": (1, "a")}, {"x": (2, "b")}])
     {'x': (array([1, 2]), ['a', 'b'])}
     """
+    if not len(items):
+        raise ValueError("stack: a batch of no items has no shape")
     first = items[0]
     if isinstance(first, dict):
         _alike(items, "keys", lambda item: sorted(item, key=repr))

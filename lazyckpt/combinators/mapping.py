@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MappingView, Set
 from itertools import chain, islice
 from operator import length_hint
 from typing import Any, TypeVar, cast
@@ -168,7 +168,8 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
     """The items of `fn(item)` for every item, one after another.
 
     - `fn`: returns an iterable, which a resume goes through again up to where
-      it was, or a pipeline, which a resume enters at its own state
+      it was, or a pipeline, which a resume enters at its own state; called again
+      it must give the same items in the same order
 
     State: the place before the current item, and how far its expansion is.
     Resume: calls `fn` on one item again, and passes over what it gave.
@@ -257,6 +258,10 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
         inner: Machine[B] = expansion.machine
         return entered(inner, inner.init(epoch) if inside == 0 else inside)
     within("flat_map", inside)
+    if isinstance(expansion, Set) and not isinstance(expansion, MappingView):
+        raise TypeError(
+            f"flat_map: a set has no order that lasts, give sorted(...) of it: {brief(expansion)}"
+        )
     if type(expansion) is list and inside <= len(expansion):
         items: Any = iter(expansion)
         if inside:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Set, Sized
 from itertools import islice
 from operator import length_hint
 from typing import Any, Protocol, TypeVar, cast
@@ -40,7 +40,8 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
 
     - `data`: anything with `__len__` and `__getitem__` (list, range, array,
       memory map, map-style dataset; `__getitems__` is used where there is one),
-      or any iterable that begins anew each time, such as a file reader object
+      or any iterable that begins anew each time, such as a file reader object;
+      it must give the same items in the same order each time
 
     State: the epoch and a position.
     Resume: reads nothing again; an iterable is gone through from its beginning.
@@ -58,7 +59,7 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
     if _is_indexable(data):
         length = len(cast(Sized, data))
         return _indexed("source", length, _table(data), _walk(data, length))
-    if isinstance(data, (str, Mapping, Set, Chain)) or not _is_iterable(data):
+    if isinstance(data, (str, Mapping, Set, Chain, type)) or not _is_iterable(data):
         raise ArgumentError(
             f"source: data must be a sequence or an iterable, got {brief(data)} "
             f"({type(data).__name__}); {_remedy(data)}"
@@ -131,7 +132,7 @@ def picked(values: np.ndarray[Any, Any], indices: Indices) -> Any:
 
 
 def _is_indexable(data: Any) -> bool:
-    if isinstance(data, (str, Mapping, Set, Chain)) or _is_iterable_dataset(data):
+    if isinstance(data, (str, Mapping, Set, Chain, type)) or _is_iterable_dataset(data):
         return False
     if getattr(data, "shape", None) == ():
         return False
@@ -156,6 +157,8 @@ def _remedy(data: Any) -> str:
         return "it is a pipeline already" if data.calls[0].combinator.is_source else "a stage"
     if isinstance(data, Mapping):
         return "pass columns(**data) for a table, or list(data.items())"
+    if isinstance(data, MappingView):
+        return "pass list(data)"
     if isinstance(data, Set):
         return "a set has no order that lasts; pass sorted(data)"
     if isinstance(data, str):
