@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from lazyckpt.catalogue import registry
 from lazyckpt.combinators.grouping import batch, stack
+from lazyckpt.combinators.interleaving import interleave
 from lazyckpt.combinators.joining import concat, zip
 from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
@@ -56,6 +57,7 @@ __all__ = [
     "filter",
     "flat_map",
     "init",
+    "interleave",
     "map",
     "producer",
     "rebase",

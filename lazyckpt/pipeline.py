@@ -243,15 +243,23 @@ def producer(
     checks: Mapping[str, Check] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
     validate: Callable[..., None] | None = None,
+    free: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
     """Make a source of a function from arguments to a machine.
 
     - `describe`: what a state remembers of the arguments, as JSON; by default
       all that decide the order
+    - `free`: arguments that change no order, which a state doesn't mind
     """
 
     return lambda build: define(
-        build, _started, is_source=True, checks=checks, describe=describe, validate=validate
+        build,
+        _started,
+        is_source=True,
+        checks=checks,
+        describe=describe,
+        validate=validate,
+        free=free,
     )
 
 

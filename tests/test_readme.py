@@ -29,6 +29,8 @@ ROOMS = [
     "packing",
     "ordering",
     "joining",
+    "interleaving",
+    "mixing",
     "sharding",
 ]
 FIELDS = {

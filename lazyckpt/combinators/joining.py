@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
-from lazyckpt.checks import brief
-from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, machine
+from lazyckpt.checks import boolean, brief
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.machine import End, Flow, Machine, Position, counted, machine
 from lazyckpt.pipeline import Pipeline, producer
 
 A = TypeVar("A")
 
 
-def _joined(name: str, pipelines: tuple[Any, ...]) -> None:
+def joined(name: str, pipelines: tuple[Any, ...]) -> None:
+    """Refuse what is not one pipeline or more."""
     if not pipelines:
         raise ArgumentError(f"{name}: at least one pipeline is needed, got none")
     for number, pipeline in enumerate(pipelines):
@@ -26,34 +27,51 @@ def _joined(name: str, pipelines: tuple[Any, ...]) -> None:
             )
 
 
-@producer(validate=lambda pipelines: _joined("zip", pipelines))
-def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
+@producer(
+    checks={"strict": boolean},
+    free=("strict",),
+    validate=lambda pipelines, strict: joined("zip", pipelines),
+)
+def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, ...]]:
     """Tuples of one item from each pipeline, until the shortest ends.
+
+    - `strict`: that one ends before another is an error
 
     State: that of each pipeline, and whether one has ended.
     Resume: reads again what each of them does.
     Random access: where all have it.
     Rank-free: where all are.
-    Errors: none given.
+    Errors: none given; with `strict`, pipelines of unequal lengths: `ArgumentError`
+    where they are known, else `PipelineError` at the end of the shortest.
 
     >>> import lazyckpt as lz
     >>> list(lz.zip(lz.source([1, 2, 3]), lz.source("a b".split())))
     [(1, 'a'), (2, 'b')]
     """
     machines: list[Machine[Any]] = [pipeline.machine for pipeline in pipelines]
+    lengths = [each.length for each in machines]
+    if strict and len(set(lengths) - {None}) > 1:
+        raise ArgumentError(f"zip: strict=True wants pipelines of one length, got {lengths}")
 
     def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
         states, ended = position
         if ended:
             raise End(position)
-        states, items = list(states), []
+        states, items, over = list(states), [], []
         for number, each in enumerate(machines):
             try:
                 states[number], item = each.step(states[number])
             except End as end:
                 states[number] = end.position
-                raise End((tuple(states), 1)) from None
-            items.append(item)
+                over.append(number)
+                if not strict:
+                    break
+            else:
+                items.append(item)
+        if over and strict:
+            _even([number not in over for number in range(len(machines))])
+        if over:
+            raise End((tuple(states), 1))
         return (tuple(states), 0), tuple(items)
 
     def flow(position: Position) -> Flow[tuple[Any, ...]]:
@@ -62,10 +80,16 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
 
         def end() -> Iterator[tuple[Any, ...]]:
             nonlocal ended
+            if strict and not ended:
+                for stream, _ in streams:
+                    next(stream, None)
+                _even([taken() for _, taken in streams])
             ended = 1
             yield from ()
 
-        rows = () if ended else builtins.zip(*flows, strict=False)
+        streams = [counted(each) for each in flows] if strict else []
+        pulls = [stream for stream, _ in streams] or flows
+        rows = () if ended else builtins.zip(*pulls, strict=False)
         return Flow(chain(rows, end()), lambda: (tuple(f.snapshot() for f in flows), ended))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
@@ -75,8 +99,9 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
         reached = [jump(state, n) for jump, state in builtins.zip(jumps, states, strict=True)]
         counts = [count for _, count in reached]
         passed = min(counts)
-        if passed == n:
-            return (tuple(state for state, _ in reached), 0), n
+        if passed == n or strict:
+            _even(counts)
+            return (tuple(state for state, _ in reached), int(passed < n)), passed
         first = counts.index(passed)  # those before the first to end are one ahead
         after = [
             jump(state, passed + (number <= first))[0]
@@ -85,18 +110,25 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
         return (tuple(after), 1), passed
 
     jumps = [each.skip for each in machines if each.skip is not None]
-    lengths = [each.length for each in machines if each.length is not None]
     return machine(
         init=lambda epoch: (tuple(each.init(epoch) for each in machines), 0),
         epoch=lambda position: machines[0].epoch(position[0][0]),
         step=step,
         flow=flow,
         skip=skip if len(jumps) == len(machines) else None,
-        length=min(lengths) if len(lengths) == len(machines) else None,
+        length=None if None in lengths else min(each for each in lengths if each is not None),
     )
 
 
-@producer(validate=lambda pipelines: _joined("concat", pipelines))
+def _even(counts: list[int]) -> None:
+    if len(set(counts)) > 1:
+        short, long = counts.index(min(counts)), counts.index(max(counts))
+        raise PipelineError(
+            f"zip: strict=True, but argument {short + 1} ends before argument {long + 1}"
+        )
+
+
+@producer(validate=lambda pipelines: joined("concat", pipelines))
 def concat(*pipelines: Pipeline[A]) -> Machine[A]:
     """The items of the first pipeline, then of the second, and so on.
 

@@ -123,9 +123,9 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
             nonlocal anchor, inside, inner
             here = anchor
             for item in before:
-                opened = _opened(fn(item), inside, epoch)
-                anchor, inside, inner = here, 0, opened
-                yield opened
+                found = opened(fn(item), inside, epoch)
+                anchor, inside, inner = here, 0, found
+                yield found
                 here = before.snapshot()
             anchor, inside, inner = before.snapshot(), 0, None
 
@@ -141,7 +141,8 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
     )
 
 
-def _opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
+def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
+    """An expansion from where it stood: a count for an iterable, a position for a pipeline."""
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
         return inner.flow(inside or inner.init(epoch))

@@ -126,9 +126,9 @@ def shard(items: Items, num_shards: int, index: int) -> Items:
     return lambda epoch: toolz.take_nth(num_shards, toolz.drop(index, items(epoch)))
 
 
-def zip(pipelines: tuple[Chain, ...]) -> Items:
+def zip(pipelines: tuple[Chain, ...], strict: bool) -> Items:
     streams = [model(p) for p in pipelines]
-    return lambda epoch: builtins.zip(*[s(epoch) for s in streams], strict=False)
+    return lambda epoch: builtins.zip(*[s(epoch) for s in streams], strict=strict)
 
 
 def concat(pipelines: tuple[Chain, ...]) -> Items:
@@ -136,10 +136,23 @@ def concat(pipelines: tuple[Chain, ...]) -> Items:
     return lambda epoch: toolz.mapcat(lambda stream: stream(epoch), streams)
 
 
+def interleave(pipelines: tuple[Chain, ...], block_length: int) -> Items:
+    streams = [model(p) for p in pipelines]
+
+    def each(epoch: int) -> Iterator[Any]:
+        rest = [list(s(epoch)) for s in streams]
+        while any(rest):
+            for number, items in builtins.enumerate(rest):
+                yield from items[:block_length]
+                rest[number] = items[block_length:]
+
+    return each
+
+
 MODELS: dict[str, Callable[..., Items]] = {
     f.__name__: f
     for f in (
         source, columns, map, filter, flat_map, unbatch, scan, take, skip, batch,
-        shuffle, block_shuffle, repeat, shard, zip, concat,
+        shuffle, block_shuffle, repeat, shard, zip, concat, interleave,
     )
 }  # fmt: skip

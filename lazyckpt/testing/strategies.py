@@ -86,7 +86,20 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     ),
 }
 
-JOINS: dict[str, Callable[..., Pipeline[Any]]] = {"zip": lz.zip, "concat": lz.concat}
+
+
+def _evenly(*parts: Pipeline[Any]) -> Pipeline[Any]:
+    shortest = min(len(list(part)) for part in parts)
+    return lz.zip(*[part | lz.take(shortest) for part in parts], strict=True)
+
+
+JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
+    "zip": lz.zip,
+    "zip(strict)": _evenly,
+    "concat": lz.concat,
+    "interleave": lz.interleave,
+    "interleave(blocks)": lambda *parts: lz.interleave(*parts, block_length=3),
+}
 
 
 @st.composite

@@ -1,0 +1,123 @@
+"""Several streams by turns: `interleave`, `interleave_map`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from lazyckpt.checks import function, positive
+from lazyckpt.combinators.joining import joined
+from lazyckpt.combinators.mapping import opened
+from lazyckpt.errors import SourceChanged
+from lazyckpt.machine import End, Flow, Machine, Position, machine
+from lazyckpt.pipeline import Pipeline, combinator, producer
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+_END: Any = object()
+
+
+@producer(
+    checks={"block_length": positive},
+    validate=lambda pipelines, block_length: joined("interleave", pipelines),
+)
+def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
+    """Items of each pipeline in turn, round and round over those that still have some.
+
+    - `block_length`: how many items one gives before it is the next one's turn
+
+    State: that of each pipeline, which have ended, whose turn it is, and a count
+    of the items given in it.
+    Resume: reads again what each of them does.
+    Random access: where all have it.
+    Rank-free: where all are.
+    Errors: none given.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.interleave(lz.source([1, 2, 3]), lz.source([10]), lz.source([20, 30])))
+    [1, 10, 20, 2, 30, 3]
+    """
+    machines: list[Machine[A]] = [pipeline.machine for pipeline in pipelines]
+    width = len(machines)
+
+    def turned(turn: int, given: int, ended: int) -> tuple[int, int]:
+        """Whose turn it is, those passed over that have ended or had theirs."""
+        if given == block_length:
+            turn, given = (turn + 1) % width, 0
+        while ended >> turn & 1 and ended + 1 < 1 << width:
+            turn = (turn + 1) % width
+        return (turn, given) if ended + 1 < 1 << width else (0, 0)
+
+    def init(epoch: int) -> Position:
+        return tuple(each.init(epoch) for each in machines), 0, 0, 0
+
+    def step(position: Position) -> tuple[Position, A]:
+        states, ended, turn, given = position
+        states = list(states)
+        while ended + 1 < 1 << width:
+            try:
+                states[turn], item = machines[turn].step(states[turn])
+            except End as end:
+                states[turn], ended = end.position, ended | 1 << turn
+                turn, given = turned(turn, 0, ended)
+            else:
+                return (tuple(states), ended, *turned(turn, given + 1, ended)), item
+        raise End((tuple(states), ended, turn, given))
+
+    def flow(position: Position) -> Flow[A]:
+        states, ended, turn, given = position
+        flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
+
+        def items() -> Iterator[A]:
+            nonlocal ended, turn, given
+            streams = [iter(each) for each in flows]
+            while ended + 1 < 1 << width:
+                for item in islice(streams[turn], block_length - given):
+                    given += 1
+                    yield item
+                if given < block_length:
+                    ended, given = ended | 1 << turn, 0
+                turn, given = turned(turn, given, ended)
+
+        def snapshot() -> Position:
+            return (tuple(each.snapshot() for each in flows), ended, *turned(turn, given, ended))
+
+        return Flow(items(), snapshot)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        states, ended, turn, given = position
+        has = [jump(state, n)[1] for jump, state in builtins.zip(jumps, states, strict=True)]
+        taken, left = [0] * width, n
+        while left and ended + 1 < 1 << width:
+            if not given:
+                alive = [number for number in range(width) if not ended >> number & 1]
+                least = min(has[number] - taken[number] for number in alive)
+                rounds = min(least, left // len(alive)) // block_length
+                for number in alive:
+                    taken[number] += rounds * block_length
+                left -= rounds * block_length * len(alive)
+            some = min(block_length - given, has[turn] - taken[turn], left)
+            taken[turn], left, given = taken[turn] + some, left - some, given + some
+            if left and given < block_length:
+                ended, given = ended | 1 << turn, 0
+                taken[turn] += 1  # asked once more, it ends
+            turn, given = turned(turn, given, ended)
+        after = [
+            jump(state, count)[0]
+            for jump, state, count in builtins.zip(jumps, states, taken, strict=True)
+        ]
+        return (tuple(after), ended, turn, given), n - left
+
+    jumps = [each.skip for each in machines if each.skip is not None]
+    lengths = [each.length for each in machines if each.length is not None]
+    return machine(
+        init=init,
+        epoch=lambda position: machines[0].epoch(position[0][0]),
+        step=step,
+        flow=flow,
+        skip=skip if len(jumps) == width else None,
+        length=sum(lengths) if len(lengths) == width else None,
+    )
