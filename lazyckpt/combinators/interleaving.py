@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import cycle
 from typing import Any, TypeVar
 
 from lazyckpt.checks import function, positive
@@ -75,12 +75,20 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
             nonlocal ended, turn, given
             streams = [iter(each) for each in flows]
             while ended + 1 < 1 << width:
-                for item in islice(streams[turn], block_length - given):
-                    given += 1
-                    yield item
-                if given < block_length:
-                    ended, given = ended | 1 << turn, 0
-                turn, given = turned(turn, given, ended)
+                order = [number for number in range(width) if not ended >> number & 1]
+                while order[0] != turn:
+                    order.append(order.pop(0))
+                for turn in cycle(order):
+                    for item in streams[turn]:
+                        given += 1
+                        yield item
+                        if given == block_length:
+                            break
+                    else:
+                        break
+                    given = 0
+                ended |= 1 << turn
+                turn, given = turned(turn, 0, ended)
 
         def snapshot() -> Position:
             return (tuple(each.snapshot() for each in flows), ended, *turned(turn, given, ended))
