@@ -18,8 +18,9 @@ from typing import NoReturn
 from lazyckpt.catalogue import registry
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.interleaving import interleave
-from lazyckpt.combinators.joining import concat, zip
+from lazyckpt.combinators.joining import concat, multiplex, zip
 from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch
+from lazyckpt.combinators.mixing import mix, mix_counts
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
 from lazyckpt.combinators.selecting import filter, skip, take
 from lazyckpt.combinators.sharding import shard
@@ -59,6 +60,9 @@ __all__ = [
     "init",
     "interleave",
     "map",
+    "mix",
+    "mix_counts",
+    "multiplex",
     "producer",
     "rebase",
     "registry",

@@ -12,8 +12,10 @@ from lazyckpt.testing.laws import Stream
 
 
 @pytest.mark.parametrize("kinds", [(list, Stream), (Stream, list), (Stream, Stream)])
-@pytest.mark.parametrize(("lengths", "message"), [((3, 2), "argument 2 ends before argument 1"),
-                                                  ((2, 3), "argument 1 ends before argument 2")])
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [((3, 2), "argument 2 ends before argument 1"), ((2, 3), "argument 1 ends before argument 2")],
+)
 def test_a_strict_zip_says_which_is_shorter(kinds: Any, lengths: Any, message: str) -> None:
     parts = [lz.source(kind(range(n))) for kind, n in zip(kinds, lengths, strict=True)]
     strict = lz.zip(*parts, strict=True)

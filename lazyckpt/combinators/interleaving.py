@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import cycle
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from lazyckpt.checks import function, positive
+from lazyckpt.checks import positive
 from lazyckpt.combinators.joining import joined
-from lazyckpt.combinators.mapping import opened
-from lazyckpt.errors import SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, machine
-from lazyckpt.pipeline import Pipeline, combinator, producer
+from lazyckpt.pipeline import Pipeline, producer
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-_END: Any = object()
 
 
 @producer(

@@ -1,18 +1,21 @@
-"""Several pipelines as one: `zip`, `concat`."""
+"""Several pipelines as one: `zip`, `concat`, `multiplex`."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
-from lazyckpt.checks import boolean, brief
+from lazyckpt.checks import Unfit, boolean, brief, is_integer
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.machine import End, Flow, Machine, Position, counted, machine
 from lazyckpt.pipeline import Pipeline, producer
 
 A = TypeVar("A")
+
+_END: Any = object()
 
 
 def joined(name: str, pipelines: tuple[Any, ...]) -> None:
@@ -25,6 +28,18 @@ def joined(name: str, pipelines: tuple[Any, ...]) -> None:
                 f"{name}: argument {number + 1} must be a pipeline, got {brief(pipeline)} "
                 f"({type(pipeline).__name__}); source(...) makes one of data"
             )
+
+
+def several(value: Any) -> tuple[Any, ...]:
+    """A list or tuple as a tuple."""
+    if not isinstance(value, (list, tuple)):
+        raise Unfit("a list of pipelines")
+    return tuple(value)
+
+
+def named(number: int) -> str:
+    """How errors call one of a list of pipelines."""
+    return f"pipelines[{number}]"
 
 
 @producer(
@@ -193,4 +208,80 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
         flow=flow,
         skip=skip if all(each.skip for each in machines) else None,
         length=sum(lengths) if len(lengths) == len(machines) else None,
+    )
+
+
+def _controlled(control: Any, pipelines: tuple[Any, ...]) -> None:
+    joined("multiplex", (control, *pipelines))
+    joined("multiplex", pipelines)
+
+
+@producer(checks={"pipelines": several}, validate=_controlled)
+def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machine[A]:
+    """For every index that `control` gives, the next item of that pipeline.
+
+    - `control`: a pipeline of ints in `[0, len(pipelines))`; the stream ends with it
+
+    State: that of `control` and of each pipeline.
+    Resume: reads again what each of them does.
+    Random access: no.
+    Rank-free: no.
+    Errors: an index out of range, a negative one or no int, and a pipeline that
+    is asked for an item after its end, raise `PipelineError` and name it.
+
+    >>> import lazyckpt as lz
+    >>> a, b = lz.source(["a", "b"]), lz.source([1, 2, 3])
+    >>> list(lz.multiplex(lz.source([0, 1, 1, 0]), [a, b]))
+    ['a', 1, 2, 'b']
+    """
+    chosen, machines = control.machine, [pipeline.machine for pipeline in pipelines]
+
+    def place(index: Any) -> int:
+        if not is_integer(index) or not 0 <= index < len(machines):
+            raise PipelineError(
+                f"multiplex: control must give ints from 0 to {len(machines) - 1}, "
+                f"got {brief(index)} ({type(index).__name__})"
+            )
+        return operator.index(index)
+
+    def exhausted(number: int) -> PipelineError:
+        return PipelineError(
+            f"multiplex: {named(number)} has ended, and control asks for another item of it"
+        )
+
+    def step(position: Position) -> tuple[Position, A]:
+        before, states = position
+        try:
+            before, index = chosen.step(before)
+        except End as end:
+            raise End((end.position, states)) from None
+        number, states = place(index), list(states)
+        try:
+            states[number], item = machines[number].step(states[number])
+        except End:
+            raise exhausted(number) from None
+        return (before, tuple(states)), item
+
+    def flow(position: Position) -> Flow[A]:
+        before, states = position
+        indices = chosen.flow(before)
+        flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
+
+        def items() -> Iterator[A]:
+            streams = [iter(each) for each in flows]
+            for index in indices:
+                number = place(index)
+                item = next(streams[number], _END)
+                if item is _END:
+                    raise exhausted(number)
+                yield item
+
+        return Flow(items(), lambda: (indices.snapshot(), tuple(f.snapshot() for f in flows)))
+
+    return machine(
+        init=lambda epoch: (chosen.init(epoch), tuple(each.init(epoch) for each in machines)),
+        epoch=lambda position: chosen.epoch(position[0]),
+        step=step,
+        flow=flow,
+        length=chosen.length,
     )

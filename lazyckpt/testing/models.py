@@ -7,15 +7,18 @@ the streams before it and the combinator's arguments.
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
+from fractions import Fraction
+from itertools import accumulate
 from itertools import count as counting
 from typing import Any
 
 import toolz
 
 from lazyckpt.call import Chain
-from lazyckpt.noise import Permutation, derive, draws
+from lazyckpt.noise import Permutation, derive, draws, hashed
 
 Items = Callable[[int], Iterator[Any]]
 
@@ -149,10 +152,70 @@ def interleave(pipelines: tuple[Chain, ...], block_length: int) -> Items:
     return each
 
 
+def mix(pipelines: Any, weights: Any, seed: Any, stop: str, deterministic: bool) -> Items:
+    streams = [model(p) for p in pipelines]
+    width = len(streams)
+    nothing = object()
+
+    def each(epoch: int) -> Iterator[Any]:
+        passes = [epoch if stop == "first_exhausted" else epoch << 32] * width
+        walks = [s(p) for s, p in builtins.zip(streams, passes, strict=True)]
+        over = set() if callable(weights) else {i for i in range(width) if not weights[i]}
+        taken = [0] * width
+        for t in counting():
+            now = weights(t) if callable(weights) else weights
+            draw = hashed(derive(seed or 0, "mix", epoch), t)
+            i = chairman(now, taken, t) if deterministic else roulette(now, draw)
+            item = next(walks[i], nothing)
+            if item is nothing:
+                over.add(i)
+                if stop == "first_exhausted" or (stop == "all_exhausted" and len(over) == width):
+                    return
+                passes[i] += 1
+                walks[i] = streams[i](passes[i])
+                item = next(walks[i])
+            taken[i] += 1
+            yield item
+
+    return each
+
+
+def roulette(weights: Any, draw: int) -> int:
+    sums = list(accumulate(builtins.map(Fraction, weights)))
+    return next(i for i, each in builtins.enumerate(sums) if draw * sums[-1] < each * 2**64)
+
+
+def chairman(weights: Any, taken: list[int], t: int) -> int:
+    """Of those that lag enough, the one that can wait for the fewest turns."""
+    if len(taken) == 1:
+        return 0
+    total = sum(builtins.map(Fraction, weights))
+    shares = [(Fraction(w) / total).limit_denominator(1 << 16) for w in weights]
+    least = Fraction(1, 2 * len(taken) - 2)
+    lags = [share * (t + 1) - n for share, n in builtins.zip(shares, taken, strict=True)]
+    waits = {
+        i: math.floor((1 - least - lag) / shares[i])
+        for i, lag in builtins.enumerate(lags)
+        if lag >= least
+    }
+    return min(waits, key=waits.__getitem__)
+
+
+def multiplex(control: Chain, pipelines: Any) -> Items:
+    streams = [model(p) for p in pipelines]
+
+    def each(epoch: int) -> Iterator[Any]:
+        walks = [s(epoch) for s in streams]
+        return (next(walks[i]) for i in model(control)(epoch))
+
+    return each
+
+
 MODELS: dict[str, Callable[..., Items]] = {
     f.__name__: f
     for f in (
         source, columns, map, filter, flat_map, unbatch, scan, take, skip, batch,
         shuffle, block_shuffle, repeat, shard, zip, concat, interleave,
+        mix, multiplex,
     )
 }  # fmt: skip

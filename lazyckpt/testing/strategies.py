@@ -87,10 +87,26 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
 }
 
 
-
 def _evenly(*parts: Pipeline[Any]) -> Pipeline[Any]:
     shortest = min(len(list(part)) for part in parts)
     return lz.zip(*[part | lz.take(shortest) for part in parts], strict=True)
+
+
+def _mixed(stop: Any, **options: Any) -> Callable[..., Pipeline[Any]]:
+    def join(*parts: Pipeline[Any]) -> Pipeline[Any]:
+        if stop != "first_exhausted":  # nothing could begin again
+            parts = tuple(lz.concat(part, lz.source(["last"])) for part in parts)
+        weights = options.get("weights", [2.5, 1, 0, 1.5][: len(parts)])
+        joined = lz.mix(parts, **{**options, "weights": weights, "stop": stop})
+        return joined | lz.take(25) if stop == "never" else joined
+
+    return join
+
+
+def _multiplexed(*parts: Pipeline[Any]) -> Pipeline[Any]:
+    endless = [lz.concat(part, lz.source(["last"])) | lz.repeat() for part in parts]
+    control = [_crc(n) % len(parts) for n in range(17)]
+    return lz.multiplex(lz.source(control) | lz.shuffle(4, seed=0), endless)
 
 
 JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
@@ -99,6 +115,13 @@ JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
     "concat": lz.concat,
     "interleave": lz.interleave,
     "interleave(blocks)": lambda *parts: lz.interleave(*parts, block_length=3),
+    "mix": _mixed("first_exhausted", seed=3),
+    "mix(all)": _mixed("all_exhausted", seed=4),
+    "mix(never)": _mixed("never", seed=5),
+    "mix(deterministic)": _mixed("first_exhausted", deterministic=True),
+    "mix(deterministic, all)": _mixed("all_exhausted", deterministic=True),
+    "mix(deterministic, never)": _mixed("never", deterministic=True),
+    "multiplex": _multiplexed,
 }
 
 
