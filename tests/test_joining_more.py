@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lazyckpt as lz
@@ -37,3 +39,52 @@ def test_a_strict_zip_refuses_unequal_lengths_at_once() -> None:
     with pytest.raises(lz.ArgumentError, match="strict must be True or False"):
         lz.zip(lz.source([]), strict=1)  # type: ignore[arg-type]
     assert list(islice(lz.zip(lz.source([1]) | lz.repeat(), strict=True), 2)) == [(1,), (1,)]
+
+
+@pytest.mark.parametrize("index", [2, -1, 1.0, True, None, "0", np.array([0])])
+def test_an_index_out_of_place_is_named(index: Any) -> None:
+    letters, numbers = lz.source(["a", "b", "c"]), lz.source([1, 2, 3])
+    control: Any = lz.source([0, np.int64(1), index, 0])
+    run = lz.run(lz.multiplex(control, [letters, numbers]))
+    assert [next(run), next(run)] == ["a", 1]
+    for _ in range(2):
+        with pytest.raises(lz.PipelineError, match=re.escape(f"0 to 1, got {index!r}")):
+            next(run)
+    assert run.state.items == 2
+
+
+@pytest.mark.parametrize("kind", [list, Stream])
+def test_a_multiplexed_pipeline_that_ended_is_named(kind: Any) -> None:
+    control = lz.source(kind([0, 1, 0, 0]))
+    joined = lz.multiplex(control, [lz.source(kind(["a", None])), lz.source(kind([1]))])
+    run = lz.run(joined)
+    assert [next(run) for _ in range(3)] == ["a", 1, None]
+    for ask in (lambda: next(run), lambda: lz.step(joined, run.state)):
+        with pytest.raises(lz.PipelineError, match=r"pipelines\[0\] has ended"):
+            ask()
+
+
+def test_what_is_no_multiplex_is_refused() -> None:
+    some: Any = lz.source([0])
+    for control, pipelines in ((some, []), ([0], [some]), (some, [[1]]), (some, some)):
+        with pytest.raises(lz.ArgumentError, match="multiplex: "):
+            lz.multiplex(control, pipelines)
+
+
+def test_interleave_takes_blocks_of_what_remains() -> None:
+    parts = [lz.source(list(text)) for text in ("abcde", "", "12")]
+    assert "".join(lz.interleave(*parts)) == "a1b2cde"
+    assert "".join(lz.interleave(*parts, block_length=2)) == "ab12cde"
+    assert "".join(lz.interleave(*parts, block_length=10**12)) == "abcde12"
+    with pytest.raises(lz.ArgumentError, match="block_length must be an int >= 1"):
+        lz.interleave(*parts, block_length=0)
+    with pytest.raises(lz.ArgumentError, match="at least one"):
+        lz.interleave()
+
+
+def test_interleave_far_out_is_reached_at_once() -> None:
+    big = lz.interleave(*[lz.source(range(n)) for n in (10**9, 10, 10**6)], block_length=3)
+    assert len(big) == 10**9 + 10**6 + 10
+    assert big[-1] == 10**9 - 1
+    assert big[10 + 2 * 10**6] == 10**6 + 1
+    assert list(big[27:36]) == [9, 10, 11, 9, 9, 10, 11, 12, 13]

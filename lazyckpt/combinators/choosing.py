@@ -22,7 +22,7 @@ Weights = tuple[float, ...]
 
 _LONGEST = 1 << 16  # choices in a pattern that is kept
 _CHUNK = 1 << 12  # random choices made at once
-_EXACT = 2.0**64
+_BEYOND = 2.0**64
 
 
 class Choices(NamedTuple):
@@ -41,12 +41,10 @@ def weights_of(value: Any) -> Weights:
     expected = "finite numbers >= 0, not all of them 0"
     try:
         found = tuple(w.item() if isinstance(w, np.generic) else w for w in value)
-        sizes = [float(w) for w in found]
+        total = sum(map(float, found))
     except (TypeError, ValueError, OverflowError):
         raise Unfit(expected) from None
-    if not all(isinstance(w, (int, float)) and w >= 0 for w in found):
-        raise Unfit(expected)
-    if not 0 < math.fsum(sizes) < math.inf:
+    if not (0 < total < math.inf and all(isinstance(w, (int, float)) and w >= 0 for w in found)):
         raise Unfit(expected)
     return found
 
@@ -55,16 +53,16 @@ def random_choices(weights: Weights | Schedule, width: int, key: int) -> Choices
     """Choice t depends on the key, t and the weights at t alone."""
     if callable(weights):
         return _scheduled(weights, width, key)
-    bounds, numbers = _bounds(weights)
+    bounds = _bounds(weights)
+    edges = np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
 
     def one(t: int, counts: Sequence[int]) -> int:
-        return numbers[bisect(bounds, hashed(key, t))]
+        return bisect(bounds, hashed(key, t))
 
     def ahead(t: int, counts: list[int]) -> Iterator[int]:
-        edges, names = np.array(bounds, np.uint64), np.array(numbers)
         starts = count(t, _CHUNK)
         drawn = (np.searchsorted(edges, hashes(key, s, s + _CHUNK), "right") for s in starts)
-        return chain.from_iterable(names[places].tolist() for places in drawn)
+        return chain.from_iterable(places.tolist() for places in drawn)
 
     return Choices(one, ahead)
 
@@ -73,22 +71,20 @@ def _scheduled(schedule: Schedule, width: int, key: int) -> Choices:
     def one(t: int, counts: Sequence[int]) -> int:
         value = schedule(t)
         try:
-            bounds, numbers = _bounds(weights_of(value))
+            weights = weights_of(value)
         except Unfit as unfit:
             raise PipelineError(f"mix: weights({t}) must be {unfit}, got {brief(value)}") from None
-        if len(value) != width:
-            raise PipelineError(f"mix: weights({t}) has {len(value)} for {width} pipelines")
-        return numbers[bisect(bounds, hashed(key, t))]
+        if len(weights) != width:
+            raise PipelineError(f"mix: weights({t}) has {len(weights)} for {width} pipelines")
+        return bisect(_bounds(weights), hashed(key, t))
 
     return Choices(one, lambda t, counts: (one(place, counts) for place in count(t)))
 
 
-@lru_cache(maxsize=64)
-def _bounds(weights: Weights) -> tuple[list[int], list[int]]:
-    """Where in the 64-bit integers the share of each next source begins, and which those are."""
-    numbers = [number for number, weight in enumerate(weights) if weight]
-    sums = list(accumulate(float(weights[number]) for number in numbers))
-    return [int(each / sums[-1] * _EXACT) for each in sums[:-1]], numbers
+def _bounds(weights: Weights) -> list[int]:
+    """Where among the 64-bit integers the share of each source ends."""
+    sums = list(accumulate(map(float, weights)))
+    return [int(each / sums[-1] * _BEYOND) for each in sums]
 
 
 class Proportions:

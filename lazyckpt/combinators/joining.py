@@ -235,9 +235,10 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
     ['a', 1, 2, 'b']
     """
     chosen, machines = control.machine, [pipeline.machine for pipeline in pipelines]
+    numbers = range(len(machines))
 
     def place(index: Any) -> int:
-        if not is_integer(index) or not 0 <= index < len(machines):
+        if not is_integer(index) or index not in numbers:
             raise PipelineError(
                 f"multiplex: control must give ints from 0 to {len(machines) - 1}, "
                 f"got {brief(index)} ({type(index).__name__})"
@@ -270,7 +271,7 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
         def items() -> Iterator[A]:
             streams = [iter(each) for each in flows]
             for index in indices:
-                number = place(index)
+                number = index if type(index) is int and index in numbers else place(index)
                 item = next(streams[number], _END)
                 if item is _END:
                     raise exhausted(number)
