@@ -56,6 +56,20 @@ class Call:
         """The same call with other arguments."""
         return Call(self.combinator, {**self.arguments, **arguments}, self.site)
 
+    @property
+    def elastic(self) -> Mapping[str, str]:
+        """The arguments that `rebase` may change, with what the stages behind have to be."""
+        return {} if self._is_rigid else self.combinator.elastic
+
+    def follows(self, what: str) -> bool:
+        """Whether a state can pass this stage when one before it that wants `what` changes."""
+        return not self._is_rigid and getattr(self.combinator, what, True)
+
+    @property
+    def _is_rigid(self) -> bool:
+        rigid = self.combinator.rigid
+        return rigid is not None and rigid(**self.arguments)
+
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
         bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
@@ -177,6 +191,7 @@ def define(
     elastic: Mapping[str, str] | None = None,
     transparent: bool = False,
     lockstep: bool = False,
+    rigid: Callable[..., bool] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
     validate: Callable[..., None] | None = None,
 ) -> Callable[..., Any]:
@@ -206,6 +221,7 @@ def define(
         elastic=elastic or {},
         transparent=transparent or lockstep,
         lockstep=lockstep,
+        rigid=rigid,
         describe=describe,
         validate=validate,
     )

@@ -197,6 +197,7 @@ class Options(TypedDict, total=False):
     elastic: Mapping[str, str]
     transparent: bool
     lockstep: bool
+    rigid: Callable[..., bool]
 
 
 @overload
@@ -221,6 +222,7 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
       have to be for that: "transparent", "lockstep" or "any"
     - `transparent`: the position is upstream's own; the stage has none
     - `lockstep`: that, and as many items are taken for each given, whatever they are
+    - `rigid`: called with all arguments, whether with these it is none of the last three
 
     A step that has a position of its own catches upstream's `End` and raises
     one with its own position, as `take` does.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lazyckpt.call import Chain
-from lazyckpt.catalogue import registry
 from lazyckpt.checks import brief
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.frozen import FrozenDict, FrozenList
@@ -194,13 +193,13 @@ def _changes(state: State, chain: Chain) -> list[_Change]:
 def _check_changes(changes: list[_Change], state: State, chain: Chain) -> None:
     calls = list(chain.calls)
     for change in changes:
-        elastic = registry[change.name].elastic
+        elastic = calls[change.number - 1].elastic
         refusal = f"a state cannot follow this change: {change}"
         for name in {**change.before, **change.after}:
             if name not in elastic:
                 raise StateMismatch(f"{refusal}; {name} decides about the order")
             for later in chain.calls[change.number :]:
-                if not getattr(later.combinator, elastic[name], True):
+                if not later.follows(elastic[name]):
                     raise StateMismatch(f"{refusal}; {later!r} behind it counts what it gives")
         calls[change.number - 1] = calls[change.number - 1].replaced(**change.before)
     if Chain(tuple(calls)).machine.epoch(state.position) != chain.machine.epoch(state.position):

@@ -51,11 +51,11 @@ def filter(items: Items, predicate: Any) -> Items:
 
 
 def flat_map(items: Items, fn: Any) -> Items:
-    def expanded(item: Any, epoch: int) -> Any:
-        inner = fn(item)
-        return model(inner)(epoch) if isinstance(inner, Chain) else inner
+    return lambda epoch: toolz.mapcat(lambda item: expanded(fn(item), epoch), items(epoch))
 
-    return lambda epoch: toolz.mapcat(lambda item: expanded(item, epoch), items(epoch))
+
+def expanded(inner: Any, epoch: int) -> Any:
+    return model(inner)(epoch) if isinstance(inner, Chain) else inner
 
 
 def unbatch(items: Items) -> Items:
@@ -125,8 +125,20 @@ def repeat(items: Items, count: int | None) -> Items:
     return lambda epoch: toolz.mapcat(items, epochs(epoch))
 
 
-def shard(items: Items, num_shards: int, index: int) -> Items:
-    return lambda epoch: toolz.take_nth(num_shards, toolz.drop(index, items(epoch)))
+def shard(items: Items, num_shards: int, index: int, contiguous: bool, even: Any) -> Items:
+    def hand(epoch: int) -> list[Any]:
+        every = list(toolz.take(10_000, items(epoch)))
+        whole = len(every) // num_shards * num_shards
+        if even == "drop":
+            every = every[:whole]
+        if even == "pad" and whole < len(every):
+            every = list(toolz.take(whole + num_shards, toolz.concat([every] * (num_shards + 1))))
+        if not contiguous:
+            return every[index::num_shards]
+        hands = [len(every[rank::num_shards]) for rank in range(num_shards)]
+        return every[sum(hands[:index]) : sum(hands[: index + 1])]
+
+    return lambda epoch: iter(hand(epoch))
 
 
 def zip(pipelines: tuple[Chain, ...], strict: bool) -> Items:

@@ -67,6 +67,17 @@ def sources() -> st.SearchStrategy[Pipeline[Any]]:
     )
 
 
+@st.composite
+def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
+    num_shards = draw(sizes)
+    index = draw(st.integers(0, num_shards - 1))
+    even: Any = draw(st.sampled_from([None, "pad", "drop"]))
+    return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, even=even)
+
+
+# Stages that want random access, and those that do instead where there is none.
+INSTEAD = {"shuffle": "shuffle(buffer)", "shard(contiguous)": "shard"}
+
 STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "map": st.just(lz.map(tagged)),
     "filter": st.just(lz.filter(kept)),
@@ -81,9 +92,8 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "block_shuffle": st.builds(lz.block_shuffle, sizes, seed=seeds),
     "repeat": st.builds(lz.repeat, st.integers(0, 3)),
     "repeat for ever": counts.map(lambda n: lz.repeat() | lz.take(n)),
-    "shard": sizes.flatmap(
-        lambda n: st.integers(0, n - 1).map(lambda i: lz.shard(num_shards=n, index=i))
-    ),
+    "shard": _shards(contiguous=False),
+    "shard(contiguous)": _shards(contiguous=True),
 }
 
 
@@ -136,8 +146,8 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
         pipeline = draw(sources())
     for _ in range(draw(st.integers(0, max_stages))):
         name = draw(st.sampled_from(sorted(STAGES)))
-        if name == "shuffle" and not _has_access(pipeline):
-            name = "shuffle(buffer)"
+        if name in INSTEAD and not _has_access(pipeline):
+            name = INSTEAD[name]
         if name == "repeat for ever" and not list(pipeline):
             name = "repeat"
         pipeline = pipeline | draw(STAGES[name])
