@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from lazyckpt.catalogue import registry
 from lazyckpt.combinators.grouping import batch, stack
-from lazyckpt.combinators.interleaving import interleave
+from lazyckpt.combinators.interleaving import interleave, interleave_map
 from lazyckpt.combinators.joining import concat, multiplex, zip
 from lazyckpt.combinators.mapping import flat_map, map, scan, unbatch
 from lazyckpt.combinators.mixing import mix, mix_counts
@@ -59,6 +59,7 @@ __all__ = [
     "flat_map",
     "init",
     "interleave",
+    "interleave_map",
     "map",
     "mix",
     "mix_counts",

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from lazyckpt.checks import positive
+from lazyckpt.checks import function, positive
 from lazyckpt.combinators.joining import joined
+from lazyckpt.combinators.mapping import opened
+from lazyckpt.errors import SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, machine
-from lazyckpt.pipeline import Pipeline, producer
+from lazyckpt.pipeline import Pipeline, combinator, producer
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+_END: Any = object()
 
 
 @producer(
@@ -124,4 +128,100 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
         flow=flow,
         skip=skip if len(jumps) == width else None,
         length=sum(lengths) if len(lengths) == width else None,
+    )
+
+
+@combinator(checks={"fn": function, "cycle_length": positive, "block_length": positive})
+def interleave_map(
+    upstream: Machine[A],
+    fn: Callable[[A], Iterable[B]],
+    *,
+    cycle_length: int,
+    block_length: int = 1,
+) -> Machine[B]:
+    """The items of `fn(item)` for every item, several items open at once and read by turns.
+
+    - `fn`: returns an iterable or a pipeline, as for `flat_map`
+    - `cycle_length`: how many are open at once
+    - `block_length`: how many items one gives before it is the next one's turn
+
+    When one has ended, the next input takes its place at its next turn, as in
+    tf.data's `interleave`.
+
+    State: the place upstream, and for each open one the place before its input
+    and how far it is: it grows with `cycle_length`, by about twice the size of
+    upstream's place for each, some 20 bytes over a list.
+    Resume: calls `fn` again for each open one, and passes over what it gave.
+    Random access: no.
+    Rank-free: no.
+    Errors: as `flat_map`'s.
+
+    >>> import lazyckpt as lz
+    >>> texts = lz.source(["a b", "1 2 3", "x y"])
+    >>> list(texts | lz.interleave_map(str.split, cycle_length=2))
+    ['a', '1', 'b', '2', '3', 'x', 'y']
+    """
+
+    def init(epoch: int) -> Position:
+        return upstream.init(epoch), 0, 0, 0, ((),) * cycle_length
+
+    def flow(position: Position) -> Flow[B]:
+        before, ended, turn, given, places = position
+        epoch = upstream.epoch(before)
+        inputs = upstream.flow(before)
+        anchors: list[tuple[Position, Position] | tuple[()]] = list(places)
+        flows: list[Flow[B] | None] = [None] * cycle_length
+
+        def reopened(anchor: Position, inside: Position) -> Flow[B]:
+            try:
+                return opened(fn(upstream.step(anchor)[1]), inside, epoch)
+            except End:
+                raise SourceChanged("interleave_map: an input that was open is gone") from None
+
+        def items() -> Iterator[B]:
+            nonlocal ended, turn, given
+            stream = iter(inputs)
+            streams: list[Iterator[B]] = [iter(())] * cycle_length
+            while not ended or any(anchors):
+                place = anchors[turn]
+                if flows[turn] is None:
+                    if place:
+                        current = reopened(*place)
+                    elif ended:
+                        turn = (turn + 1) % cycle_length
+                        continue
+                    else:
+                        here = inputs.snapshot()
+                        item = next(stream, _END)
+                        if item is _END:
+                            ended = 1
+                            continue
+                        current = opened(fn(item), 0, epoch)
+                        anchors[turn] = here, 0
+                    flows[turn], streams[turn] = current, iter(current)
+                for output in streams[turn]:
+                    given += 1
+                    yield output
+                    if given == block_length:
+                        break
+                else:
+                    anchors[turn], flows[turn] = (), None
+                turn, given = (turn + 1) % cycle_length, 0
+            turn = 0
+
+        def snapshot() -> Position:
+            reached = tuple(
+                place if each is None or not place else (place[0], each.snapshot())
+                for place, each in zip(anchors, flows, strict=True)
+            )
+            if given == block_length:
+                return inputs.snapshot(), ended, (turn + 1) % cycle_length, 0, reached
+            return inputs.snapshot(), ended, turn, given, reached
+
+        return Flow(items(), snapshot)
+
+    return machine(
+        init=init,
+        epoch=lambda position: upstream.epoch(position[0]),
+        flow=flow,
     )

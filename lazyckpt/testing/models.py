@@ -164,6 +164,27 @@ def interleave(pipelines: tuple[Chain, ...], block_length: int) -> Items:
     return each
 
 
+def interleave_map(items: Items, fn: Any, cycle_length: int, block_length: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        inputs = items(epoch)
+        slots: list[list[Any] | None] = [None] * cycle_length
+        nothing = object()
+        is_over = False
+        while not is_over or any(slot is not None for slot in slots):
+            for number in range(cycle_length):
+                if slots[number] is None and not is_over:
+                    item = next(inputs, nothing)
+                    is_over = item is nothing
+                    slots[number] = None if is_over else list(expanded(fn(item), epoch))
+                open_one = slots[number]
+                if open_one is not None:
+                    yield from open_one[:block_length]
+                    left = open_one[block_length:]
+                    slots[number] = left if len(open_one) >= block_length else None
+
+    return each
+
+
 def mix(pipelines: Any, weights: Any, seed: Any, stop: str, deterministic: bool) -> Items:
     streams = [model(p) for p in pipelines]
     width = len(streams)
@@ -228,6 +249,6 @@ MODELS: dict[str, Callable[..., Items]] = {
     for f in (
         source, columns, map, filter, flat_map, unbatch, scan, take, skip, batch,
         shuffle, block_shuffle, repeat, shard, zip, concat, interleave,
-        mix, multiplex,
+        interleave_map,        mix, multiplex,
     )
 }  # fmt: skip

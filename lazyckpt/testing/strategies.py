@@ -82,6 +82,12 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "map": st.just(lz.map(tagged)),
     "filter": st.just(lz.filter(kept)),
     "flat_map": st.sampled_from([several, lazily, piped]).map(lz.flat_map),
+    "interleave_map": st.builds(
+        lz.interleave_map,
+        st.sampled_from([several, lazily, piped]),
+        cycle_length=st.integers(1, 4),
+        block_length=st.integers(1, 3),
+    ),
     "unbatch": sizes.map(lambda n: lz.batch(n) | lz.unbatch()),
     "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, list[int]())]),
     "take": counts.map(lz.take),
