@@ -97,9 +97,9 @@ class Run(Iterator[T], Generic[T]):
         given, fresh = 0, self._is_fresh()
         while size is None or given < size:
             before = given
-            for item in islice(self, None if size is None else size - given):
-                given += 1
-                yield item
+            items, taken = counted(islice(self, None if size is None else size - given))
+            yield from items
+            given += taken()
             if given == size or not self._ended or (size is None and (given or fresh)):
                 return
             if fresh and given == before:

@@ -93,19 +93,20 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         states, ended = position
         flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
 
-        def end() -> Iterator[tuple[Any, ...]]:
-            nonlocal ended
-            if strict and not ended:
-                for stream, _ in streams:
-                    next(stream, None)
-                _even([taken() for _, taken in streams])
-            ended = 1
-            yield from ()
-
         streams = [counted(each) for each in flows] if strict else []
         pulls = [stream for stream, _ in streams] or flows
-        rows = () if ended else builtins.zip(*pulls, strict=False)
-        return Flow(chain(rows, end()), lambda: (tuple(f.snapshot() for f in flows), ended))
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            nonlocal ended
+            if ended:
+                return
+            yield from builtins.zip(*pulls, strict=False)
+            for stream, _ in streams:
+                next(stream, None)
+            _even([taken() for _, taken in streams])
+            ended = 1
+
+        return Flow(rows(), lambda: (tuple(f.snapshot() for f in flows), ended))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         states, ended = position
