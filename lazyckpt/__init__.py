@@ -22,8 +22,10 @@ from lazyckpt.combinators.choosing import case, switch
 from lazyckpt.combinators.gathering import gather
 from lazyckpt.combinators.generating import choices, count, once, unfold, uniform
 from lazyckpt.combinators.grouping import batch, stack
-from lazyckpt.combinators.joining import concat, zip
+from lazyckpt.combinators.interleaving import interleave, interleave_map
+from lazyckpt.combinators.joining import concat, multiplex, zip
 from lazyckpt.combinators.mapping import flat_map, map, scan, starmap, tap, unbatch
+from lazyckpt.combinators.mixing import mix, mix_counts
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
 from lazyckpt.combinators.packing import concat_then_split, pack_first_fit
 from lazyckpt.combinators.selecting import drop_while, filter, skip, take, take_while
@@ -75,7 +77,12 @@ __all__ = [
     "gather",
     "group_by",
     "init",
+    "interleave",
+    "interleave_map",
     "map",
+    "mix",
+    "mix_counts",
+    "multiplex",
     "once",
     "pack_first_fit",
     "producer",

@@ -56,6 +56,20 @@ class Call:
         """The same call with other arguments."""
         return Call(self.combinator, {**self.arguments, **arguments}, self.site)
 
+    @property
+    def elastic(self) -> Mapping[str, str]:
+        """The arguments that `rebase` may change, with what the stages behind have to be."""
+        return {} if self._is_rigid else self.combinator.elastic
+
+    def follows(self, what: str) -> bool:
+        """Whether a state can pass this stage when one before it that wants `what` changes."""
+        return not self._is_rigid and getattr(self.combinator, what, True)
+
+    @property
+    def _is_rigid(self) -> bool:
+        rigid = self.combinator.rigid
+        return rigid is not None and rigid(**self.arguments)
+
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
         bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
@@ -67,10 +81,13 @@ class Call:
         arguments = self.arguments
         if self.combinator.describe is not None:
             return [self.name, self.combinator.describe(**arguments)]
+        parameters = self.combinator.signature.parameters
         kept = {
             name: _identity(value)
             for name, value in arguments.items()
-            if name not in self.combinator.free and not _is_function(value)
+            if name not in self.combinator.free
+            and not _is_function(value)
+            and not same(value, parameters[name].default)  # so that a new one leaves states good
         }
         return [self.name, kept]
 
@@ -183,6 +200,7 @@ def define(
     elastic: Mapping[str, str] | None = None,
     transparent: bool = False,
     lockstep: bool = False,
+    rigid: Callable[..., bool] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
     validate: Callable[..., None] | None = None,
 ) -> Callable[..., Any]:
@@ -212,6 +230,7 @@ def define(
         elastic=elastic or {},
         transparent=transparent or lockstep,
         lockstep=lockstep,
+        rigid=rigid,
         describe=describe,
         validate=validate,
     )
@@ -318,7 +337,7 @@ _ROOM = 640  # of the kilobyte that a state may fill
 
 def _compact(stages: list[Any]) -> str:
     """Stages as JSON; where that is long, the longest arguments give way to a digest."""
-    texts = [json.dumps(stage, separators=(",", ":")) for stage in stages]
+    texts = [json.dumps(stage, separators=(",", ":"), sort_keys=True) for stage in stages]
     while sum(map(len, texts)) + len(texts) > _ROOM:
         longest = max(range(len(texts)), key=lambda i: len(texts[i]))
         name = json.loads(texts[longest])[0]

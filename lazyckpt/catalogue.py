@@ -33,6 +33,7 @@ class Combinator(NamedTuple):
     the stages behind are what they map to: "transparent", "lockstep" or "any".
     The position of a `transparent` combinator is its upstream's. A `lockstep`
     one is that, and takes as many items for each it gives, whatever they are.
+    With `rigid` arguments it is none of these.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Combinator(NamedTuple):
     elastic: Mapping[str, str]
     transparent: bool
     lockstep: bool
+    rigid: Callable[..., bool] | None
     describe: Callable[..., dict[str, Any]] | None
     validate: Callable[..., None] | None
 

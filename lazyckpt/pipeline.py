@@ -196,6 +196,7 @@ class Options(TypedDict, total=False):
     elastic: Mapping[str, str]
     transparent: bool
     lockstep: bool
+    rigid: Callable[..., bool]
 
 
 @overload
@@ -220,6 +221,7 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
       have to be for that: "transparent", "lockstep" or "any"
     - `transparent`: the position is upstream's own; the stage has none
     - `lockstep`: that, and as many items are taken for each given, whatever they are
+    - `rigid`: called with all arguments, whether with these it is none of the last three
 
     A step that has a position of its own catches upstream's `End` and raises
     one with its own position, as `take` does.
@@ -242,15 +244,23 @@ def producer(
     checks: Mapping[str, Check] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
     validate: Callable[..., None] | None = None,
+    free: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
     """Make a source of a function from arguments to a machine.
 
     - `describe`: what a state remembers of the arguments, as JSON; by default
       all that decide the order
+    - `free`: arguments that change no order, which a state doesn't mind
     """
 
     return lambda build: define(
-        build, _started, is_source=True, checks=checks, describe=describe, validate=validate
+        build,
+        _started,
+        is_source=True,
+        checks=checks,
+        describe=describe,
+        validate=validate,
+        free=free,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from lazyckpt.blame import blame
 from lazyckpt.call import Chain, runnable
-from lazyckpt.checks import checked, natural
+from lazyckpt.checks import checked, natural, positive
 from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChanged
 from lazyckpt.machine import End, Flow, Position, counted, entered
 from lazyckpt.state import State, as_state, matching
@@ -77,6 +77,47 @@ class Run(Iterator[T], Generic[T]):
         """Every item together with the state after it."""
         for item in self:
             yield item, self.state
+
+    def epoch(self, size: int | None = None) -> Iterator[T]:
+        """The rest of this epoch, or the next one where nothing is left; or exactly `size` items.
+
+        - `size`: how many items to give, over ends of the stream
+
+        At the end of the stream its next epoch begins, in a new order if it is
+        shuffled. Every call goes on from where the run is, and so does a run
+        from its state. `size` items are counted from the call on: what a
+        resumed run has left of them is `size - state.items % size`.
+
+        `PipelineError` if an epoch is empty and `size` is given.
+
+        >>> import lazyckpt as lz
+        >>> run = lz.run(lz.source(["a", "b", "c"]))
+        >>> list(run.epoch()), list(run.epoch(2)), list(run.epoch(4))
+        (['a', 'b', 'c'], ['a', 'b'], ['c', 'a', 'b', 'c'])
+        """
+        if size is not None:
+            size = checked("Run.epoch", "size", size, positive)
+        return self._epoch(size)
+
+    def _epoch(self, size: int | None) -> Iterator[T]:
+        given, fresh = 0, self._is_fresh()
+        while size is None or given < size:
+            before = given
+            items, taken = counted(islice(self, None if size is None else size - given))
+            yield from items
+            given += taken()
+            if given == size or not self._ended or (size is None and (given or fresh)):
+                return
+            if fresh and given == before:
+                raise PipelineError(f"epoch(size={size}): an epoch of the stream is empty")
+            machine = self._pipeline.machine
+            following = machine.epoch(self.state.position) + 1
+            self._place(machine.init(following), self._delivered())
+            fresh = True
+
+    def _is_fresh(self) -> bool:
+        position, machine = self.state.position, self._pipeline.machine
+        return bool(position == machine.init(machine.epoch(position)))
 
     def close(self) -> None:
         """Let go of everything held open. The state stays readable; entering the run reopens it."""
@@ -148,15 +189,16 @@ class Run(Iterator[T], Generic[T]):
 
     def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
         if state is None:
-            mark = self._pipeline.machine.init(0), 0
-        else:
-            found = as_state(state)
-            if self._strict:
-                matching(found, self._pipeline)
-            mark = found.position, found.items
-        flow = entered(self._pipeline.machine, mark[0])
+            return self._place(self._pipeline.machine.init(0), 0)
+        found = as_state(state)
+        if self._strict:
+            matching(found, self._pipeline)
+        self._place(found.position, found.items)
+
+    def _place(self, position: Position, items: int) -> None:
+        flow = entered(self._pipeline.machine, position)
         self._drop()
-        self._mark: tuple[Position, int] = mark
+        self._mark: tuple[Position, int] = position, items
         self._behind = 0
         self._ended = False
         self._start(flow, iter(flow))

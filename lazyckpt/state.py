@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lazyckpt.call import Chain, runnable
-from lazyckpt.catalogue import registry
 from lazyckpt.checks import brief
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.frozen import FrozenDict, FrozenList, Own
@@ -102,7 +101,7 @@ class State:
                     f"its content's {_check(body)}"
                 )
             state = State(
-                json.dumps(body["pipeline"], separators=(",", ":")),
+                json.dumps(body["pipeline"], separators=(",", ":"), sort_keys=True),
                 _decode(body["items"]),
                 _decode(body["position"]),
             )
@@ -201,15 +200,18 @@ def _changes(state: State, chain: Chain) -> list[_Change]:
 def _check_changes(changes: list[_Change], state: State, chain: Chain) -> None:
     calls = list(chain.calls)
     for change in changes:
-        elastic = registry[change.name].elastic
+        elastic = calls[change.number - 1].elastic
         refusal = f"a state cannot follow this change: {change}"
         for name in {**change.before, **change.after}:
             if name not in elastic:
                 raise StateMismatch(f"{refusal}; {name} decides about the order")
             for later in chain.calls[change.number :]:
-                if not getattr(later.combinator, elastic[name], True):
+                if not later.follows(elastic[name]):
                     raise StateMismatch(f"{refusal}; {later!r} behind it counts what it gives")
-        calls[change.number - 1] = calls[change.number - 1].replaced(**change.before)
+        call = calls[change.number - 1]
+        known = call.combinator.signature.parameters
+        before = {name: known[name].default for name in change.after} | change.before
+        calls[change.number - 1] = call.replaced(**before)
     entered(chain.machine, state.position)
     if Chain(tuple(calls)).machine.epoch(state.position) != chain.machine.epoch(state.position):
         raise StateMismatch(f"the state stands beyond the end after {'; '.join(map(str, changes))}")

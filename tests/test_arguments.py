@@ -64,9 +64,18 @@ KINDS: dict[str, dict[str, str]] = {
     "shuffle": {"buffer_size": "positive?", "seed": "natural"},
     "block_shuffle": {"block_size": "positive", "seed": "natural"},
     "repeat": {"count": "natural?"},
-    "shard": {"num_shards": "positive", "index": "natural"},
-    "zip": {"pipelines": "pipelines"},
+    "shard": {
+        "num_shards": "positive", "index": "natural", "contiguous": "boolean", "even": "none",
+    },
+    "zip": {"pipelines": "pipelines", "strict": "boolean!"},
     "concat": {"pipelines": "pipelines"},
+    "interleave": {"pipelines": "pipelines", "block_length": "positive!"},
+    "interleave_map": {"fn": "function", "cycle_length": "positive", "block_length": "positive"},
+    "mix": {
+        "pipelines": "listed", "weights": "weights!", "seed": "natural!", "stop": "stop",
+        "deterministic": "boolean!",
+    },
+    "multiplex": {"control": "pipelines", "pipelines": "listed"},
 }  # fmt: skip
 
 NUMPY_INTS = [np.int8(3), np.uint8(3), np.int64(3), np.uint64(3), np.array(3), torch.tensor(3)]
@@ -174,7 +183,9 @@ def test_required_arguments_are_named(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in OURS if n != "columns"])
 def test_unknown_arguments_are_named(name: str) -> None:
     public = lz.registry[name].public
-    make = public if name in ("zip", "concat") else functools.partial(call, name)
+    make = public if name in ("zip", "concat", "interleave") else functools.partial(call, name)
+    if name in ("mix", "multiplex"):
+        make = functools.partial(public, [lz.source([0])], [lz.source([1])])
     if name == "case":
         make = functools.partial(public, lz.source([0]), lz.source([1]))
     assert "'colour'" in refusal(lambda: make(colour=1))

@@ -68,7 +68,9 @@ def reordered(
     )
 
 
-@combinator(keeps_items=True, checks={"indices": index_sequence})
+@combinator(
+    keeps_items=True, checks={"indices": index_sequence}, rigid=lambda indices: True
+)
 def gather(upstream: Machine[A], indices: Any) -> Machine[A]:
     """The items at `indices`, in their order, as a list would be indexed.
 

@@ -1,21 +1,25 @@
-"""Several pipelines as one: `zip`, `concat`."""
+"""Several pipelines as one: `zip`, `concat`, `multiplex`."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
-from lazyckpt.checks import brief
-from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, machine, within
+from lazyckpt.checks import Unfit, boolean, brief, is_integer
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
 from lazyckpt.pipeline import Pipeline, producer
 
 A = TypeVar("A")
 
+_END: Any = object()
 
-def _joined(name: str, pipelines: tuple[Any, ...]) -> None:
+
+def joined(name: str, pipelines: tuple[Any, ...]) -> None:
+    """Refuse what is not one pipeline or more."""
     if not pipelines:
         raise ArgumentError(f"{name}: at least one pipeline is needed, got none")
     for number, pipeline in enumerate(pipelines):
@@ -26,47 +30,83 @@ def _joined(name: str, pipelines: tuple[Any, ...]) -> None:
             )
 
 
-@producer(validate=lambda pipelines: _joined("zip", pipelines))
-def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
+def several(value: Any) -> tuple[Any, ...]:
+    """A list or tuple as a tuple."""
+    if not isinstance(value, (list, tuple)):
+        raise Unfit("a list of pipelines")
+    return tuple(value)
+
+
+def named(number: int) -> str:
+    """How errors call one of a list of pipelines."""
+    return f"pipelines[{number}]"
+
+
+@producer(
+    checks={"strict": boolean},
+    free=("strict",),
+    validate=lambda pipelines, strict: joined("zip", pipelines),
+)
+def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, ...]]:
     """Tuples of one item from each pipeline, until the shortest ends.
+
+    - `strict`: that one ends before another is an error
 
     State: that of each pipeline, and whether one has ended.
     Resume: reads again what each of them does.
     Random access: where all have it.
     Rank-free: where all are.
-    Errors: none given.
+    Errors: none given; with `strict`, pipelines of unequal lengths: `ArgumentError`
+    where they are known, else `PipelineError` at the end of the shortest.
 
     >>> import lazyckpt as lz
     >>> list(lz.zip(lz.source([1, 2, 3]), lz.source("a b".split())))
     [(1, 'a'), (2, 'b')]
     """
     machines: list[Machine[Any]] = [pipeline.machine for pipeline in pipelines]
+    lengths = [each.length for each in machines]
+    if strict and len(set(lengths) - {None}) > 1:
+        raise ArgumentError(f"zip: strict=True wants pipelines of one length, got {lengths}")
 
     def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
         states, ended = position
         if within("zip", ended, 1):
             raise End(position)
-        states, items = list(states), []
+        states, items, over = list(states), [], []
         for number, (each, state) in enumerate(builtins.zip(machines, states, strict=True)):
             try:
                 states[number], item = each.step(state)
             except End as end:
                 states[number] = end.position
-                raise End((tuple(states), 1)) from None
-            items.append(item)
+                over.append(number)
+                if not strict:
+                    break
+            else:
+                items.append(item)
+        if over and strict:
+            _even([number not in over for number in range(len(machines))])
+        if over:
+            raise End((tuple(states), 1))
         return (tuple(states), 0), tuple(items)
 
     def flow(position: Position) -> Flow[tuple[Any, ...]]:
         states, ended = position
         flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
 
-        def end() -> Iterator[tuple[Any, ...]]:
-            nonlocal ended
-            ended = 1
-            yield from ()
+        streams = [counted(each) for each in flows] if strict else []
+        pulls = [stream for stream, _ in streams] or flows
 
-        rows = () if within("zip", ended, 1) else builtins.zip(*flows, strict=False)
-        return Flow(chain(rows, end()), lambda: (tuple(f.snapshot() for f in flows), ended))
+        def rows() -> Iterator[tuple[Any, ...]]:
+            nonlocal ended
+            if within("zip", ended, 1):
+                return
+            yield from builtins.zip(*pulls, strict=False)
+            for stream, _ in streams:
+                next(stream, None)
+            _even([taken() for _, taken in streams])
+            ended = 1
+
+        return Flow(rows(), lambda: (tuple(f.snapshot() for f in flows), ended))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         states, ended = position
@@ -75,8 +115,9 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
         reached = [jump(state, n) for jump, state in builtins.zip(jumps, states, strict=True)]
         counts = [count for _, count in reached]
         passed = min(counts)
-        if passed == n:
-            return (tuple(state for state, _ in reached), 0), n
+        if passed == n or strict:
+            _even(counts)
+            return (tuple(state for state, _ in reached), int(passed < n)), passed
         first = counts.index(passed)  # those before the first to end are one ahead
         after = [
             jump(state, passed + (number <= first))[0]
@@ -85,18 +126,25 @@ def zip(*pipelines: Pipeline[Any]) -> Machine[tuple[Any, ...]]:
         return (tuple(after), 1), passed
 
     jumps = [each.skip for each in machines if each.skip is not None]
-    lengths = [each.length for each in machines if each.length is not None]
     return machine(
         init=lambda epoch: (tuple(each.init(epoch) for each in machines), 0),
         epoch=lambda position: machines[0].epoch(position[0][0]),
         step=step,
         flow=flow,
         skip=skip if len(jumps) == len(machines) else None,
-        length=min(lengths) if len(lengths) == len(machines) else None,
+        length=None if None in lengths else min(each for each in lengths if each is not None),
     )
 
 
-@producer(validate=lambda pipelines: _joined("concat", pipelines))
+def _even(counts: list[int]) -> None:
+    if len(set(counts)) > 1:
+        short, long = counts.index(min(counts)), counts.index(max(counts))
+        raise PipelineError(
+            f"zip: strict=True, but argument {short + 1} ends before argument {long + 1}"
+        )
+
+
+@producer(validate=lambda pipelines: joined("concat", pipelines))
 def concat(*pipelines: Pipeline[A]) -> Machine[A]:
     """The items of the first pipeline, then of the second, and so on.
 
@@ -161,4 +209,81 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
         flow=flow,
         skip=skip if all(each.skip for each in machines) else None,
         length=sum(lengths) if len(lengths) == len(machines) else None,
+    )
+
+
+def _controlled(control: Any, pipelines: tuple[Any, ...]) -> None:
+    joined("multiplex", (control, *pipelines))
+    joined("multiplex", pipelines)
+
+
+@producer(checks={"pipelines": several}, validate=_controlled)
+def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machine[A]:
+    """For every index that `control` gives, the next item of that pipeline.
+
+    - `control`: a pipeline of ints in `[0, len(pipelines))`; the stream ends with it
+
+    State: that of `control` and of each pipeline.
+    Resume: reads again what each of them does.
+    Random access: no.
+    Rank-free: no.
+    Errors: an index out of range, a negative one or no int, and a pipeline that
+    is asked for an item after its end, raise `PipelineError` and name it.
+
+    >>> import lazyckpt as lz
+    >>> a, b = lz.source(["a", "b"]), lz.source([1, 2, 3])
+    >>> list(lz.multiplex(lz.source([0, 1, 1, 0]), [a, b]))
+    ['a', 1, 2, 'b']
+    """
+    chosen, machines = control.machine, [pipeline.machine for pipeline in pipelines]
+    numbers = range(len(machines))
+
+    def place(index: Any) -> int:
+        if not is_integer(index) or index not in numbers:
+            raise PipelineError(
+                f"multiplex: control must give ints from 0 to {len(machines) - 1}, "
+                f"got {brief(index)} ({type(index).__name__})"
+            )
+        return operator.index(index)
+
+    def exhausted(number: int) -> PipelineError:
+        return PipelineError(
+            f"multiplex: {named(number)} has ended, and control asks for another item of it"
+        )
+
+    def step(position: Position) -> tuple[Position, A]:
+        before, states = position
+        try:
+            before, index = chosen.step(before)
+        except End as end:
+            raise End((end.position, states)) from None
+        number, states = place(index), list(states)
+        try:
+            states[number], item = machines[number].step(states[number])
+        except End:
+            raise exhausted(number) from None
+        return (before, tuple(states)), item
+
+    def flow(position: Position) -> Flow[A]:
+        before, states = position
+        indices = chosen.flow(before)
+        flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
+
+        def items() -> Iterator[A]:
+            streams = [iter(each) for each in flows]
+            for index in indices:
+                number = index if type(index) is int and index in numbers else place(index)
+                item = next(streams[number], _END)
+                if item is _END:
+                    raise exhausted(number)
+                yield item
+
+        return Flow(items(), lambda: (indices.snapshot(), tuple(f.snapshot() for f in flows)))
+
+    return machine(
+        init=lambda epoch: (chosen.init(epoch), tuple(each.init(epoch) for each in machines)),
+        epoch=lambda position: chosen.epoch(position[0]),
+        step=step,
+        flow=flow,
+        length=chosen.length,
     )

@@ -254,6 +254,7 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
 
 
 def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
+    """An expansion from where it stood: a count for an iterable, a position for a pipeline."""
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
         return entered(inner, inner.init(epoch) if inside == 0 else inside)

@@ -31,7 +31,11 @@ from lazyckpt.pipeline import combinator
 A = TypeVar("A")
 
 
-@combinator(keeps_items=True, checks={"buffer_size": optional(positive), "seed": natural})
+@combinator(
+    keeps_items=True,
+    checks={"buffer_size": optional(positive), "seed": natural},
+    rigid=lambda buffer_size, seed: buffer_size is None,  # another length, another permutation
+)
 def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) -> Machine[A]:
     """The items in random order, another one in each epoch.
 
@@ -183,6 +187,11 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     >>> list(lz.source("ab".split()) | lz.repeat(2))
     ['ab', 'ab']
     """
+    return repeated(upstream, count, "repeat: the stream")
+
+
+def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
+    """The machine of `repeat`; `what` is empty, says its error."""
 
     def first(epoch: int) -> int:
         return epoch << 32 if count is None else epoch * max(count, 1)
@@ -196,7 +205,7 @@ def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
         return count == 0 or following(epoch) is None
 
     def empty() -> PipelineError:
-        return PipelineError("repeat: the stream to repeat for ever is empty")
+        return PipelineError(f"{what} to repeat for ever is empty")
 
     def step(position: Position) -> tuple[Position, A]:
         begun = False

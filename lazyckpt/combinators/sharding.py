@@ -5,18 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
-from lazyckpt.checks import natural, positive
+import numpy as np
+
+from lazyckpt.checks import Unfit, boolean, natural, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, View, stateless
-from lazyckpt.noise import Indices, affine
+from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless
+from lazyckpt.noise import Indices, affine, as_array
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 
+Even = Literal["pad", "drop"] | None
 
-def _within(num_shards: int, index: int) -> None:
+
+def _evening(value: Any) -> Any:
+    if value not in ("pad", "drop", None):
+        raise Unfit("'pad', 'drop' or None")
+    return value
+
+
+def _within(num_shards: int, index: int, contiguous: bool, even: Even) -> None:
     if index >= num_shards:
         raise ArgumentError(
             f"shard: index must be below num_shards={num_shards}, got index={index}"
@@ -25,52 +35,107 @@ def _within(num_shards: int, index: int) -> None:
 
 @combinator(
     keeps_items=True,
-    checks={"num_shards": positive, "index": natural},
+    checks={"num_shards": positive, "index": natural, "contiguous": boolean, "even": _evening},
     validate=_within,
     free=("index",),
     elastic={"num_shards": "lockstep"},
     lockstep=True,
+    rigid=lambda num_shards, index, contiguous, even: contiguous,
 )
-def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
-    """Every `num_shards`-th item, beginning with item `index`.
+def shard(
+    upstream: Machine[A],
+    *,
+    num_shards: int,
+    index: int,
+    contiguous: bool = False,
+    even: Even = None,
+) -> Machine[A]:
+    """Every `num_shards`-th item, beginning with item `index`; or part `index` of equal parts.
 
     Together the ranks get every item once; the lower ranks get one more where
     the number doesn't divide.
 
-    State: none; the place is that in the global stream.
-    Resume: reads nothing again, also with another number of shards (`rebase`).
+    - `contiguous`: consecutive items, the first part for rank 0, and so on
+    - `even`: how to give all ranks as many items where the number doesn't divide:
+      "pad" goes on with the beginning of the stream, again if need be, and
+      "drop" leaves out the last items
+
+    State: none; the place is that in the global stream. With `contiguous`, the
+    place where the epoch begins and a count of the part's items, equal on all ranks.
+    Resume: reads nothing again, also with another number of shards (`rebase`),
+    unless `contiguous`.
     Random access: kept.
     Rank-free: yes.
+    Errors: `ArgumentError` with `contiguous` where upstream has no random access
+    or no end.
 
     Other ranks' items are read, and dropped, only where there is no random
-    access: put it early.
+    access: put it early. There, "pad" reads the beginning of the stream again.
 
     >>> import lazyckpt as lz
     >>> [list(lz.source(range(5)) | lz.shard(num_shards=2, index=rank)) for rank in (0, 1)]
     [[0, 2, 4], [1, 3]]
+    >>> list(lz.source(range(5)) | lz.shard(num_shards=2, index=1, contiguous=True, even="pad"))
+    [3, 4, 0]
     """
-    jump, length = upstream.skip, upstream.length
-    if length is not None and length != math.inf:
-        length = max(0, -(-(int(length) - index) // num_shards))
-    if jump is None:
-        return _dealt(upstream, num_shards, index, length)
+    if contiguous:
+        return _part(upstream, num_shards, index, even)
+    length = _share(upstream.length, num_shards, index, even)
+    if upstream.skip is None:
+        return _dealt(upstream, num_shards, index, even, length)
+    return _strided(upstream, num_shards, index, even, length)
+
+
+def _share(
+    length: int | float | None, num_shards: int, index: int, even: Even
+) -> int | float | None:
+    if length is None or length == math.inf:
+        return length
+    whole, rest = divmod(int(length), num_shards)
+    return whole + (rest > 0 if even == "pad" else rest > index and even is None)
+
+
+def _strided(
+    upstream: Machine[A], num_shards: int, index: int, even: Even, length: int | float | None
+) -> Machine[A]:
+    jump, view = upstream.skip, upstream.view
+    assert jump is not None
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         after, passed = jump(position, n * num_shards)
-        whole, rest = divmod(passed, num_shards)
-        return after, whole + (rest > index)
+        return after, int(_share(passed, num_shards, index, even) or 0)
+
+    def wrapped(position: Position, beyond: Any) -> tuple[Position, Any]:
+        """The epoch's beginning, and which of its items stand in for those beyond the end."""
+        begin = upstream.init(upstream.epoch(position))
+        return begin, beyond % jump(begin, num_shards)[1]
 
     def step(position: Position) -> tuple[Position, A]:
         after, passed = skip(position, 1)
         if not passed:
             raise End(after)
-        return after, upstream.step(jump(position, index)[0])[1]
-
-    view = upstream.view
+        here, reached = jump(position, index)
+        dealt = jump(position, num_shards)[1]
+        if dealt <= index:
+            begin, reached = wrapped(position, index - dealt)
+            here = jump(begin, reached)[0]
+        return after, upstream.step(here)[1]
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None
-        return view.ahead(position, affine(offsets, index, num_shards))
+        wanted = affine(offsets, index, num_shards)
+        if even != "pad" or not len(wanted):
+            return view.ahead(position, wanted)
+        last = int(max(wanted[0], wanted[-1]) if isinstance(wanted, range) else wanted.max())
+        left = jump(position, last + 1)[1]
+        if left > last:
+            return view.ahead(position, wanted)
+        places = as_array(wanted)
+        found = np.empty_like(places)
+        within = places < left
+        found[within] = view.ahead(position, places[within])
+        found[~within] = view.ahead(*wrapped(position, places[~within] - left))
+        return found
 
     return stateless(
         upstream,
@@ -81,34 +146,94 @@ def shard(upstream: Machine[A], *, num_shards: int, index: int) -> Machine[A]:
     )
 
 
+def _part(upstream: Machine[A], num_shards: int, index: int, even: Even) -> Machine[A]:
+    jump, length, view = upstream.skip, upstream.length, upstream.view
+    if jump is None or not isinstance(length, int):
+        why = "is endless" if length == math.inf else "has no random access"
+        raise ArgumentError(
+            f"shard: contiguous=True, and what comes before it {why}; "
+            "put it before the stage that makes it so"
+        )
+    base, extra = divmod(length, num_shards)
+    size = _share(length, num_shards, index, even)
+    assert isinstance(size, int)
+    start = index * size if even else index * base + min(index, extra)
+
+    def step(position: Position) -> tuple[Position, A]:
+        begin, given = position
+        if given >= size:
+            raise End(position)
+        item = upstream.step(jump(begin, (start + given) % length)[0])[1]
+        return (begin, given + 1), item
+
+    def flow(position: Position) -> Flow[A]:
+        begin, given = position
+        items = upstream.flow(jump(begin, start + given)[0])
+        some, taken = counted(islice(items, max(0, size - given)))
+        return Flow(some, lambda: (begin, given + taken()))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        begin, given = position
+        passed = max(0, min(n, size - given))
+        return (begin, given + passed), passed
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        assert view is not None
+        begin, given = position
+        places = affine(offsets, start + given)
+        return view.ahead(begin, places if start + size <= length else as_array(places) % length)
+
+    return machine(
+        init=lambda epoch: (upstream.init(epoch), 0),
+        epoch=lambda position: upstream.epoch(position[0]),
+        step=step,
+        flow=flow if start + size <= length else None,
+        skip=skip,
+        length=size,
+        view=view and View(view.table, ahead),
+    )
+
+
 def _dealt(
-    upstream: Machine[A], num_shards: int, index: int, length: int | float | None
+    upstream: Machine[A], num_shards: int, index: int, even: Even, length: int | float | None
 ) -> Machine[A]:
     """Over a stream, which has to be read for all ranks."""
 
+    def mine(position: Position, dealt: list[A]) -> list[A]:
+        """What this rank gets of what was dealt in one round: one item, or none at the end."""
+        if even == "drop" and len(dealt) < num_shards:
+            return []
+        if even == "pad" and dealt and len(dealt) <= index:
+            beyond = index - len(dealt)
+            begin = upstream.init(upstream.epoch(position))
+            found = list(islice(upstream.flow(begin), beyond + 1))
+            return [found[beyond % len(found)]]
+        return dealt[index : index + 1]
+
     def step(position: Position) -> tuple[Position, A]:
-        mine: list[A] = []
-        for number in range(num_shards):
+        dealt: list[A] = []
+        while len(dealt) < num_shards:
             try:
                 position, item = upstream.step(position)
             except End as end:
-                if not mine:
-                    raise
-                return end.position, mine[0]
-            if number == index:
-                mine.append(item)
-        return position, mine[0]
+                position = end.position
+                break
+            dealt.append(item)
+        for item in mine(position, dealt):
+            return position, item
+        raise End(position)
 
     def flow(position: Position) -> Flow[A]:
         items = upstream.flow(position)
 
-        def mine() -> Iterator[A]:
+        def hands() -> Iterator[A]:
             stream = iter(items)
             while dealt := list(islice(stream, num_shards)):
-                if len(dealt) <= index:
+                hand = mine(position, dealt)
+                yield from hand
+                if not hand:
                     return
-                yield dealt[index]
 
-        return Flow(mine(), items.snapshot)
+        return Flow(hands(), items.snapshot)
 
     return stateless(upstream, step=step, flow=flow, length=length)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
+from fractions import Fraction
 from functools import partial
+from itertools import accumulate
 from itertools import count as counting
 from typing import Any
 
@@ -122,10 +125,10 @@ def filter(items: Items, predicate: Any) -> Items:
 
 
 def flat_map(items: Items, fn: Any) -> Items:
-    return lambda epoch: toolz.mapcat(lambda item: _opened(fn(item), epoch), items(epoch))
+    return lambda epoch: toolz.mapcat(lambda item: expanded(fn(item), epoch), items(epoch))
 
 
-def _opened(inner: Any, epoch: int) -> Any:
+def expanded(inner: Any, epoch: int) -> Any:
     return model(inner)(epoch) if isinstance(inner, Chain) else inner
 
 
@@ -148,9 +151,9 @@ def transition(items: Items, step: Any, init: Any, flush: Any) -> Items:
         state = deepcopy(init)
         for x in items(epoch):
             state, outputs = step(state, x)
-            yield from _opened(outputs, epoch)
+            yield from expanded(outputs, epoch)
         if flush is not None:
-            yield from _opened(flush(state), epoch)
+            yield from expanded(flush(state), epoch)
 
     return each
 
@@ -362,13 +365,25 @@ def repeat(items: Items, count: int | None) -> Items:
     return lambda epoch: toolz.mapcat(items, epochs(epoch))
 
 
-def shard(items: Items, num_shards: int, index: int) -> Items:
-    return lambda epoch: toolz.take_nth(num_shards, toolz.drop(index, items(epoch)))
+def shard(items: Items, num_shards: int, index: int, contiguous: bool, even: Any) -> Items:
+    def hand(epoch: int) -> list[Any]:
+        every = list(toolz.take(10_000, items(epoch)))
+        whole = len(every) // num_shards * num_shards
+        if even == "drop":
+            every = every[:whole]
+        if even == "pad" and whole < len(every):
+            every = list(toolz.take(whole + num_shards, toolz.concat([every] * (num_shards + 1))))
+        if not contiguous:
+            return every[index::num_shards]
+        hands = [len(every[rank::num_shards]) for rank in range(num_shards)]
+        return every[sum(hands[:index]) : sum(hands[: index + 1])]
+
+    return lambda epoch: iter(hand(epoch))
 
 
-def zip(pipelines: tuple[Chain, ...]) -> Items:
+def zip(pipelines: tuple[Chain, ...], strict: bool) -> Items:
     streams = [model(p) for p in pipelines]
-    return lambda epoch: builtins.zip(*[s(epoch) for s in streams], strict=False)
+    return lambda epoch: builtins.zip(*[s(epoch) for s in streams], strict=strict)
 
 
 def concat(pipelines: tuple[Chain, ...]) -> Items:
@@ -377,13 +392,106 @@ def concat(pipelines: tuple[Chain, ...]) -> Items:
 
 
 def case(selector: Chain, pipelines: tuple[Chain, ...]) -> Items:
-    rows = zip((selector, *pipelines))
+    rows = zip((selector, *pipelines), strict=False)
     return lambda epoch: (row[1:][row[0]] for row in rows(epoch))
 
 
 def switch(condition: Chain, if_true: Chain, if_false: Chain) -> Items:
-    rows = zip((condition, if_true, if_false))
+    rows = zip((condition, if_true, if_false), strict=False)
     return lambda epoch: (yes if told else no for told, yes, no in rows(epoch))
+
+
+def interleave(pipelines: tuple[Chain, ...], block_length: int) -> Items:
+    streams = [model(p) for p in pipelines]
+
+    def each(epoch: int) -> Iterator[Any]:
+        rest = [list(s(epoch)) for s in streams]
+        while any(rest):
+            for number, items in builtins.enumerate(rest):
+                yield from items[:block_length]
+                rest[number] = items[block_length:]
+
+    return each
+
+
+def interleave_map(items: Items, fn: Any, cycle_length: int, block_length: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        inputs = items(epoch)
+        slots: list[list[Any] | None] = [None] * cycle_length
+        nothing = object()
+        is_over = False
+        while not is_over or any(slot is not None for slot in slots):
+            for number in range(cycle_length):
+                if slots[number] is None and not is_over:
+                    item = next(inputs, nothing)
+                    is_over = item is nothing
+                    slots[number] = None if is_over else list(expanded(fn(item), epoch))
+                open_one = slots[number]
+                if open_one is not None:
+                    yield from open_one[:block_length]
+                    left = open_one[block_length:]
+                    slots[number] = left if len(open_one) >= block_length else None
+
+    return each
+
+
+def mix(pipelines: Any, weights: Any, seed: Any, stop: str, deterministic: bool) -> Items:
+    streams = [model(p) for p in pipelines]
+    width = len(streams)
+    nothing = object()
+
+    def each(epoch: int) -> Iterator[Any]:
+        passes = [epoch if stop == "first_exhausted" else epoch << 32] * width
+        walks = [s(p) for s, p in builtins.zip(streams, passes, strict=True)]
+        over = set() if callable(weights) else {i for i in range(width) if not weights[i]}
+        taken = [0] * width
+        for t in counting():
+            now = weights(t) if callable(weights) else weights
+            draw = hashed(derive(seed or 0, "mix", epoch), t)
+            i = chairman(now, taken, t) if deterministic else roulette(now, draw)
+            item = next(walks[i], nothing)
+            if item is nothing:
+                over.add(i)
+                if stop == "first_exhausted" or (stop == "all_exhausted" and len(over) == width):
+                    return
+                passes[i] += 1
+                walks[i] = streams[i](passes[i])
+                item = next(walks[i])
+            taken[i] += 1
+            yield item
+
+    return each
+
+
+def roulette(weights: Any, draw: int) -> int:
+    sums = list(accumulate(builtins.map(Fraction, weights)))
+    return next(i for i, each in builtins.enumerate(sums) if draw * sums[-1] < each * 2**64)
+
+
+def chairman(weights: Any, taken: list[int], t: int) -> int:
+    """Of those that lag enough, the one that can wait for the fewest turns."""
+    if len(taken) == 1:
+        return 0
+    total = sum(builtins.map(Fraction, weights))
+    shares = [(Fraction(w) / total).limit_denominator(1 << 16) for w in weights]
+    least = Fraction(1, 2 * len(taken) - 2)
+    lags = [share * (t + 1) - n for share, n in builtins.zip(shares, taken, strict=True)]
+    waits = {
+        i: math.floor((1 - least - lag) / shares[i])
+        for i, lag in builtins.enumerate(lags)
+        if lag >= least
+    }
+    return min(waits, key=waits.__getitem__)
+
+
+def multiplex(control: Chain, pipelines: Any) -> Items:
+    streams = [model(p) for p in pipelines]
+
+    def each(epoch: int) -> Iterator[Any]:
+        walks = [s(epoch) for s in streams]
+        return (next(walks[i]) for i in model(control)(epoch))
+
+    return each
 
 
 MODELS: dict[str, Callable[..., Items]] = {
@@ -395,5 +503,7 @@ MODELS: dict[str, Callable[..., Items]] = {
         concat_then_split, pack_first_fit,
         unfold, count, uniform, choices, once, starmap, tap, enumerate, random_map,
         cache, transition, take_while, drop_while, gather, case, switch,
+        shuffle, block_shuffle, repeat, shard, zip, concat, interleave,
+        interleave_map,        mix, multiplex,
     )
 }  # fmt: skip

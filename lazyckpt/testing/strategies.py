@@ -132,6 +132,22 @@ def sources() -> st.SearchStrategy[Pipeline[Any]]:
     return st.one_of(*SOURCES.values())
 
 
+@st.composite
+def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
+    num_shards = draw(sizes)
+    index = draw(st.integers(0, num_shards - 1))
+    even: Any = draw(st.sampled_from([None, "pad", "drop"]))
+    return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, even=even)
+
+
+# Stages that want random access, and those that do instead where there is none.
+INSTEAD = {
+    "shuffle": "shuffle(buffer)",
+    "cache": "map",
+    "gather": "block_shuffle",
+    "shard(contiguous)": "shard",
+}
+
 STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "map": st.just(lz.map(tagged)),
     "map(vectorized)": st.just(lz.map(number) | lz.map(halved, vectorized=True)),
@@ -145,6 +161,12 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "cache": sizes.map(lz.cache),
     "filter": st.just(lz.filter(kept)),
     "flat_map": st.sampled_from([several, lazily, piped]).map(lz.flat_map),
+    "interleave_map": st.builds(
+        lz.interleave_map,
+        st.sampled_from([several, lazily, piped]),
+        cycle_length=st.integers(1, 4),
+        block_length=st.integers(1, 3),
+    ),
     "unbatch": sizes.map(lambda n: lz.batch(n) | lz.unbatch()),
     "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, list[int]())]),
     "take_while": st.just(lz.take_while(kept)),
@@ -197,9 +219,8 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "block_shuffle": st.builds(lz.block_shuffle, sizes, seed=seeds),
     "repeat": st.builds(lz.repeat, st.integers(0, 3)),
     "repeat for ever": counts.map(lambda n: lz.repeat() | lz.take(n)),
-    "shard": sizes.flatmap(
-        lambda n: st.integers(0, n - 1).map(lambda i: lz.shard(num_shards=n, index=i))
-    ),
+    "shard": _shards(contiguous=False),
+    "shard(contiguous)": _shards(contiguous=True),
 }
 
 
@@ -211,15 +232,44 @@ def switched(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
     return lz.switch(pipelines[-1] | lz.map(kept), pipelines[0], pipelines[-1])
 
 
+def _evenly(*parts: Pipeline[Any]) -> Pipeline[Any]:
+    shortest = min(len(list(part)) for part in parts)
+    return lz.zip(*[part | lz.take(shortest) for part in parts], strict=True)
+
+
+def _mixed(stop: Any, **options: Any) -> Callable[..., Pipeline[Any]]:
+    def join(*parts: Pipeline[Any]) -> Pipeline[Any]:
+        if stop != "first_exhausted":  # nothing could begin again
+            parts = tuple(lz.concat(part, lz.source(["last"])) for part in parts)
+        weights = options.get("weights", [2.5, 1, 0, 1.5][: len(parts)])
+        joined = lz.mix(parts, **{**options, "weights": weights, "stop": stop})
+        return joined | lz.take(25) if stop == "never" else joined
+
+    return join
+
+
+def _multiplexed(*parts: Pipeline[Any]) -> Pipeline[Any]:
+    endless = [lz.concat(part, lz.source(["last"])) | lz.repeat() for part in parts]
+    control = [_crc(n) % len(parts) for n in range(17)]
+    return lz.multiplex(lz.source(control) | lz.shuffle(4, seed=0), endless)
+
+
 JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
     "zip": lz.zip,
     "concat": lz.concat,
     "case": cased,
     "switch": switched,
+    "zip(strict)": _evenly,
+    "interleave": lz.interleave,
+    "interleave(blocks)": lambda *parts: lz.interleave(*parts, block_length=3),
+    "mix": _mixed("first_exhausted", seed=3),
+    "mix(all)": _mixed("all_exhausted", seed=4),
+    "mix(never)": _mixed("never", seed=5),
+    "mix(deterministic)": _mixed("first_exhausted", deterministic=True),
+    "mix(deterministic, all)": _mixed("all_exhausted", deterministic=True),
+    "mix(deterministic, never)": _mixed("never", deterministic=True),
+    "multiplex": _multiplexed,
 }
-
-
-NEEDS_ACCESS = {"shuffle", "cache", "gather"}
 
 
 @st.composite
@@ -233,12 +283,12 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
         pipeline = draw(sources())
     for _ in range(draw(st.integers(0, max_stages))):
         name = draw(st.sampled_from(sorted(STAGES)))
-        if name in NEEDS_ACCESS and not _has_access(pipeline):
-            name = "shuffle(buffer)"
-        if name == "gather" and len(pipeline) < 5:
+        if name == "gather" and _has_access(pipeline) and len(pipeline) < 5:
             name = "shuffle"
         if name == "repeat for ever" and not pipeline.machine.length:
             name = "repeat"  # in some epoch it might be empty
+        if name in INSTEAD and not _has_access(pipeline):
+            name = INSTEAD[name]
         pipeline = pipeline | draw(STAGES[name])
     return pipeline
 

@@ -1,0 +1,290 @@
+"""Several pipelines as one, by weight: `mix`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from lazyckpt.call import Chain
+from lazyckpt.checks import Unfit, boolean, brief, natural, optional
+from lazyckpt.combinators.joining import joined, named, several
+from lazyckpt.combinators.ordering import repeated
+from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
+from lazyckpt.errors import ArgumentError
+from lazyckpt.machine import End, Flow, Machine, Position, machine
+from lazyckpt.noise import derive
+from lazyckpt.pipeline import Pipeline, producer
+from lazyckpt.state import State, as_state, matching
+
+A = TypeVar("A")
+
+Stop = Literal["first_exhausted", "all_exhausted", "never"]
+
+_END: Any = object()
+_STOPS = ("first_exhausted", "all_exhausted", "never")
+
+
+def _weighing(value: Any) -> Any:
+    return value if callable(value) else weights_of(value)
+
+
+def _stopping(value: Any) -> Any:
+    if value not in _STOPS:
+        raise Unfit(" or ".join(map(repr, _STOPS)))
+    return value
+
+
+def _fitting(
+    pipelines: tuple[Any, ...], weights: Any, seed: int | None, stop: str, deterministic: bool
+) -> None:
+    joined("mix", pipelines)
+    if deterministic and callable(weights):
+        raise ArgumentError("mix: deterministic=True wants fixed weights, got a function")
+    if not deterministic and seed is None:
+        raise ArgumentError("mix: seed must be given; only deterministic=True does without")
+    if not callable(weights) and len(weights) != len(pipelines):
+        raise ArgumentError(
+            f"mix: as many weights as pipelines are needed, got {len(weights)} weights "
+            f"for {len(pipelines)} pipelines"
+        )
+    for number, pipeline in enumerate(pipelines):
+        used = callable(weights) or weights[number]
+        if stop != "first_exhausted" and used and pipeline.machine.length == 0:
+            raise ArgumentError(
+                f"mix: {named(number)} is empty and can't begin again, stop={stop!r}"
+            )
+
+
+@producer(
+    checks={
+        "pipelines": several,
+        "weights": _weighing,
+        "seed": optional(natural),
+        "stop": _stopping,
+        "deterministic": boolean,
+    },
+    validate=_fitting,
+)
+def mix(
+    pipelines: Sequence[Pipeline[A]],
+    weights: Sequence[float] | Callable[[int], Sequence[float]],
+    *,
+    seed: int | None = None,
+    stop: Stop = "first_exhausted",
+    deterministic: bool = False,
+) -> Machine[A]:
+    """Items of several pipelines, each item's chosen by weight.
+
+    - `weights`: a number >= 0 for each, of any sum; or a function from the
+      number of items so far to such numbers, a schedule
+    - `seed`: an int >= 0; not needed with `deterministic`
+    - `stop`: "first_exhausted" ends the stream when a pipeline is chosen that
+      has ended. With "all_exhausted" and "never" that pipeline begins again,
+      in its next epoch, until each (of a weight that isn't 0) has ended once, or for ever
+    - `deterministic`: by exact proportions instead of chance: after n items every
+      pipeline has given its share of n, to within less than one item
+
+    State: that of each pipeline, a count of items of each (`mix_counts` reads
+    them), and whether the end was reached.
+    Resume: reads again what each of them does.
+    Random access: with `deterministic`, where all have it and the shares have a
+    common denominator up to 65,536.
+    Rank-free: where all are.
+    Memory: with `deterministic`, one pattern of as many ints as that denominator.
+    Errors: a pipeline to begin again that is empty; a schedule's weights that
+    are negative, NaN, all 0 or of another number raise `PipelineError`.
+    Source: the proportions are described at `lazyckpt.combinators.proportions`.
+
+    >>> import lazyckpt as lz
+    >>> web, books = lz.source(range(100)), lz.source(list("abcdefgh"))
+    >>> list(lz.mix([web, books], [3, 1], deterministic=True) | lz.take(8))
+    [0, 1, 'a', 2, 3, 4, 'b', 5]
+    """
+    once: list[Machine[A]] = [pipeline.machine for pipeline in pipelines]
+    again = [repeated(each, None, f"mix: {named(n)}") for n, each in enumerate(once)]
+    weights = weights if callable(weights) else tuple(weights)
+    proportions = None if callable(weights) or not deterministic else Proportions(weights)
+    shift = 0 if stop == "first_exhausted" else 32  # each epoch has room for many of the sources'
+    needed = [callable(weights) or weights[number] > 0 for number in range(len(once))]
+
+    def is_first(number: int, state: Position) -> bool:
+        """Whether a source is in the pass whose end counts."""
+        return stop == "first_exhausted" or (
+            stop == "all_exhausted" and not once[number].epoch(state) & 0xFFFFFFFF
+        )
+
+    def is_last(number: int, states: Sequence[Position]) -> bool:
+        """Whether the end of this source is the end of all."""
+        return stop == "first_exhausted" or not any(
+            is_first(other, state)
+            for other, state in enumerate(states)
+            if other != number and needed[other]
+        )
+
+    def begun_again(number: int, end: Position) -> Position:
+        return once[number].init(once[number].epoch(end) + 1)
+
+    def epoch_of(position: Position) -> int:
+        return once[0].epoch(position[0][0]) >> shift
+
+    def chooser(epoch: int) -> Choices:
+        if proportions is not None:
+            return proportions.choices()
+        assert seed is not None
+        return random_choices(weights, len(once), derive(seed, "mix", epoch))
+
+    def init(epoch: int) -> Position:
+        return tuple(each.init(epoch << shift) for each in once), (0,) * len(once), 0
+
+    def step(position: Position) -> tuple[Position, A]:
+        states, counts, ended = position
+        if ended:
+            raise End(position)
+        states, counts = list(states), list(counts)
+        number = chooser(epoch_of(position)).one(sum(counts), counts)
+        if is_first(number, states[number]):
+            try:
+                states[number], item = once[number].step(states[number])
+            except End as end:
+                if is_last(number, states):
+                    states[number] = end.position
+                    raise End((tuple(states), tuple(counts), 1)) from None
+                states[number], item = again[number].step(begun_again(number, states[number]))
+        else:
+            states[number], item = again[number].step(states[number])
+        counts[number] += 1
+        return (tuple(states), tuple(counts), 0), item
+
+    def flow(position: Position) -> Flow[A]:
+        states, before, ended = position
+        counts = list(before)
+        flows = [
+            (once if is_first(number, state) else again)[number].flow(state)
+            for number, state in enumerate(states)
+        ]
+
+        def items() -> Iterator[A]:
+            nonlocal ended
+            if ended:
+                return
+            streams = [iter(each) for each in flows]
+            for number in chooser(epoch_of(position)).ahead(sum(counts), counts):
+                item = next(streams[number], _END)
+                if item is _END:
+                    now = [each.snapshot() for each in flows]
+                    if is_last(number, now):
+                        ended = 1
+                        return
+                    flows[number] = again[number].flow(begun_again(number, now[number]))
+                    streams[number] = iter(flows[number])
+                    item = next(streams[number])
+                counts[number] += 1
+                yield item
+
+        def snapshot() -> Position:
+            return tuple(each.snapshot() for each in flows), tuple(counts), ended
+
+        return Flow(items(), snapshot)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        assert proportions is not None
+        states, counts, ended = position
+        begin = sum(counts)
+        if ended:
+            return position, 0
+        place, number = ending(states, counts, n)
+        passed = int(min(n, place - begin))
+        wanted = proportions.counts(begin + passed)
+        after = [
+            jump(state, want - had)[0]
+            for jump, state, want, had in zip(jumps, states, wanted, counts, strict=True)
+        ]
+        if passed < n:
+            jump = once[number].skip
+            assert jump is not None
+            after[number] = jump(states[number], wanted[number] - counts[number] + 1)[0]
+        return (tuple(after), tuple(wanted), int(passed < n)), passed
+
+    def ending(
+        states: Sequence[Position], counts: Sequence[int], n: int
+    ) -> tuple[int | float, int]:
+        """Where the stream ends, if within n items, and which source ends it."""
+        assert proportions is not None
+        places = []
+        for number, (state, had) in enumerate(zip(states, counts, strict=True)):
+            jump = once[number].skip
+            assert jump is not None
+            if needed[number] and is_first(number, state):
+                left = jump(state, n)[1]
+                place = proportions.place(number, had + left) if left < n else math.inf
+                places.append((place, number))
+        pick = min if stop == "first_exhausted" else max
+        return pick(places, default=(math.inf, 0))
+
+    jumps = [
+        each.skip
+        for each in (once if stop == "first_exhausted" else again)
+        if each.skip is not None
+    ]
+    lengths = [each.length for each in once]
+    has_access = (
+        proportions is not None
+        and proportions.pattern is not None
+        and len(jumps) == len(once)
+        and None not in lengths
+    )
+    length: int | float | None = math.inf if stop == "never" else None
+    if has_access and length is None:
+        assert proportions is not None
+        ends = [
+            math.inf if each == math.inf else proportions.place(number, int(each or 0))
+            for number, each in enumerate(lengths)
+            if needed[number]
+        ]
+        length = (min if stop == "first_exhausted" else max)(ends)
+    return machine(
+        init=init,
+        epoch=epoch_of,
+        step=step,
+        flow=flow,
+        skip=skip if has_access else None,
+        length=length,
+    )
+
+
+def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) -> tuple[int, ...]:
+    """How many items each pipeline of a `mix` has given, as a state has it.
+
+    - `pipeline`: one that begins with `mix`
+    - `state`: one of its states, as a `State`, its JSON text or its dict
+
+    With a stage behind that holds a window, such as a shuffle with a buffer,
+    they are those where a resume reads on; a `shuffle` without one keeps none.
+
+    >>> import lazyckpt as lz
+    >>> both = lz.mix([lz.source(range(9)), lz.source(range(9))], [3, 1], deterministic=True)
+    >>> pairs = both | lz.batch(2)
+    >>> lz.mix_counts(pairs, lz.state_at(pairs, 2))
+    (3, 1)
+    """
+    position = matching(as_state(state), pipeline).position
+    if pipeline.calls[0].name != "mix":
+        raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
+    built, layers = pipeline.calls[0].build(None), 0
+    for call in pipeline.calls[1:]:
+        before, built = _shape(built.init(0)), call.build(built)
+        after = built.init(0)
+        if _shape(after) == before:
+            continue
+        if _shape(after[0]) != before:
+            raise ArgumentError(f"mix_counts: {call!r} keeps no counts of what comes before it")
+        layers += 1
+    for _ in range(layers):
+        position = position[0]
+    counts: tuple[int, ...] = position[1]
+    return counts
+
+
+def _shape(position: Position) -> Any:
+    return tuple(map(_shape, position)) if isinstance(position, tuple) else 0

@@ -1,0 +1,165 @@
+"""Which source comes next: choices by chance or by exact proportions, as functions of a place."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate, chain, count, cycle, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.checks import Unfit, brief
+from lazyckpt.errors import PipelineError
+from lazyckpt.noise import hashed, hashes
+
+Schedule = Callable[[int], Sequence[float]]
+Weights = tuple[float, ...]
+
+_LONGEST = 1 << 16  # choices in a pattern that is kept
+_CHUNK = 1 << 12  # random choices made at once
+_BEYOND = 2.0**64
+
+
+class Choices(NamedTuple):
+    """Numbers of sources: one at a place, and all from a place on.
+
+    `counts` are those of the choices before the place. The list given to
+    `ahead` is kept up to date by who takes the choices.
+    """
+
+    one: Callable[[int, Sequence[int]], int]
+    ahead: Callable[[int, list[int]], Iterator[int]]
+
+
+def weights_of(value: Any) -> Weights:
+    """Weights as a tuple of numbers; `Unfit` if some are no weights."""
+    expected = "finite numbers >= 0, not all of them 0"
+    try:
+        found = tuple(w.item() if isinstance(w, np.generic) else w for w in value)
+        total = sum(map(float, found))
+    except (TypeError, ValueError, OverflowError):
+        raise Unfit(expected) from None
+    if not (0 < total < math.inf and all(isinstance(w, (int, float)) and w >= 0 for w in found)):
+        raise Unfit(expected)
+    return found
+
+
+def random_choices(weights: Weights | Schedule, width: int, key: int) -> Choices:
+    """Choice t depends on the key, t and the weights at t alone."""
+    if callable(weights):
+        return _scheduled(weights, width, key)
+    bounds = _bounds(weights)
+    edges = np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
+
+    def one(t: int, counts: Sequence[int]) -> int:
+        return bisect(bounds, hashed(key, t))
+
+    def ahead(t: int, counts: list[int]) -> Iterator[int]:
+        starts = count(t, _CHUNK)
+        drawn = (np.searchsorted(edges, hashes(key, s, s + _CHUNK), "right") for s in starts)
+        return chain.from_iterable(places.tolist() for places in drawn)
+
+    return Choices(one, ahead)
+
+
+def _scheduled(schedule: Schedule, width: int, key: int) -> Choices:
+    def one(t: int, counts: Sequence[int]) -> int:
+        value = schedule(t)
+        try:
+            weights = weights_of(value)
+        except Unfit as unfit:
+            raise PipelineError(f"mix: weights({t}) must be {unfit}, got {brief(value)}") from None
+        if len(weights) != width:
+            raise PipelineError(f"mix: weights({t}) has {len(weights)} for {width} pipelines")
+        return bisect(_bounds(weights), hashed(key, t))
+
+    return Choices(one, lambda t, counts: (one(place, counts) for place in count(t)))
+
+
+def _bounds(weights: Weights) -> list[int]:
+    """Where among the 64-bit integers the share of each source ends."""
+    sums = list(accumulate(map(float, weights)))
+    return [int(each / sums[-1] * _BEYOND) for each in sums]
+
+
+class Proportions:
+    """A schedule that keeps every source within one item of its share, at every length.
+
+    At each place, of the sources whose lag allows it, the one is chosen that
+    would be the first to lag too far (Tijdeman, "The chairman assignment
+    problem", 1980): with k sources no count is off by more than
+    1 - 1 / (2k - 2). All lags are 0 again after as many items as the common
+    denominator of the shares; up to 65,536 that pattern is kept, and gives
+    counts and places at once. A float stands for the simple fraction it is
+    next to, if there is one with a denominator up to 65,536.
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        shares = _shares(weights)
+        self.period = math.lcm(*(share.denominator for share in shares))
+        self.parts = [int(share * self.period) for share in shares]
+        self.pattern = _pattern(tuple(self.parts)) if self.period <= _LONGEST else None
+
+    def choices(self) -> Choices:
+        if self.pattern is None:
+            parts = self.parts
+            return Choices(
+                lambda t, counts: _next(parts, t, counts),
+                lambda t, counts: (_next(parts, place, counts) for place in count(t)),
+            )
+        pattern, period = self.pattern.tolist(), self.period
+        return Choices(
+            lambda t, counts: pattern[t % period],
+            lambda t, counts: islice(cycle(pattern), t % period, None),
+        )
+
+    def counts(self, t: int) -> list[int]:
+        """How often each has been chosen before place t."""
+        assert self.pattern is not None
+        whole, rest = divmod(t, self.period)
+        some = np.bincount(self.pattern[:rest], minlength=len(self.parts)).tolist()
+        return [whole * part + each for part, each in zip(self.parts, some, strict=True)]
+
+    def place(self, number: int, taken: int) -> int | float:
+        """Where a source is chosen that has been chosen so often before."""
+        assert self.pattern is not None
+        if not self.parts[number]:
+            return math.inf
+        whole, rest = divmod(taken, self.parts[number])
+        return whole * self.period + int(np.flatnonzero(self.pattern == number)[rest])
+
+
+def _shares(weights: Weights) -> list[Fraction]:
+    total = sum(map(Fraction, weights))
+    exact = [Fraction(weight) / total for weight in weights]
+    near = [share.limit_denominator(_LONGEST) for share in exact]
+    close = all(abs(a - b) <= a / (1 << 50) for a, b in zip(exact, near, strict=True))
+    return near if close and sum(near) == 1 else exact
+
+
+def _next(parts: Sequence[int], t: int, counts: Sequence[int]) -> int:
+    """The choice at t, for shares in proportion to ints; lags are ints too, so exact."""
+    period, slack = sum(parts), 2 * len(parts) - 2
+    best, soonest = 0, math.inf
+    for number, (part, taken) in enumerate(zip(parts, counts, strict=True)):
+        lag = slack * ((t + 1) * part - taken * period)
+        if lag >= period:
+            late = ((slack - 1) * period - lag) // (slack * part)
+            if late < soonest:
+                best, soonest = number, late
+    return best
+
+
+@lru_cache(maxsize=16)
+def _pattern(parts: tuple[int, ...]) -> NDArray[np.int64]:
+    counts = [0] * len(parts)
+    chosen = np.zeros(sum(parts), np.int64)
+    for t in range(sum(parts)):
+        chosen[t] = number = _next(parts, t, counts)
+        counts[number] += 1
+    return chosen

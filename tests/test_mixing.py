@@ -1,0 +1,186 @@
+"""Mixing: counts and proportions, endings, schedules, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
+
+ints = st.lists(st.integers(0, 40), min_size=1, max_size=7).filter(any)
+floats = st.lists(st.floats(0, 10), min_size=1, max_size=5).filter(lambda w: sum(w) > 1e-3)
+
+
+def endless(n: int) -> list[lz.Pipeline[int]]:
+    return [lz.source([number]) | lz.repeat() for number in range(n)]
+
+
+@given(ints | floats)
+def test_exact_proportions_are_within_one_item_at_every_length(weights: list[float]) -> None:
+    mixed = lz.mix(endless(len(weights)), weights, deterministic=True)
+    total = sum(map(Fraction, weights))
+    taken = [0] * len(weights)
+    for n, number in enumerate(islice(mixed, 300), 1):
+        taken[number] += 1
+        for count, weight in zip(taken, weights, strict=True):
+            assert abs(count - Fraction(weight) / total * n) < 1
+
+
+@given(ints, st.integers(0, 10**12))
+def test_exact_proportions_far_out_are_reached_at_once(weights: list[int], n: int) -> None:
+    mixed = lz.mix(endless(len(weights)), weights, deterministic=True)
+    state = lz.state_at(mixed, n)
+    counts = lz.mix_counts(mixed, state)
+    assert sum(counts) == n
+    for count, weight in zip(counts, weights, strict=True):
+        assert abs(count - Fraction(weight, sum(weights)) * n) < 1
+    assert list(islice(lz.run(mixed, state), 5)) == [mixed[n + i] for i in range(5)]
+
+
+@pytest.mark.parametrize("weights", [[0.7, 0.2, 0.1], [1 / 3, 2 / 3, 1], np.array([0.5, 0.25, 2])])
+def test_floats_stand_for_the_fractions_that_they_are_next_to(weights: Any) -> None:
+    mixed = lz.mix(endless(3), weights, deterministic=True)
+    assert mixed.machine.skip is not None
+    counts = lz.mix_counts(mixed, lz.state_at(mixed, 6 * 10**9))
+    assert counts == tuple(round(6e9 * float(w) / float(sum(weights))) for w in weights)
+
+
+def test_shares_without_a_small_denominator_keep_proportions_without_random_access() -> None:
+    sizes = [1_000_003, 17, 65_537_000]
+    mixed = lz.mix(endless(3), sizes, deterministic=True)
+    assert mixed.machine.skip is None
+    counts = lz.mix_counts(mixed, lz.state_at(mixed, 3000))
+    assert all(abs(c - 3000 * s / sum(sizes)) < 1 for c, s in zip(counts, sizes, strict=True))
+
+
+def test_chance_follows_the_weights() -> None:
+    n = 20_000
+    found = Counter(islice(lz.mix(endless(4), [5, 0, 3.0, 2], seed=0), n))
+    assert found[1] == 0
+    for number, share in ((0, 0.5), (2, 0.3), (3, 0.2)):
+        assert abs(found[number] - n * share) < 5 * math.sqrt(n * share * (1 - share))
+
+
+def test_a_schedule_is_a_function_of_the_position() -> None:
+    fixed = lz.mix(endless(2), [1, 3], seed=7)
+    assert list(islice(fixed, 200)) == list(
+        islice(lz.mix(endless(2), lambda t: (1, 3), seed=7), 200)
+    )
+    turning = lz.mix(endless(2), lambda t: [t < 10, t >= 10], seed=0)
+    assert list(islice(turning, 20)) == [0] * 10 + [1] * 10
+    state = lz.state_at(turning, 10)
+    assert lz.mix_counts(turning, state) == (10, 0)
+    assert next(lz.run(turning, state.to_json())) == 1
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [1, -1],
+        [math.nan, 1],
+        [0, 0],
+        [math.inf, 1],
+        ["1", 1],
+        3,
+        [None, 1],
+        [1e308, 1e308],
+        [10**400, 1],
+        [1j, 1],
+        [True, "x"],
+    ],
+)
+def test_weights_that_are_none_are_refused(weights: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match=r"weights must be finite numbers >= 0"):
+        lz.mix(endless(2), weights, seed=0)
+    late = lz.mix(endless(2), lambda t: weights if t == 2 else [1, 1], seed=0)
+    run = lz.run(late)
+    assert len([next(run), next(run)]) == 2
+    for _ in range(2):
+        with pytest.raises(lz.PipelineError, match=r"weights\(2\) must be finite numbers"):
+            next(run)
+    assert run.state.items == 2
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    two: Any = endless(2)
+    for message, build in {
+        "as many weights": lambda: lz.mix(two, [1, 2, 3], seed=0),
+        "seed must be given": lambda: lz.mix(two, [1, 2]),
+        "fixed weights": lambda: lz.mix(two, lambda t: [1, 2], deterministic=True),
+        "stop must be 'first_exhausted' or": lambda: lz.mix(two, [1, 2], seed=0, stop="last"),  # type: ignore[arg-type]
+        "at least one pipeline": lambda: lz.mix([], [1], seed=0),
+        "pipelines must be a list": lambda: lz.mix(two[0], [1], seed=0),
+        "argument 2 must be a pipeline": lambda: lz.mix([two[0], [1]], [1, 1], seed=0),  # type: ignore[list-item]
+        "seed must be": lambda: lz.mix(two, [1, 2], seed=-1),
+        "deterministic must be": lambda: lz.mix(two, [1, 2], deterministic=1),  # type: ignore[arg-type]
+    }.items():
+        with pytest.raises(lz.ArgumentError, match=message):
+            build()
+    with pytest.raises(lz.PipelineError, match=r"weights\(0\) has 1 for 2"):
+        next(iter(lz.mix(two, lambda t: [1], seed=0)))
+
+
+@pytest.mark.parametrize("stop", ["all_exhausted", "never"])
+@pytest.mark.parametrize("chance", [{"seed": 0}, {"deterministic": True}])
+def test_what_is_empty_cannot_begin_again(stop: Any, chance: Any) -> None:
+    some = lz.source([1, 2])
+    with pytest.raises(lz.ArgumentError, match=r"pipelines\[1\] is empty"):
+        lz.mix([some, lz.source([])], [1, 1], stop=stop, **chance)
+    unknown = lz.mix([some, lz.source(Stream([]))], [1, 1], stop=stop, **chance)
+    with pytest.raises(lz.PipelineError, match=r"pipelines\[1\] to repeat for ever is empty"):
+        list(unknown)
+    unweighted = lz.mix([some, lz.source([])], [1, 0], stop=stop, **chance) | lz.take(2)
+    assert list(unweighted) == [1, 2]
+    assert list(lz.mix([some, lz.source([])], [1, 1], **chance) | lz.take(9)) in ([], [1], [1, 2])
+
+
+def test_all_exhausted_gives_every_item_at_least_once_and_shuffles_anew() -> None:
+    small = lz.source(range(5)) | lz.shuffle(seed=0)
+    large = lz.source(range(100, 140))
+    mixed = lz.mix([small, large], [1, 1], seed=1, stop="all_exhausted")
+    every = list(mixed)
+    assert [x for x in every if x >= 100] == list(range(100, 140))
+    passes = [x for x in every if x < 100]
+    assert sorted(passes[:5]) == sorted(passes[5:10]) == list(range(5))
+    assert passes[:5] != passes[5:10]
+    assert list(mixed | lz.repeat(2))[: len(every)] == every
+
+
+def test_counts_are_read_through_stages_behind() -> None:
+    mixed = lz.mix([lz.source(range(99)), lz.source([None, np.arange(2)] * 9)], [3, 1], seed=2)
+    for behind in (lz.batch(4), lz.map(str) | lz.take(9), lz.flat_map(lambda x: [x]), lz.skip(0)):
+        pipeline = mixed | behind
+        state = lz.state_at(pipeline, 2)
+        counts = lz.mix_counts(pipeline, state.to_json())
+        given = sum(counts)
+        assert counts == lz.mix_counts(mixed, lz.state_at(mixed, given))
+        assert given in (1, 2, 8)
+    exact = lz.mix([lz.source(range(9)), lz.source(range(9))], [1, 1], deterministic=True)
+    shuffled = exact | lz.shuffle(seed=0)
+    with pytest.raises(lz.ArgumentError, match=r"shuffle\(seed=0\) keeps no counts"):
+        lz.mix_counts(shuffled, lz.init(shuffled))
+    with pytest.raises(lz.ArgumentError, match="must begin with mix"):
+        lz.mix_counts(lz.source([1]), lz.init(lz.source([1])))
+    with pytest.raises(lz.StateMismatch):
+        lz.mix_counts(mixed, lz.init(exact))
+
+
+def test_golden_choices() -> None:
+    """Orders are promises: these must never change."""
+    assert list(islice(lz.mix(endless(3), [1, 2, 3], seed=7), 16)) == GOLDEN["seed 7"]
+    assert list(islice(lz.mix(endless(3), [1, 2, 3], deterministic=True), 12)) == GOLDEN["exact"]
+
+
+GOLDEN = {
+    "seed 7": [1, 1, 2, 1, 1, 0, 2, 0, 2, 2, 1, 2, 2, 2, 1, 2],
+    "exact": [2, 1, 2, 0, 1, 2, 2, 1, 2, 0, 1, 2],
+}

@@ -1,0 +1,119 @@
+"""Parts that differ by one item or by none, and what their states may follow."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
+
+kinds = st.sampled_from([list, Stream])
+
+
+def parts(data: Any, num_shards: int, **options: Any) -> list[list[Any]]:
+    pipelines = [
+        lz.source(data) | lz.shard(num_shards=num_shards, index=index, **options)
+        for index in range(num_shards)
+    ]
+    found = [list(pipeline) for pipeline in pipelines]
+    lengths = [pipeline.machine.length for pipeline in pipelines]
+    assert lengths in ([len(part) for part in found], [None] * num_shards)
+    return found
+
+
+@given(st.integers(0, 30), st.integers(1, 9))
+def test_contiguous_parts_join_to_the_whole_extras_lowest(n: int, num_shards: int) -> None:
+    found = parts(range(n), num_shards, contiguous=True)
+    assert list(chain.from_iterable(found)) == list(range(n))
+    sizes = [len(part) for part in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[-1] <= 1
+
+
+@given(kinds, st.integers(0, 30), st.integers(1, 9), st.booleans())
+def test_even_parts_are_even(kind: Any, n: int, num_shards: int, contiguous: bool) -> None:
+    contiguous = contiguous and kind is list
+    for even, length in (("drop", n // num_shards), ("pad", -(-n // num_shards))):
+        found = parts(kind(range(n)), num_shards, contiguous=contiguous, even=even)
+        assert [len(part) for part in found] == [length] * num_shards
+        wanted = [i % n for i in range(length * num_shards)]
+        joined = chain.from_iterable(found if contiguous else zip(*found, strict=True))
+        assert list(joined) == wanted
+
+
+@pytest.mark.parametrize("even", [None, "pad", "drop"])
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_ranks_have_one_state_at_every_step(even: Any, contiguous: bool) -> None:
+    base = lz.source(range(11)) | lz.shuffle(seed=0) | lz.map(str)
+    options: Any = {"num_shards": 4, "contiguous": contiguous, "even": even}
+    pipelines = [base | lz.shard(index=index, **options) | lz.batch(2) for index in range(4)]
+    ranks = [lz.run(pipeline) for pipeline in pipelines]
+    for _ in range(1 if even != "pad" else 2):
+        items = [next(rank) for rank in ranks]
+        assert all(items)
+        assert len({rank.state for rank in ranks}) == 1
+    state = ranks[0].state
+    assert list(lz.run(pipelines[3], state)) == list(ranks[3])
+
+
+def test_a_contiguous_state_follows_no_other_division() -> None:
+    def rank(num_shards: int, size: int = 1, count: int = 1) -> Any:
+        before = lz.source(range(24)) | lz.batch(size) | lz.repeat(count)
+        return before | lz.shard(num_shards=num_shards, index=0, contiguous=True) | lz.batch(2)
+
+    state = lz.state_at(rank(2), 1)
+    for other in (rank(3), rank(2, size=2), rank(2, count=2)):
+        with pytest.raises(lz.StateMismatch, match="cannot follow"):
+            lz.rebase(state, other)
+    whole = lz.source(range(24)) | lz.shard(num_shards=2, index=0, contiguous=True)
+    state = lz.state_at(whole | lz.batch(2), 1)
+    assert next(lz.run(whole | lz.batch(5), lz.rebase(state, whole | lz.batch(5)))) == [
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
+
+
+def test_an_even_strided_state_follows_another_number_of_shards() -> None:
+    def rank(num_shards: int, index: int) -> lz.Pipeline[int]:
+        return lz.source(range(11)) | lz.shard(num_shards=num_shards, index=index, even="pad")
+
+    state = lz.state_at(rank(2, 0), 2)
+    rest = [list(lz.run(rank(3, i), lz.rebase(state, rank(3, i)))) for i in range(3)]
+    assert rest == [[4, 7, 10], [5, 8, 0], [6, 9, 1]]
+
+
+def test_epochs_begin_anew() -> None:
+    shuffled = lz.source(range(7)) | lz.shuffle(seed=0)
+    two = list(shuffled | lz.repeat(2))
+    for rank in range(3):
+        part = shuffled | lz.shard(num_shards=3, index=rank, contiguous=True, even="pad")
+        begin = 3 * rank
+        wanted = [[(epoch * 2)[i] for i in range(begin, begin + 3)] for epoch in (two[:7], two[7:])]
+        assert list(part | lz.repeat(2)) == wanted[0] + wanted[1]
+
+
+def test_what_has_no_parts_is_refused() -> None:
+    rank: Any = {"num_shards": 2, "index": 0}
+    for upstream, why in (
+        (lz.source([1]) | lz.repeat(), "is endless"),
+        (lz.source(Stream([1])), "has no random access"),
+        (lz.source([1]) | lz.filter(bool), "has no random access"),
+    ):
+        with pytest.raises(lz.ArgumentError, match=f"contiguous=True, and .* {why}"):
+            upstream | lz.shard(**rank, contiguous=True)
+    with pytest.raises(lz.ArgumentError, match="even must be 'pad', 'drop' or None"):
+        lz.shard(**rank, even=True)
+    with pytest.raises(lz.ArgumentError, match="contiguous must be True or False"):
+        lz.shard(**rank, contiguous=1)
+    with pytest.raises(lz.ArgumentError, match="index must be below"):
+        lz.shard(num_shards=2, index=2, contiguous=True)
+    with pytest.raises(lz.ArgumentError, match="index must be an int >= 0"):
+        lz.shard(num_shards=2, index=-1, contiguous=True)
