@@ -14,11 +14,13 @@ import numpy as np
 from lazyckpt.checks import natural, optional, positive
 from lazyckpt.combinators.reservoir import Reservoir
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine
 from lazyckpt.noise import Indices, Permutation, affine, as_array, derive
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
+
+_WINDOW = 4096  # places of a permutation computed at once
 
 
 @combinator(keeps_items=True, checks={"buffer_size": optional(positive), "seed": natural})
@@ -64,18 +66,25 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
     def order(epoch: int) -> Permutation:
         return Permutation(derive(seed, "shuffle", epoch), length)
 
-    def alone(number: int) -> A:
-        epoch, index = divmod(number, length)
-        return upstream.step(jump(upstream.init(epoch), index)[0])[1]
-
-    table = Table(alone) if below is None else below.table
-
     def ahead(position: Position, offsets: Indices) -> Indices:
+        assert below is not None
         epoch, index = position
-        indices = order(epoch).at(affine(offsets, index))
-        if below is None:
-            return affine(indices, epoch * length)
-        return below.ahead(upstream.init(epoch), indices)
+        return below.ahead(upstream.init(epoch), order(epoch).at(affine(offsets, index)))
+
+    def flow(position: Position) -> Flow[A]:
+        epoch, index = position
+
+        def items() -> Iterator[A]:
+            nonlocal index
+            begin = upstream.init(epoch)
+            while index < length:
+                window = range(index, min(index + _WINDOW, length))
+                for chosen in order(epoch).at(window).tolist():
+                    item = upstream.step(jump(begin, chosen)[0])[1]
+                    index += 1
+                    yield item
+
+        return Flow(items(), lambda: (epoch, index))
 
     def step(position: Position) -> tuple[Position, A]:
         epoch, index = position
@@ -94,9 +103,10 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
         init=lambda epoch: (epoch, 0),
         epoch=lambda position: position[0],
         step=step,
+        flow=flow if below is None else None,
         skip=skip,
         length=length,
-        view=View(table, ahead),
+        view=below and View(below.table, ahead),
     )
 
 
