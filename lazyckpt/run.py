@@ -241,6 +241,7 @@ class Run(Iterator[T], Generic[T]):
         self._life += 1
 
     def _drop(self) -> None:
+        self._loop = None
         if self._stream is None:
             return
         self._behind = self._delivered() - self._mark[1]
@@ -248,7 +249,7 @@ class Run(Iterator[T], Generic[T]):
         self._life += 1
         if isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
             self._stream.close()
-        self._stream = self._loop = None
+        self._stream = None
         self._items = iter(())
 
     def _set_mark(self) -> None:

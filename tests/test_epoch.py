@@ -149,3 +149,11 @@ def test_epochs_and_loops_and_loads_share_one_place() -> None:
 def test_a_size_that_is_none_is_refused_at_once(size: Any) -> None:
     with pytest.raises(lz.ArgumentError, match=r"Run\.epoch: size must be an int >= 1"):
         lz.run(lz.source([1])).epoch(size)
+
+
+def test_epochs_of_endless_repeats_within_another_have_no_bound() -> None:
+    inner = lz.source(range(6)) | lz.batch(2) | lz.shuffle(seed=0) | lz.repeat() | lz.take(4)
+    outer = inner | lz.repeat() | lz.take(3)
+    run = lz.run(outer)
+    assert [len(list(run.epoch())) for _ in range(3)] == [3, 3, 3]
+    assert lz.State.from_json(run.state.to_json()) == run.state

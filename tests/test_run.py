@@ -331,3 +331,14 @@ def test_a_state_that_cannot_be_found_after_an_error_comes_with_the_last_one_kno
     broken = False
     assert next(run) == 300
     assert next(lz.run(lz.source(range(900)) | lz.flat_map(read), known)) == known.items
+
+
+def test_a_run_that_was_closed_at_its_end_begins_again_from_a_state() -> None:
+    run = lz.run(PIPELINE)
+    first = run.state
+    assert list(run) == ITEMS
+    run.close()
+    with run:
+        assert next(run, "end") == "end"
+        run.load_state_dict(first)
+        assert next(run) == ITEMS[0]

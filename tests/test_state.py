@@ -270,7 +270,10 @@ def changed(**stages: lz.Stage[Any, Any] | None) -> lz.Pipeline[Any]:
         (changed(batch=lz.batch(3)), ["stage 5", "batch(batch_size=2) -> batch(batch_size=3)"]),
         (changed(source=None), ["stage 1", "source(length=10) -> source(length=11)"]),
         (changed(shard=lz.shard(num_shards=3, index=0)), ["num_shards=2", "num_shards=3"]),
-        (changed(shuffle=lz.shuffle(9, seed=1)), ["shuffle() -> shuffle(buffer_size=9)", "buffer_size=9"]),
+        (
+            changed(shuffle=lz.shuffle(9, seed=1)),
+            ["shuffle() -> shuffle(buffer_size=9)"],
+        ),
         (
             changed(map=None),
             ["source | shuffle | map | shard | batch\n -> source | shuffle | shard | batch"],

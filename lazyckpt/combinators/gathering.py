@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from lazyckpt.checks import index_sequence
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Machine, Position, Table, View, machine, placed
+from lazyckpt.machine import End, Flow, Machine, Position, View, machine, placed
 from lazyckpt.noise import Indices, affine, as_array
 from lazyckpt.pipeline import combinator
 
@@ -24,25 +24,35 @@ class Order(Protocol):
     def at(self, indices: Indices, /) -> Indices: ...
 
 
+_WINDOW = 1024  # indices worked out at once
+
+
 def reordered(
     name: str, upstream: Machine[A], length: int, order: Callable[[int], Order]
 ) -> Machine[A]:
     """`length` items a pass, those of `order(epoch)`; upstream has random access."""
-    jump, below, period = upstream.skip, upstream.view, upstream.length
+    jump, below = upstream.skip, upstream.view
     assert jump is not None
 
-    def alone(number: int) -> A:
-        assert isinstance(period, int)
-        epoch, index = divmod(number, period)
-        return upstream.step(jump(upstream.init(epoch), index)[0])[1]
-
     def ahead(position: Position, offsets: Indices) -> Indices:
+        assert below is not None
         epoch, index = position
-        indices = order(epoch).at(affine(offsets, index))
-        if below is None:
-            assert isinstance(period, int)
-            return affine(indices, epoch * period)
-        return below.ahead(upstream.init(epoch), indices)
+        return below.ahead(upstream.init(epoch), order(epoch).at(affine(offsets, index)))
+
+    def flow(position: Position) -> Flow[A]:
+        epoch, index = placed(name, position, length)
+
+        def items() -> Iterator[A]:
+            nonlocal index
+            begin = upstream.init(epoch)
+            while index < length:
+                window = range(index, min(index + _WINDOW, length))
+                for chosen in as_array(order(epoch).at(window)).tolist():
+                    item = upstream.step(jump(begin, chosen)[0])[1]
+                    index += 1
+                    yield item
+
+        return Flow(items(), lambda: (epoch, index))
 
     def step(position: Position) -> tuple[Position, A]:
         epoch, index = placed(name, position, length)
@@ -57,20 +67,18 @@ def reordered(
         passed = min(n, length - index)
         return (epoch, index + passed), passed
 
-    table = below.table if below else Table(alone) if isinstance(period, int) else None
     return machine(
         init=lambda epoch: (epoch, 0),
         epoch=lambda position: position[0],
         step=step,
+        flow=flow if below is None else None,
         skip=skip,
         length=length,
-        view=table and View(table, ahead),
+        view=below and View(below.table, ahead),
     )
 
 
-@combinator(
-    keeps_items=True, checks={"indices": index_sequence}, rigid=lambda indices: True
-)
+@combinator(keeps_items=True, checks={"indices": index_sequence}, rigid=lambda indices: True)
 def gather(upstream: Machine[A], indices: Any) -> Machine[A]:
     """The items at `indices`, in their order, as a list would be indexed.
 

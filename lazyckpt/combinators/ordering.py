@@ -30,6 +30,8 @@ from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 
+_WINDOW = 4096  # places of a permutation computed at once
+
 
 @combinator(
     keeps_items=True,
