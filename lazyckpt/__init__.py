@@ -7,8 +7,8 @@
             save(batches.state.to_json())
 
 The rooms, each of which imports only from those before it: errors, checks,
-noise, machine, frozen, catalogue, call, blame and diagram, state, run, pipeline,
-combinators, testing.
+noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
+executors, run, pipeline, combinators, testing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ from lazyckpt.errors import (
     PipelineError,
     SourceChanged,
     StateMismatch,
+    WorkerDied,
+    WorkerTimeout,
 )
+from lazyckpt.executors.device import to_device
+from lazyckpt.executors.executor import Executor, explain
+from lazyckpt.executors.local import inline, processes, threads
+from lazyckpt.executors.remote import futures, ray
 from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
 from lazyckpt.run import Run, init, state_at, step
 from lazyckpt.state import State, rebase
@@ -49,6 +55,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "Executor",
     "Exhausted",
     "InvalidState",
     "Pipeline",
@@ -58,6 +65,8 @@ __all__ = [
     "Stage",
     "State",
     "StateMismatch",
+    "WorkerDied",
+    "WorkerTimeout",
     "batch",
     "block_shuffle",
     "bucket_batch",
@@ -72,11 +81,14 @@ __all__ = [
     "count",
     "drop_while",
     "enumerate",
+    "explain",
     "filter",
     "flat_map",
+    "futures",
     "gather",
     "group_by",
     "init",
+    "inline",
     "interleave",
     "interleave_map",
     "map",
@@ -85,8 +97,10 @@ __all__ = [
     "multiplex",
     "once",
     "pack_first_fit",
+    "processes",
     "producer",
     "random_map",
+    "ray",
     "rebase",
     "registry",
     "repeat",
@@ -106,6 +120,8 @@ __all__ = [
     "take",
     "take_while",
     "tap",
+    "threads",
+    "to_device",
     "transition",
     "unbatch",
     "unfold",

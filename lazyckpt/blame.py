@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from traceback import format_exception
 from types import CodeType, FrameType
 from typing import Any
 
@@ -10,36 +11,85 @@ from lazyckpt.call import Call, Chain
 from lazyckpt.errors import PipelineError
 
 
+class Failure(Exception):
+    """An error on its way from a worker: the error, the stages it may be from, its traceback."""
+
+    def __init__(self, error: Any, places: str, trace: str = "") -> None:
+        super().__init__(error, places, trace)
+        self.error: BaseException = error
+        self.places, self.trace = places, trace
+
+
+class Rebuilt:
+    """An error that unpickles without its own `__init__`, which may want other arguments."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self.error), self.error.args, vars(self.error))
+
+
+def _rebuilt(
+    kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> BaseException:
+    error = kind.__new__(kind, *args)
+    builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    builtin.__init__(error, *args)
+    vars(error).update(attributes)
+    return error
+
+
 def blame(error: BaseException, calls: tuple[Call, ...], delivered: int) -> BaseException:
     """The error to raise: the same one, with a note of its stage, where that was built, and when.
 
     A StopIteration becomes a `PipelineError`, for it would end the consumer's loop.
     """
+    failure = error if isinstance(error, Failure) else traced(error, calls)
+    error, places = failure.error, failure.places
     if not isinstance(error, Exception):
         return error
-    places = " or ".join(_place(call) for call in _suspects(error, calls))
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
-    stolen = _stolen(error)
-    if stolen is not None:
-        error = PipelineError("a function raised StopIteration, which is no end of the stream")
-        error.__cause__ = stolen
-    if note not in getattr(error, "__notes__", ()):  # of an error raised again and again
-        error.add_note(note)
+    for each in (note, failure.trace):
+        if each and each not in getattr(error, "__notes__", ()):  # raised again and again
+            error.add_note(each)
     return error
 
 
-def _stolen(error: BaseException) -> StopIteration | None:
-    """The StopIteration that this is, or that a generator made a RuntimeError of."""
+def traced(error: BaseException, calls: tuple[Call, ...], worker: str = "") -> Failure:
+    """What `blame` needs of an error, read off its traceback where that is still at hand.
+
+    - `worker`: the process it was raised in, if another; its traceback goes along as text
+    """
+    if isinstance(error, Failure):
+        return error
+    stolen = _stolen(error)
+    if not isinstance(error, Exception) and stolen is None:
+        return Failure(error, "")
+    places = " or ".join(_place(call) for call in _suspects(error, calls))
+    trace = f"lazyckpt: in {worker}\n{''.join(format_exception(error))}" if worker else ""
+    if stolen is not None:
+        what = type(stolen).__name__
+        error = PipelineError(f"a function raised {what}, which is no end of the stream")
+        error.__cause__ = stolen
+    return Failure(error, places, trace)
+
+
+def _stolen(error: BaseException) -> StopIteration | GeneratorExit | None:
+    """The StopIteration that this is, or that a generator made a RuntimeError of; a GeneratorExit.
+
+    Either would end a generator of ours in silence.
+    """
     if isinstance(error, RuntimeError) and str(error) == "generator raised StopIteration":
         return error.__cause__ if isinstance(error.__cause__, StopIteration) else None
-    return error if isinstance(error, StopIteration) else None
+    return error if isinstance(error, StopIteration | GeneratorExit) else None
 
 
 def _place(call: Call) -> str:
     return f"{call!r}, built at {call.site}"
 
 
-def _suspects(error: Exception, calls: tuple[Call, ...]) -> list[Call]:
+def _suspects(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
     """The calls it may have come from, at most three: of like ones no traceback tells which."""
     frames = list(_frames(error))
     ours = [i for i, frame in enumerate(frames) if _is_ours(frame)]

@@ -114,7 +114,10 @@ class Call:
         return self.combinator is other.combinator and same(self.arguments, other.arguments)
 
     def __hash__(self) -> int:
-        return hash((self.name, _hashable(self.arguments)))
+        try:
+            return hash((self.name, _hashable(self.arguments)))
+        except TypeError as error:
+            raise TypeError(f"{self!r} hashes only where its arguments do: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The public function pickles by reference, which imports its module.
@@ -125,10 +128,20 @@ def _restore(public: Callable[..., Any], arguments: dict[str, Any], site: str) -
     return Call(registry[public.__name__], arguments, site)
 
 
+_FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
+
+
 class Chain:
     """Calls in a row. Equal by value whatever way they were composed."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
+        most = sys.getrecursionlimit() // _FRAMES
+        if len(calls) > most:
+            raise ArgumentError(
+                f"{len(calls):,} stages in a row are too many: {most:,} fit within Python's "
+                "recursion limit; make one of several, such as one map of composed functions, "
+                "or raise the limit with sys.setrecursionlimit"
+            )
         self.__dict__["calls"] = calls
 
     calls: tuple[Call, ...]
@@ -203,6 +216,8 @@ def define(
     rigid: Callable[..., bool] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
     validate: Callable[..., None] | None = None,
+    pointwise: bool = False,
+    finish: str | None = None,
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = inspect.signature(build)
@@ -233,6 +248,8 @@ def define(
         rigid=rigid,
         describe=describe,
         validate=validate,
+        pointwise=pointwise,
+        finish=finish,
     )
     known = registry.get(combinator.name)
     if known is not None and known.build.__module__ != build.__module__:

@@ -33,7 +33,9 @@ class Combinator(NamedTuple):
     the stages behind are what they map to: "transparent", "lockstep" or "any".
     The position of a `transparent` combinator is its upstream's. A `lockstep`
     one is that, and takes as many items for each it gives, whatever they are.
-    With `rigid` arguments it is none of these.
+    With `rigid` arguments it is none of these. A `pointwise` one makes each item
+    of one item and its place alone; `finish` names the argument that does what is
+    left to do for each item: both may be done elsewhere.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Combinator(NamedTuple):
     rigid: Callable[..., bool] | None
     describe: Callable[..., dict[str, Any]] | None
     validate: Callable[..., None] | None
+    pointwise: bool
+    finish: str | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The checked arguments by name, defaults filled in."""

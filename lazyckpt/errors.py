@@ -38,3 +38,11 @@ class InvalidState(PipelineError, ValueError):
 
 class StateMismatch(InvalidState):
     """A state belongs to another pipeline; the message names what differs."""
+
+
+class WorkerDied(PipelineError, RuntimeError):
+    """A worker of an executor ended without being asked to. The run can go on, with new ones."""
+
+
+class WorkerTimeout(PipelineError, TimeoutError):
+    """A worker of an executor gave nothing within `timeout`. The run can go on, with new ones."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress, repeat
 from operator import length_hint
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from lazyckpt.checks import brief
 from lazyckpt.errors import InvalidState
@@ -42,20 +42,26 @@ class Flow(Generic[T]):
 
     `snapshot()` is right after every item and at the end, not after an error:
     then the flow is dropped. Iterate a flow once. A pending function `fn` rides
-    along, so that `map` costs no layer of its own.
+    along, so that `map` costs no layer of its own. `taken()` is given where it
+    comes free, without an `fn`: how many items were taken, after an error too.
+    `lots` is there where items come many at a time.
     """
 
-    __slots__ = ("fn", "pull", "snapshot")
+    __slots__ = ("fn", "lots", "pull", "snapshot", "taken")
 
     def __init__(
         self,
         pull: Iterator[Any],
         snapshot: Callable[[], Position],
         fn: Callable[[Any], T] | None = None,
+        taken: Callable[[], int] | None = None,
+        lots: Lots[T] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
         self.fn = fn
+        self.taken = taken
+        self.lots = lots
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
@@ -65,6 +71,16 @@ class Flow(Generic[T]):
         fn = self.fn
         # A generator, unlike builtin map, turns a StopIteration out of fn into an error.
         return self.pull if fn is None else (fn(x) for x in self.pull)
+
+
+class Lots(Protocol[T]):
+    """Items that are there already, many at a time: no error comes between those of a lot."""
+
+    def lot(self) -> Iterator[T] | None:
+        """What is left of the lot at hand, or the next one; None at the end."""
+
+    def leave(self) -> None:
+        """End the iterator of the lot at hand; what is left of it comes with another."""
 
 
 class Table(NamedTuple, Generic[T]):
@@ -177,6 +193,8 @@ def entered(machine: Machine[U], position: Position) -> Flow[U]:
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     """The items, and a thunk that tells how many were taken, at no Python cost an item."""
+    if isinstance(items, Flow) and items.taken is not None:
+        return items.pull, items.taken
     ticks = repeat(True, sys.maxsize)
     return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)
 

@@ -22,9 +22,10 @@ from typing import (
 
 from lazyckpt.call import Call, Chain, define, runnable, show
 from lazyckpt.catalogue import registry
-from lazyckpt.checks import Check, boolean, brief, checked
+from lazyckpt.checks import Check, Unfit, boolean, brief, checked
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
+from lazyckpt.executors.executor import Executor, executing
 from lazyckpt.machine import End, Machine
 from lazyckpt.run import Run
 from lazyckpt.state import State
@@ -33,10 +34,12 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 T = TypeVar("T")
+Given = TypeVar("Given", covariant=True)
+Taken = TypeVar("Taken", contravariant=True)
 P = ParamSpec("P")
 
 
-class Stage(Chain, Generic[A, B]):
+class Stage(Chain, Generic[Taken, Given]):
     """One or more combinators without a source: a reusable piece of a pipeline.
 
     >>> import lazyckpt as lz
@@ -49,14 +52,14 @@ class Stage(Chain, Generic[A, B]):
     _repr_html_ = diagram
 
     @overload
-    def __or__(self, other: Keeping) -> Stage[A, B]: ...
+    def __or__(self, other: Keeping) -> Stage[Taken, Given]: ...
     @overload
-    def __or__(self, other: Stage[B, C]) -> Stage[A, C]: ...
-    def __or__(self, other: Stage[Any, Any]) -> Stage[A, Any]:
+    def __or__(self, other: Stage[Given, C]) -> Stage[Taken, C]: ...
+    def __or__(self, other: Stage[Any, Any]) -> Stage[Taken, Any]:
         return Stage(self.calls + _stage(other).calls)
 
-    def __ror__(self, data: Iterable[A]) -> Pipeline[B]:
-        source = cast(Callable[[Iterable[A]], Pipeline[A]], _public("source"))
+    def __ror__(self, data: Iterable[Taken]) -> Pipeline[Given]:
+        source = cast(Callable[[Iterable[Taken]], Pipeline[Taken]], _public("source"))
         return source(data) | self
 
     if not TYPE_CHECKING:  # to a type checker a stage is no iterable
@@ -81,7 +84,7 @@ else:
     Keeping = Stage
 
 
-class Pipeline(Chain, Generic[T]):
+class Pipeline(Chain, Generic[Given]):
     """A source and what is done to its items: a value, lazy, iterable, sliceable.
 
     Made by a source combinator and `|`. Iterating starts a new walk each time;
@@ -97,9 +100,9 @@ class Pipeline(Chain, Generic[T]):
     _repr_html_ = diagram
 
     @overload
-    def __or__(self, other: Keeping) -> Pipeline[T]: ...
+    def __or__(self, other: Keeping) -> Pipeline[Given]: ...
     @overload
-    def __or__(self, other: Stage[T, B]) -> Pipeline[B]: ...
+    def __or__(self, other: Stage[Given, B]) -> Pipeline[B]: ...
     def __or__(self, other: Stage[Any, Any]) -> Pipeline[Any]:
         added = _stage(other).calls
         result: Pipeline[Any] = Pipeline(self.calls + added)
@@ -109,7 +112,7 @@ class Pipeline(Chain, Generic[T]):
         result.__dict__["machine"] = machine
         return result
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Given]:
         return iter(Run(self))
 
     def __len__(self) -> int:
@@ -121,10 +124,10 @@ class Pipeline(Chain, Generic[T]):
         return int(length)
 
     @overload
-    def __getitem__(self, index: SupportsIndex) -> T: ...
+    def __getitem__(self, index: SupportsIndex) -> Given: ...
     @overload
-    def __getitem__(self, index: slice) -> Pipeline[T]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> T | Pipeline[T]:
+    def __getitem__(self, index: slice) -> Pipeline[Given]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Given | Pipeline[Given]:
         """One item, computed alone; or a slice, as a pipeline."""
         if isinstance(index, slice):
             return self._slice(index)
@@ -137,12 +140,12 @@ class Pipeline(Chain, Generic[T]):
             position, passed = skip(self.machine.init(0), number)
             if passed == number:
                 try:
-                    return cast(T, self.machine.step(position)[1])
+                    return cast(Given, self.machine.step(position)[1])
                 except End:
                     pass
         raise IndexError(f"pipeline index {wanted} out of range")
 
-    def _slice(self, index: slice) -> Pipeline[T]:
+    def _slice(self, index: slice) -> Pipeline[Given]:
         start, stop, stride = index.start, index.stop, index.step
         if any(i is not None and operator.index(i) < 0 for i in (start, stop)):
             start, stop, _ = slice(start, stop).indices(len(self))
@@ -167,11 +170,19 @@ def run(
     state: State | str | bytes | Mapping[str, Any] | None = None,
     *,
     strict: bool = True,
+    executor: Executor | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
 ) -> Run[T]:
     """Walk through a pipeline from a state on: an iterator that knows its own state.
 
     - `state`: where to go on, as a `State`, its JSON text or its dict; None is the beginning
     - `strict`: refuse a state of another pipeline with `StateMismatch`
+    - `executor`: who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
+    - `on_error`: "skip" leaves out an item where a mapped function, a predicate,
+      a `collate` or an index of the source fails, and counts it in `Run.skipped`.
+      States are those of the pipeline. Behind such a stage items have no random
+      access, and errors within the parts of a `zip` are raised all the same, as
+      they would shift its parts
 
     Resuming reads again what the stages say that they read again, no more.
 
@@ -184,7 +195,15 @@ def run(
     [[4, 5]]
     """
     strict = checked("run", "strict", strict, boolean)
-    return Run(runnable("run", pipeline), state, strict=strict)
+    found = runnable("run", pipeline)
+    skips = checked("run", "on_error", on_error, _policy) == "skip"
+    return Run(found, state, strict=strict, executor=executing(executor), skips=skips)
+
+
+def _policy(value: Any) -> str:
+    if value not in ("raise", "skip"):
+        raise Unfit("'raise' or 'skip'")
+    return str(value)
 
 
 class Options(TypedDict, total=False):
@@ -197,6 +216,8 @@ class Options(TypedDict, total=False):
     transparent: bool
     lockstep: bool
     rigid: Callable[..., bool]
+    pointwise: bool
+    finish: str
 
 
 @overload
@@ -222,6 +243,9 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
     - `transparent`: the position is upstream's own; the stage has none
     - `lockstep`: that, and as many items are taken for each given, whatever they are
     - `rigid`: called with all arguments, whether with these it is none of the last three
+    - `pointwise`: each item is made of one item and its place alone, so that
+      an executor may make many at a time
+    - `finish`: the argument, a function or None, that is called on each item made
 
     A step that has a position of its own catches upstream's `End` and raises
     one with its own position, as `take` does.

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
 from time import perf_counter
 from types import GeneratorType, TracebackType
 from typing import Any, Generic, TypeVar
+from weakref import ref
 
 from lazyckpt.blame import blame
 from lazyckpt.call import Chain, runnable
 from lazyckpt.checks import checked, natural, positive
 from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChanged
-from lazyckpt.machine import End, Flow, Position, counted, entered
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.parts import Stale
+from lazyckpt.machine import End, Flow, Lots, Position, counted, entered
+from lazyckpt.skipping import Tally, skipping
 from lazyckpt.state import State, as_state, matching
 
 T = TypeVar("T")
 
 _KEPT = 1e-3  # seconds of work that an error may make a run do again
 _SHARE = 50  # or this many times what a mark costs, if that is more
-_LONGEST = 128  # items between two looks at the clock
+_LONGEST = 1024  # items between two looks at the clock
 
 
 class Run(Iterator[T], Generic[T]):
@@ -45,14 +49,21 @@ class Run(Iterator[T], Generic[T]):
         state: State | str | bytes | Mapping[str, Any] | None = None,
         *,
         strict: bool = True,
+        executor: Executor | None = None,
+        skips: bool = False,
     ) -> None:
         self._pipeline = pipeline
+        self._tally = Tally()
+        made = skipping(pipeline, self._tally) if skips else pipeline
+        self._session = None if executor is None else executor.open(made)
+        self._machine = made.machine if self._session is None else self._session.machine
         self._strict = strict
         self._closed = False
         self._stream: Iterator[T] | None = None
         self._loop: Iterator[T] | None = None
         self._ended = False
-        self._life = 0  # grows with each flow that is opened or dropped
+        # Weak, so that a loop which is left lets go of the run.
+        self._under_way: Callable[[], Iterator[T] | None] = lambda: None
         self._stride = 1
         self._marked, self._keep = 0.0, 0.0
         self._load(state)
@@ -64,6 +75,14 @@ class Run(Iterator[T], Generic[T]):
             self._find()
         position = self._mark[0] if self._flow is None else self._flow.snapshot()
         return State(self._pipeline.identity, self._delivered(), position)
+
+    @property
+    def skipped(self) -> int:
+        """Items left out so far by this run, with `on_error="skip"`.
+
+        With workers, those in the lots that have come.
+        """
+        return self._tally.total
 
     def state_dict(self) -> dict[str, Any]:
         """The state as a dict of JSON values."""
@@ -119,15 +138,51 @@ class Run(Iterator[T], Generic[T]):
         position, machine = self.state.position, self._pipeline.machine
         return bool(position == machine.init(machine.epoch(position)))
 
+    @property
+    def allow_buffering(self) -> AbstractContextManager[None]:
+        """A context in which workers may make items ahead, where the executor is `gated`. Nests."""
+        return self._buffering()
+
+    @contextmanager
+    def _buffering(self) -> Iterator[None]:
+        self.resume()
+        try:
+            yield
+        finally:
+            self.pause()
+
+    def pause(self) -> None:
+        """Make nothing ahead from now on, but for the chunks that are under way.
+
+        What is waited for is made. Every `pause` wants a `resume`, as a lock does.
+        """
+        if self._session is not None:
+            self._session.buffering(-1)
+
+    def resume(self) -> None:
+        """Make items ahead again, or for the first time where the executor is `gated`."""
+        if self._session is not None:
+            self._session.buffering(1, fill=not self._closed)
+
     def close(self) -> None:
-        """Let go of everything held open. The state stays readable; entering the run reopens it."""
+        """Let go of everything held open: files, threads, processes.
+
+        The state stays readable, and entering the run reopens it, with what
+        workers had ready.
+        """
+        self._closed = True
+        if self._session is not None:
+            self._leave()
+            self._session.stop()
+            return
         if self._flow is not None:
             with suppress(InvalidState):
                 self._set_mark()
         self._drop()
-        self._closed = True
 
     def __enter__(self) -> Run[T]:
+        if self._session is not None:
+            self._session.start()
         self._closed = False
         return self
 
@@ -140,38 +195,58 @@ class Run(Iterator[T], Generic[T]):
         self.close()
 
     def __iter__(self) -> Iterator[T]:
-        if self._closed:
-            raise PipelineError("the run is closed; enter it again, or start one from its state")
+        self._check_open()
         # The chain outlives an error in a block, as a generator would not.
         return chain.from_iterable(iter(self._block, None))
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PipelineError("the run is closed; enter it again, or start one from its state")
+
     def __next__(self) -> T:
         if self._loop is None:
-            self._loop = iter(self)
+            self._check_open()
+            self._loop = chain.from_iterable(iter(_blocks(ref(self)), None))
         return next(self._loop)
 
     def _block(self) -> Iterator[T] | None:
-        return None if self._ended or self._closed else self._deliver()
+        """The block under way, which all loops share, or the next one."""
+        if self._ended or self._closed:
+            return None
+        if self._flow is not None and self._flow.lots is not None:
+            return self._lot(self._flow.lots)
+        block = self._under_way()
+        if not isinstance(block, GeneratorType) or block.gi_frame is None:
+            block = self._deliver()
+            self._under_way = ref(block)
+        return block
+
+    def _lot(self, lots: Lots[T]) -> Iterator[T] | None:
+        """Items that are there already: a block that needs no watching."""
+        try:
+            lot = lots.lot()
+        except BaseException as error:
+            self._drop()
+            if self._closed and isinstance(error, Stale):  # by a signal's handler
+                self.close()  # of workers that were about to come
+                return None
+            return _raising(self._blamed(error))
+        self._ended = lot is None
+        return lot
 
     def _deliver(self) -> Iterator[T]:
         """The next items, as many as are given between two looks at the clock."""
         stride = self._stride
         try:
-            items, life = self._open()
+            items = self._open()
             begun, before = perf_counter(), self._delivered()
-            if isinstance(self._stream, GeneratorType):  # is closed to end this loop
-                yield from islice(items, stride)
-            else:
-                for item in islice(items, stride):
-                    yield item
-                    if self._life != life:
-                        return
-        except GeneratorExit:
-            raise
+            yield from islice(items, stride)
         except BaseException as error:
+            if isinstance(error, GeneratorExit) and _is_from_here(error):
+                raise  # this was closed, where else a function raised it
             self._drop()
             raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
-        if self._life != life:
+        if self._items is not items:  # dropped in the middle of an item
             return
         if self._delivered() < before + stride:
             self._ended = True
@@ -196,16 +271,16 @@ class Run(Iterator[T], Generic[T]):
         self._place(found.position, found.items)
 
     def _place(self, position: Position, items: int) -> None:
-        flow = entered(self._pipeline.machine, position)
+        flow = entered(self._machine, position)
         self._drop()
         self._mark: tuple[Position, int] = position, items
         self._behind = 0
         self._ended = False
         self._start(flow, iter(flow))
 
-    def _open(self) -> tuple[Iterator[T], int]:
+    def _open(self) -> Iterator[T]:
         if self._flow is None:
-            machine = self._pipeline.machine
+            machine = self._machine
             if machine.skip is not None:
                 self._mark = machine.skip(self._mark[0], self._behind)[0], self._delivered()
                 self._behind = 0
@@ -218,7 +293,7 @@ class Run(Iterator[T], Generic[T]):
                     "a source or function does not repeat itself"
                 )
             self._start(flow, stream)
-        return self._items, self._life
+        return self._items
 
     def _find(self) -> None:
         """Open a flow where the run stands, for its state."""
@@ -236,21 +311,31 @@ class Run(Iterator[T], Generic[T]):
     def _start(self, flow: Flow[T], stream: Iterator[T]) -> None:
         self._flow: Flow[T] | None = flow
         self._stream = stream
-        self._opened_at = self._mark[1] + self._behind
-        self._items, self._taken = counted(stream)
-        self._life += 1
+        self._items, self._taken = counted(stream) if flow.taken is None else (stream, flow.taken)
+        self._opened_at = self._mark[1] + self._behind - self._taken()
 
     def _drop(self) -> None:
         self._loop = None
         if self._stream is None:
             return
+        if self._session is not None and self._flow is not None:
+            with suppress(InvalidState):  # its positions are right after an error too
+                self._set_mark()
         self._behind = self._delivered() - self._mark[1]
+        self._leave()
         self._flow = None
-        self._life += 1
         if isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
             self._stream.close()
         self._stream = None
         self._items = iter(())
+
+    def _leave(self) -> None:
+        """End the block under way, so that loops ask for another."""
+        if self._flow is not None and self._flow.lots is not None:
+            self._flow.lots.leave()
+        block = self._under_way()
+        if isinstance(block, GeneratorType) and not block.gi_running:
+            block.close()
 
     def _set_mark(self) -> None:
         assert self._flow is not None
@@ -263,6 +348,27 @@ class Run(Iterator[T], Generic[T]):
 
     def _blamed(self, error: BaseException) -> BaseException:
         return blame(error, self._pipeline.calls, self._delivered())
+
+
+def _blocks(run: ref[Run[T]]) -> Callable[[], Iterator[T] | None]:
+    """The blocks of a run which this does not keep alive: one that is dropped lets go at once."""
+
+    def block() -> Iterator[T] | None:
+        found = run()
+        return None if found is None else found._block()
+
+    return block
+
+
+def _is_from_here(error: BaseException) -> bool:
+    trace = error.__traceback__  # no name in the frame it is about, which would be a cycle
+    return trace is not None and trace.tb_next is None
+
+
+def _raising(error: BaseException) -> Iterator[Any]:
+    """A block that is an error, which the chain of blocks outlives."""
+    raise error
+    yield  # type: ignore[unreachable]  # which makes it a generator
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:

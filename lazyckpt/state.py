@@ -7,6 +7,7 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any, NamedTuple
 
 from lazyckpt.call import Chain, runnable
@@ -126,6 +127,11 @@ def as_state(value: State | str | bytes | Mapping[str, Any]) -> State:
         return value
     if isinstance(value, Mapping):
         return State.from_dict(value)
+    if isinstance(value, PathLike):
+        raise InvalidState(
+            f"expected a state, its JSON text or its dict, got the path {brief(value)}; "
+            "pass the text: path.read_text()"
+        )
     return State.from_json(value)
 
 

@@ -1,14 +1,32 @@
-"""Hypothesis profiles: dev (default), ci, deep; chosen by HYPOTHESIS_PROFILE."""
+"""Hypothesis profiles: dev (default), ci, deep; chosen by HYPOTHESIS_PROFILE. A watchdog."""
 
+import faulthandler
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile("dev", max_examples=60, deadline=None, suppress_health_check=_slow)
 settings.register_profile(
-    "ci", max_examples=300, deadline=None, suppress_health_check=_slow, derandomize=True
+    "ci", max_examples=200, deadline=None, suppress_health_check=_slow, derandomize=True
 )
 settings.register_profile("deep", max_examples=5000, deadline=None, suppress_health_check=_slow)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+_stderr = 2
+
+
+def pytest_configure() -> None:
+    global _stderr
+    _stderr = os.dup(2)  # not captured yet
+
+
+@pytest.fixture
+def watchdog() -> Iterator[None]:
+    """Ends a test run that hangs, and shows where."""
+    faulthandler.dump_traceback_later(120, exit=True, file=_stderr)
+    yield
+    faulthandler.cancel_dump_traceback_later()

@@ -246,6 +246,17 @@ def test_bad_columns(arrays: dict[str, Any], shown: str) -> None:
     assert shown in message
 
 
+@pytest.mark.parametrize(
+    "tensor", [torch.ones(3, dtype=torch.bfloat16), torch.ones(3, requires_grad=True)]
+)
+def test_a_tensor_that_is_no_array(tensor: torch.Tensor) -> None:
+    message = refusal(lambda: lz.columns(x=[1, 2, 3], weight=tensor))
+    assert message.startswith("columns: weight can't be made a NumPy array: ")
+    assert ".detach().cpu()" in message
+    assert ".float()" in message
+    assert len(lz.columns(weight=tensor.detach().cpu().float())) == 3
+
+
 @pytest.mark.parametrize("join", [lz.zip, lz.concat])
 def test_bad_joins(join: Callable[..., Any]) -> None:
     good = lz.source([1])
@@ -286,6 +297,13 @@ def test_data_that_cannot_be_a_source(data: Any, remedy: str) -> None:
     assert remedy in message
     if not isinstance(data, (lz.Stage, lz.Pipeline)):
         assert remedy in refusal(lambda: data | lz.map(len))
+
+
+def test_a_source_is_no_longer_than_an_index() -> None:
+    message = refusal(lambda: lz.source(range(10**30)))
+    assert f"at most {sys.maxsize:,} items, got range(0, 1{'0' * 30}) (range)" in message
+    assert "count()" in message
+    assert len(lz.source(range(sys.maxsize))) == sys.maxsize
 
 
 def test_a_permutation_needs_random_access_and_an_end() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
+from lazyckpt.executors.ahead import Ahead
 from lazyckpt.machine import End, Flow, Machine, Position, machine, stateless
 from lazyckpt.testing import laws, models
 
@@ -152,6 +153,7 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("algebra", differs_each_time_it_is_built),
     ("exhaustion", ends_twice),
     ("elastic", skips_short),
+    ("executors", skips_short),
 ]
 
 
@@ -187,6 +189,28 @@ def test_a_wrong_pipe_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lz.Stage, "__or__", lambda a, b: lz.Stage(b.calls + a.calls))
     with pytest.raises(AssertionError, match="not associative"):
         testing.LAWS["algebra"](pipeline, 60)
+
+
+@pytest.mark.parametrize("broken", ["snapshot", "taken", "fill"])
+def test_wrong_workers_are_caught(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = lz.source(range(30)) | lz.map(str)
+    testing.LAWS["executors"](pipeline, 60)
+    right = getattr(Ahead, broken)
+
+    def ahead(self: Ahead) -> Any:
+        """The place is that of the last lot, an item is not counted, or lots change places."""
+        if broken == "snapshot":
+            return self._at(0)
+        if broken == "taken":
+            return max(0, right(self) - 1)
+        right(self)
+        if len(self._pending) > 2 and self._pending[1][1] is not None:
+            self._pending.rotate(1)
+        return None
+
+    monkeypatch.setattr(Ahead, broken, ahead)
+    with pytest.raises(AssertionError):
+        testing.LAWS["executors"](pipeline, 60)
 
 
 def test_the_checks_for_users_catch_the_same() -> None:

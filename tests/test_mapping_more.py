@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from case_helpers import Costly, wants
 
 import lazyckpt as lz
 from lazyckpt import testing
@@ -20,11 +21,6 @@ def noise(rng: np.random.Generator, item: Any) -> tuple[Any, float, int, float]:
 
 def doubled(x: Any) -> Any:
     return x * 2
-
-
-def wants(message: str, build: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        list(build())
 
 
 def test_random_draws_depend_on_seed_epoch_and_number_alone() -> None:
@@ -166,21 +162,6 @@ def test_transition_refuses_what_is_no_state_and_no_outputs() -> None:
     shorter = lz.source([1]) | lz.transition(lambda s, x: (s, [1, 2]), 0)
     with pytest.raises(lz.SourceChanged):
         list(lz.run(shorter, state))
-
-
-class Costly:
-    """A data set that counts its reads."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.read: list[int] = []
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> int:
-        self.read.append(index)
-        return index * 10
 
 
 def test_a_cache_of_everything_reads_once_in_whatever_order_and_epoch() -> None:

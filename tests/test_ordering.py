@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from case_helpers import Costly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,18 +58,7 @@ def test_a_reservoir_resumed_over_a_stream_reads_about_twelve_buffers(buffer: in
 
 
 def test_a_reservoir_resumed_over_indices_reads_what_it_holds() -> None:
-    class Counted:
-        def __init__(self) -> None:
-            self.read: list[int] = []
-
-        def __len__(self) -> int:
-            return 5000
-
-        def __getitem__(self, index: int) -> int:
-            self.read.append(index)
-            return index
-
-    data = Counted()
+    data = Costly(5000)
     pipeline = lz.source(data) | lz.shuffle(100, seed=0)
     whole = list(pipeline)
     state = lz.state_at(pipeline, 3000)

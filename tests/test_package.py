@@ -20,12 +20,14 @@ ROOMS = [
     ["catalogue"],
     ["call"],
     ["blame", "diagram"],
+    ["skipping"],
     ["state"],
+    ["executors"],
     ["run"],
     ["pipeline"],
     ["combinators"],
     ["__init__"],
-    ["testing", "demo"],
+    ["testing", "demo", "compat"],
     ["__main__"],
 ]
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.testing.laws import Stream, equal
+from lazyckpt.testing import equal
+from lazyckpt.testing.laws import Stream
 
 SIZES = st.lists(st.integers(0, 9), max_size=40)
 

@@ -286,6 +286,64 @@ def test_an_iterator_of_a_run_outlives_an_error() -> None:
     assert found == [0, 1, 2, "error", "error", 3, 4, 5]
 
 
+@pytest.mark.parametrize(
+    "name", ["zip", "strict", "turns", "blocks", "flat_map", "shuffle", "mix", "windows"]
+)
+def test_a_run_counts_what_it_gave_whatever_fails(name: str) -> None:
+    broken: set[int] = set()
+
+    def fail(item: int) -> int:
+        if item in broken:
+            broken.remove(item)
+            raise ValueError
+        return item
+
+    plain = lz.source([*range(20)])
+    poor = lz.source(Stream(*range(20))) | lz.map(fail)
+    pipeline: lz.Pipeline[Any] = {
+        "zip": lz.zip(plain, poor, plain),
+        "strict": lz.zip(poor, plain, strict=True),
+        "turns": lz.interleave(plain, poor),
+        "blocks": lz.interleave(plain, poor, plain | lz.take(5), block_length=3),
+        "flat_map": plain | lz.flat_map(lambda x: [fail(x)] * 4 if x % 2 else iter([x, fail(x)])),
+        "shuffle": poor | lz.shuffle(buffer_size=4, seed=0),
+        "mix": lz.mix([plain, poor], [1, 2], seed=0, stop="all_exhausted"),
+        "windows": poor | lz.sliding_window(3),
+    }[name]
+    expected = list(lz.run(pipeline).with_state())
+    broken.update(range(20))
+    run, found, errors = lz.run(pipeline), list[Any](), 0
+    loop = iter(run)
+    while (item := tried(loop)) != "end":
+        if item == "error":
+            errors += 1
+        else:
+            found.append((item, run.state))
+        assert run.state.items == len(found)
+    assert found == expected
+    assert errors == 20
+
+
+def test_loops_share_a_block_and_loading_ends_it() -> None:
+    pipeline = lz.source([*range(100)])
+    run = lz.run(pipeline)
+    assert list(islice(run, 40)) == [*range(40)]  # so that a block is long
+    one, two = iter(run), iter(run)
+    assert [next(one), next(two), next(one)] == [40, 41, 42]
+    run.load_state_dict(lz.state_at(pipeline, 90))
+    assert [next(two), next(one), next(two), run.state.items] == [90, 91, 92, 93]
+    run.close()
+    assert next(one, "end") == next(two, "end") == "end"
+    assert run.state.items == 93
+
+
+def test_a_run_left_in_the_middle_is_let_go_at_once() -> None:
+    stream = Stream(*range(100))
+    for _ in lz.source(stream):
+        break
+    assert stream.opened == stream.closed == 1
+
+
 def tried(items: Iterator[Any]) -> Any:
     try:
         return next(items, "end")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from case_helpers import Costly, wants
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,28 +16,8 @@ from lazyckpt import testing
 from lazyckpt.testing.laws import Stream
 
 
-class Costly:
-    """A data set that counts its reads."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.read: list[int] = []
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> int:
-        self.read.append(index)
-        return index * 10
-
-
 def small(x: Any) -> bool:
     return x < 30
-
-
-def wants(message: str, build: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        list(build())
 
 
 def test_take_while_reads_one_item_more_and_stays_at_its_end() -> None:

@@ -163,6 +163,15 @@ def test_foreign_text(name: str) -> None:
             lz.run(PIPELINE, FOREIGN[name])
 
 
+def test_a_path_is_no_state(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(TEXT)
+    for read in (lz.run(PIPELINE).load_state_dict, lambda it: lz.run(PIPELINE, it)):
+        with pytest.raises(lz.InvalidState, match=r"got the path .*; pass the text: path.read_t"):
+            read(path)
+    assert lz.run(PIPELINE, path.read_text()).state == STATE
+
+
 @pytest.mark.parametrize("version", [2, 99, 0, -1, "1", 1.0, True, None, [], 2**70])
 def test_other_formats(version: Any) -> None:
     with pytest.raises(lz.InvalidState, match=r"format .* reads 1 to 1"):

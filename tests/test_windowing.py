@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.testing.laws import Stream, equal
+from lazyckpt.testing import equal
+from lazyckpt.testing.laws import Stream
 
 
 class Pair(NamedTuple):

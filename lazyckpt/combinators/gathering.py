@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.checks import index_sequence
 from lazyckpt.errors import ArgumentError
@@ -79,7 +80,9 @@ def reordered(
 
 
 @combinator(keeps_items=True, checks={"indices": index_sequence}, rigid=lambda indices: True)
-def gather(upstream: Machine[A], indices: Any) -> Machine[A]:
+def gather(
+    upstream: Machine[A], indices: Sequence[SupportsIndex] | NDArray[np.integer[Any]]
+) -> Machine[A]:
     """The items at `indices`, in their order, as a list would be indexed.
 
     - `indices`: ints as a range, a list, a tuple or an array of shape `(n,)`;

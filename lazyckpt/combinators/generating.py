@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -130,7 +130,7 @@ def uniform(*, seed: int) -> Machine[float]:
 
 
 @producer(checks={"weights": weighing, "seed": natural})
-def choices(weights: Any, *, seed: int) -> Machine[int]:
+def choices(weights: Sequence[float] | NDArray[Any], *, seed: int) -> Machine[int]:
     """Random indices of `weights`, each as often as its weight says, for ever.
 
     - `weights`: a sequence of finite numbers >= 0, of which one is above 0;

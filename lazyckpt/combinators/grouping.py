@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -14,9 +14,33 @@ from lazyckpt.checks import boolean, brief, function, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Flow, Machine, Position, stateless
 from lazyckpt.noise import Indices
-from lazyckpt.pipeline import combinator
+from lazyckpt.pipeline import Stage, combinator
 
 A = TypeVar("A")
+B = TypeVar("B")
+
+
+class _Batch(Protocol):
+    """What batches are depends on `collate`, which the decorator can't say to type checkers."""
+
+    @overload
+    def __call__(
+        self, batch_size: int, *, drop_last: bool = False, collate: None = None, pad: Any = None
+    ) -> Stage[Any, list[Any]]: ...
+    @overload
+    def __call__(
+        self,
+        batch_size: int,
+        *,
+        drop_last: bool = False,
+        collate: Callable[[list[A]], B] | None,
+        pad: A | None = None,
+    ) -> Stage[A, B]: ...
+
+
+def _typed(public: Any) -> _Batch:
+    found: _Batch = public
+    return found
 
 
 def _last(drop_last: bool, pad: Any, **_: Any) -> None:
@@ -27,10 +51,12 @@ def _last(drop_last: bool, pad: Any, **_: Any) -> None:
         )
 
 
+@_typed
 @combinator(
     checks={"batch_size": positive, "drop_last": boolean, "collate": optional(function)},
     validate=_last,
     free=("collate", "pad"),
+    finish="collate",
     elastic={"batch_size": "transparent", "drop_last": "transparent"},
     lockstep=True,
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Iterator
-from itertools import cycle
+from itertools import chain, cycle, repeat
 from typing import Any, TypeVar
 
 from lazyckpt.checks import function, positive
 from lazyckpt.combinators.joining import joined
 from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import SourceChanged
-from lazyckpt.machine import End, Flow, Machine, Position, machine
+from lazyckpt.machine import End, Flow, Machine, Position, counted, machine
 from lazyckpt.pipeline import Pipeline, combinator, producer
 
 A = TypeVar("A")
@@ -71,29 +71,37 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
         states, ended, turn, given = position
         flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
 
-        def items() -> Iterator[A]:
-            nonlocal ended, turn, given
+        order, before = [turn], 0
+        taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
+
+        def rounds() -> Iterator[Iterator[A]]:
+            """The items until one pipeline ends, then those until the next one does."""
+            nonlocal ended, turn, given, order, before, taken
             streams = [iter(each) for each in flows]
             while ended + 1 < 1 << width:
-                order = [number for number in range(width) if not ended >> number & 1]
-                while order[0] != turn:
-                    order.append(order.pop(0))
-                for turn in cycle(order):
-                    for item in streams[turn]:
-                        given += 1
-                        yield item
-                        if given == block_length:
-                            break
-                    else:
-                        break
-                    given = 0
+                numbers = chain(range(turn, width), range(turn))
+                order = [number for number in numbers if not ended >> number & 1]
+                turns: Iterator[Iterator[A]] = cycle([streams[number] for number in order])
+                if block_length > 1:
+                    first = repeat(next(turns), block_length - given)
+                    others = map(repeat, turns, repeat(block_length))
+                    turns = chain(first, chain.from_iterable(others))
+                items, taken = counted(map(next, turns))
+                yield items
+                turn, before, taken = whose()[0], before + taken(), lambda: 0
                 ended |= 1 << turn
                 turn, given = turned(turn, 0, ended)
 
-        def snapshot() -> Position:
-            return (tuple(each.snapshot() for each in flows), ended, *turned(turn, given, ended))
+        def whose() -> tuple[int, int]:
+            """Whose turn it is, and how many items were given in it."""
+            blocks, inside = divmod(given + taken(), block_length)
+            return order[blocks % len(order)], inside
 
-        return Flow(items(), snapshot)
+        def snapshot() -> Position:
+            return (tuple(each.snapshot() for each in flows), ended, *turned(*whose(), ended))
+
+        items = chain.from_iterable(rounds())
+        return Flow(items, snapshot, taken=lambda: before + taken())
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         states, ended, turn, given = position

@@ -94,19 +94,21 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
 
         streams = [counted(each) for each in flows] if strict else []
-        pulls = [stream for stream, _ in streams] or flows
+        rows = builtins.zip(*([stream for stream, _ in streams] or flows), strict=False)
 
-        def rows() -> Iterator[tuple[Any, ...]]:
+        def rest() -> Iterator[tuple[Any, ...]]:
             nonlocal ended
-            if within("zip", ended, 1):
-                return
-            yield from builtins.zip(*pulls, strict=False)
             for stream, _ in streams:
                 next(stream, None)
             _even([taken() for _, taken in streams])
             ended = 1
+            yield from ()
 
-        return Flow(rows(), lambda: (tuple(f.snapshot() for f in flows), ended))
+        return Flow(
+            iter(()) if within("zip", ended, 1) else chain(rows, rest()),
+            lambda: (tuple(each.snapshot() for each in flows), ended),
+            taken=None if strict else flows[-1].taken,
+        )
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         states, ended = position

@@ -34,7 +34,12 @@ B = TypeVar("B")
 S = TypeVar("S")
 
 
-@combinator(checks={"fn": function, "vectorized": boolean}, free=("vectorized",), lockstep=True)
+@combinator(
+    checks={"fn": function, "vectorized": boolean},
+    free=("vectorized",),
+    lockstep=True,
+    pointwise=True,
+)
 def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False) -> Machine[B]:
     """`fn(item)` for every item.
 
@@ -94,7 +99,7 @@ def _holding(count: int, made: Any) -> Any:
     return made
 
 
-@combinator(checks={"fn": function}, lockstep=True)
+@combinator(checks={"fn": function}, lockstep=True, pointwise=True)
 def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
     """`fn(*item)` for every item.
 
@@ -110,7 +115,7 @@ def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
     return applied(upstream, lambda item: fn(*item))
 
 
-@combinator(keeps_items=True, checks={"fn": function}, lockstep=True)
+@combinator(keeps_items=True, checks={"fn": function}, lockstep=True, pointwise=True)
 def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
     """The items as they are, after `fn(item)` was called for each.
 
@@ -203,23 +208,27 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     """
 
     def rows(item: Any) -> Iterable[Any]:
-        return unstacked(item)  # a frame of unbatch, for error messages
+        return item if type(item) is list else unstacked(item)
 
     return _expanding(upstream, rows)
 
 
 def unstacked(batch: Any) -> Iterable[Any]:
     """The items of one batch, as an iterable."""
-    if type(batch) is list:
+    if isinstance(batch, (list, np.ndarray)):
         return batch
-    if isinstance(batch, dict):
-        fields = [unstacked(value) for value in batch.values()]
-        return [dict(zip(batch, row, strict=True)) for row in zip(*fields, strict=True)]
-    if isinstance(batch, tuple):
-        rows = zip(*[unstacked(value) for value in batch], strict=True)
+    if isinstance(batch, (dict, tuple)):
+        named = batch.items() if isinstance(batch, dict) else enumerate(batch)
+        fields = {name: list(unstacked(field)) for name, field in named}
+        lengths = {name: len(field) for name, field in fields.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"unbatch: the fields of a batch have unequal lengths {lengths}")
+        rows = zip(*fields.values(), strict=True)
+        if isinstance(batch, dict):
+            return [dict(zip(batch, row, strict=True)) for row in rows]
         make = getattr(batch, "_make", tuple)
         return [make(row) for row in rows]
-    if isinstance(batch, (list, np.ndarray)) or hasattr(batch, "__iter__"):
+    if hasattr(batch, "__iter__") and not isinstance(batch, (str, bytes)):
         return cast(Iterable[Any], batch)
     raise TypeError(f"unbatch: expected a batch, got {brief(batch)} ({type(batch).__name__})")
 
@@ -230,21 +239,38 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
         epoch = upstream.epoch(anchor)
         before = upstream.flow(anchor)
         inner: Flow[B] | None = None
+        taken: Callable[[], int]
+        whole: list[B] = []
+        items = iter(whole)
+        passed = 0  # items of the expansions before
 
-        def expansions() -> Iterator[Flow[B]]:
-            nonlocal anchor, inside, inner
-            here = anchor
+        def expansions() -> Iterator[Iterable[B]]:
+            nonlocal anchor, inside, inner, taken, whole, items, passed
+            here, begun = anchor, False
             for item in before:
-                found = opened(fn(item), inside, epoch)
-                anchor, inside, inner = here, 0, found
-                yield found
+                expansion = fn(item)
+                if begun and type(expansion) is list:  # what `opened` does, for small ones
+                    anchor, whole, items = here, expansion, iter(expansion)
+                    yield items
+                    passed, whole = passed + len(whole), []
+                else:
+                    found = opened(expansion, inside, epoch)
+                    stream, taken = counted(found)
+                    anchor, inside, inner, begun = here, 0, found, True
+                    yield stream
+                    passed, inner = passed + taken(), None
                 here = before.snapshot()
-            anchor, inside, inner = before.snapshot(), 0, None
+            anchor, inside = before.snapshot(), 0
 
         def snapshot() -> Position:
-            return anchor, inside if inner is None else inner.snapshot()
+            if inner is not None:
+                return anchor, inner.snapshot()
+            return anchor, len(whole) - length_hint(items) if whole else inside
 
-        return Flow(chain.from_iterable(expansions()), snapshot)
+        def given() -> int:
+            return passed + (len(whole) - length_hint(items) if inner is None else taken())
+
+        return Flow(chain.from_iterable(expansions()), snapshot, taken=given)
 
     return machine(
         init=lambda epoch: (upstream.init(epoch), 0),
@@ -274,7 +300,7 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
         raise SourceChanged(
             f"the state stands after item {inside} of an expansion that now has {passed}"
         )
-    return Flow(stream, taken)
+    return Flow(stream, taken, taken=lambda: taken() - passed)
 
 
 @combinator(checks={"step": function, "init": storable})

@@ -185,7 +185,7 @@ def mix(
         def snapshot() -> Position:
             return tuple(each.snapshot() for each in flows), tuple(counts), ended
 
-        return Flow(items(), snapshot)
+        return Flow(items(), snapshot, taken=lambda: sum(counts) - sum(before))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         assert proportions is not None

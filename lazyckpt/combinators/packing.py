@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from lazyckpt.machine import Flow, Machine, Position, machine
 from lazyckpt.pipeline import combinator
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
+_Placed: TypeAlias = tuple[Position, Features]  # a row, and the position after it
 
 _OURS = ("segment_ids", "positions")
 
@@ -55,44 +56,31 @@ def concat_then_split(
     [9 0 0 0] [1 0 0 0] [0 0 0 0]
     """
 
-    def flow(position: Position) -> Flow[Features]:
-        anchor, given = position
-        before = upstream.flow(anchor)
+    def rows(before: Flow[Any], here: Position, begin: int) -> Iterator[_Placed]:
+        room = length
+        parts: list[Features] = []
+        for item in before:
+            size, features = _sequence("concat_then_split", item)
+            if begin > size:
+                raise SourceChanged(
+                    f"concat_then_split: the state stands after token {begin} of a sequence "
+                    f"that now has {size}"
+                )
+            after = before.snapshot()
+            while begin < size:
+                stop = min(size, begin + room)
+                parts.append({name: each[begin:stop] for name, each in features.items()})
+                room -= stop - begin
+                begin = stop
+                if not room:
+                    row = _row("concat_then_split", parts, length)
+                    parts, room = [], length
+                    yield ((here, stop) if stop < size else (after, 0)), row
+            here, begin = after, 0
+        if parts and not drop_last:
+            yield (before.snapshot(), 0), _row("concat_then_split", parts, length)
 
-        def rows() -> Iterator[Features]:
-            nonlocal anchor, given
-            here, begin, room = anchor, given, length
-            parts: list[Features] = []
-            for item in before:
-                size, features = _sequence("concat_then_split", item)
-                if begin > size:
-                    raise SourceChanged(
-                        f"concat_then_split: the state stands after token {begin} of a sequence "
-                        f"that now has {size}"
-                    )
-                after = before.snapshot()
-                while begin < size:
-                    stop = min(size, begin + room)
-                    parts.append({name: each[begin:stop] for name, each in features.items()})
-                    room -= stop - begin
-                    begin = stop
-                    if not room:
-                        anchor, given = (here, stop) if stop < size else (after, 0)
-                        row = _row("concat_then_split", parts, length)
-                        parts, room = [], length
-                        yield row
-                here, begin = after, 0
-            anchor, given = before.snapshot(), 0
-            if parts and not drop_last:
-                yield _row("concat_then_split", parts, length)
-
-        return Flow(rows(), lambda: (anchor, given))
-
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), 0),
-        epoch=lambda position: upstream.epoch(position[0]),
-        flow=flow,
-    )
+    return _packed(upstream, rows)
 
 
 @combinator(checks={"length": positive, "num_bins": positive})
@@ -128,49 +116,61 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
     [2 2 4 0] [1 1 2 0] [0 1 0 0]
     """
 
+    def rows(before: Flow[Any], anchor: Position, given: int) -> Iterator[_Placed]:
+        bins: list[list[Features]] = []
+        rooms: list[int] = []
+        here = anchor
+
+        def emptied(after: Position) -> Iterator[_Placed]:
+            if given and given >= len(bins):
+                raise SourceChanged(
+                    f"pack_first_fit: the state stands after row {given} of {len(bins)}"
+                )
+            for number, parts in enumerate(bins[given:], given + 1):
+                row = _row("pack_first_fit", parts, length)
+                yield ((anchor, number) if number < len(bins) else (after, 0)), row
+
+        for item in before:
+            size, features = _sequence("pack_first_fit", item)
+            if size > length:
+                raise ValueError(
+                    f"pack_first_fit: a sequence of {size} tokens is longer than "
+                    f"length={length}: {brief(item)}"
+                )
+            chosen = next((i for i, room in enumerate(rooms) if room >= size), len(bins))
+            if chosen == num_bins:
+                yield from emptied(here)
+                anchor, given = here, 0
+                bins, rooms, chosen = [], [], 0
+            if size:
+                if chosen == len(bins):
+                    bins.append([])
+                    rooms.append(length)
+                bins[chosen].append(features)
+                rooms[chosen] -= size
+            here = before.snapshot()
+        yield from emptied(before.snapshot())
+
+    return _packed(upstream, rows)
+
+
+def _packed(
+    upstream: Machine[Any], rows: Callable[[Flow[Any], Position, int], Iterator[_Placed]]
+) -> Machine[Features]:
+    """The rows that `rows(items, anchor, given)` makes, each with the position after it."""
+
     def flow(position: Position) -> Flow[Features]:
         anchor, given = position
         before = upstream.flow(anchor)
 
-        def rows() -> Iterator[Features]:
-            nonlocal anchor, given
-            bins: list[list[Features]] = []
-            rooms: list[int] = []
-            here = anchor
+        def made() -> Iterator[Features]:
+            nonlocal position
+            for after, row in rows(before, anchor, given):
+                position = after
+                yield row
+            position = before.snapshot(), 0
 
-            def emptied(after: Position) -> Iterator[Features]:
-                nonlocal anchor, given
-                if given and given >= len(bins):
-                    raise SourceChanged(
-                        f"pack_first_fit: the state stands after row {given} of {len(bins)}"
-                    )
-                for number in range(given, len(bins)):
-                    row = _row("pack_first_fit", bins[number], length)
-                    anchor, given = (anchor, number + 1) if number + 1 < len(bins) else (after, 0)
-                    yield row
-
-            for item in before:
-                size, features = _sequence("pack_first_fit", item)
-                if size > length:
-                    raise ValueError(
-                        f"pack_first_fit: a sequence of {size} tokens is longer than "
-                        f"length={length}: {brief(item)}"
-                    )
-                chosen = next((i for i, room in enumerate(rooms) if room >= size), len(bins))
-                if chosen == num_bins:
-                    yield from emptied(here)
-                    bins, rooms, chosen = [], [], 0
-                if size:
-                    if chosen == len(bins):
-                        bins.append([])
-                        rooms.append(length)
-                    bins[chosen].append(features)
-                    rooms[chosen] -= size
-                here = before.snapshot()
-            yield from emptied(before.snapshot())
-            anchor, given = before.snapshot(), 0
-
-        return Flow(rows(), lambda: (anchor, given))
+        return Flow(made(), lambda: position)
 
     return machine(
         init=lambda epoch: (upstream.init(epoch), 0),

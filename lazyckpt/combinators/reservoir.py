@@ -14,6 +14,8 @@ from lazyckpt.errors import SourceChanged
 from lazyckpt.machine import Flow, Machine, Position, machine, within
 from lazyckpt.noise import Permutation, as_array, derive, draws
 
+_AT_ONCE = 1 << 13  # draws, which so stay in the processor's cache
+
 
 class Reservoir:
     """A streaming shuffle whose buffer is a function of a counter.
@@ -58,7 +60,7 @@ class Reservoir:
             )
 
             def slots() -> Iterator[Iterator[int]]:
-                """Blocks of draws; each is asked for when its first input has been read."""
+                """Draws, many at once; they are asked for when their first input has been read."""
                 nonlocal anchor, start, ticks, ahead
                 first = arrived
                 held = self._holding(key, arrived)
@@ -70,7 +72,7 @@ class Reservoir:
                         anchor = marks[start]
                         for mark in [mark for mark in marks if mark < start]:
                             del marks[mark]
-                    stop = first - first % self.block + self.block
+                    stop = min(_next(first, self.block), _next(first, _AT_ONCE))
                     drawn = draws(key, first, stop, self.size)
                     held[drawn] = np.arange(first, stop)  # of equal draws the last one stays
                     ticks, ahead = iter(drawn.tolist()), stop - self.size
@@ -79,9 +81,8 @@ class Reservoir:
 
             if len(buffer) == self.size:
                 for item, slot in zip(stream, chain.from_iterable(slots()), strict=False):
-                    output = buffer[slot]
+                    yield buffer[slot]
                     buffer[slot] = item
-                    yield output
             passed = ahead - length_hint(ticks)
             flushed = max(0, given - (arrived - len(buffer)))
             if flushed > len(buffer):
@@ -97,7 +98,7 @@ class Reservoir:
         def reached() -> Position:
             return anchor, start, ahead - length_hint(ticks)
 
-        return Flow(outputs(), reached)
+        return Flow(outputs(), reached, taken=lambda: ahead - length_hint(ticks) - given)
 
     def _resumed(
         self, key: int, flow: Flow[Any], anchor: Position, start: int, given: int
@@ -117,7 +118,7 @@ class Reservoir:
             if arrived % self.block == 0:
                 stop = arrived + 1
             else:
-                stop = min(target, arrived - arrived % self.block + self.block)
+                stop = min(target, _next(arrived, self.block))
             before = arrived
             slots = draws(key, arrived, stop, self.size).tolist()
             for slot, item in zip(slots, islice(stream, stop - arrived), strict=False):
@@ -144,7 +145,7 @@ class Reservoir:
             get, rows = upstream.view.table.get, upstream.view.table.rows
             places = as_array(upstream.view.ahead(anchor, held))
             buffer = [get(i) for i in places.tolist()] if rows is None else rows(places)
-        for mark in range(start - start % self.block + self.block + 1, arrived + 1, self.block):
+        for mark in range(_next(start, self.block) + 1, arrived + 1, self.block):
             if mark > self.size:
                 marks[mark] = jump(anchor, mark - start)[0]
         flow = upstream.flow(here)
@@ -164,3 +165,8 @@ class Reservoir:
             held = np.where(held < 0, last, held)
             stop = begin
         return np.where(held < 0, np.arange(size), held)
+
+
+def _next(number: int, step: int) -> int:
+    """The first multiple of a step that is more than a number."""
+    return number - number % step + step

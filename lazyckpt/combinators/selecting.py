@@ -164,18 +164,6 @@ def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     [0, 1, 2]
     """
 
-    def step(position: Position) -> tuple[Position, A]:
-        before, ended = position
-        if ended:
-            raise End(position)
-        try:
-            after, item = upstream.step(before)
-        except End as end:
-            raise End((end.position, 1)) from None
-        if not predicate(item):
-            raise End((after, 1))
-        return (after, 0), item
-
     def flow(position: Position) -> Flow[A]:
         before, ended = position
         items = upstream.flow(before)
@@ -194,7 +182,6 @@ def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     return machine(
         init=lambda epoch: (upstream.init(epoch), 0),
         epoch=lambda position: upstream.epoch(position[0]),
-        step=step,
         flow=flow,
     )
 
@@ -212,16 +199,6 @@ def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     >>> list(lz.source([1, 5, 2]) | lz.drop_while(lambda x: x < 3))
     [5, 2]
     """
-
-    def step(position: Position) -> tuple[Position, A]:
-        before, found = position
-        while True:
-            try:
-                before, item = upstream.step(before)
-            except End as end:
-                raise End((end.position, found)) from None
-            if found or not predicate(item):
-                return (before, 1), item
 
     def flow(position: Position) -> Flow[A]:
         before, found = position
@@ -242,7 +219,6 @@ def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     return machine(
         init=lambda epoch: (upstream.init(epoch), 0),
         epoch=lambda position: upstream.epoch(position[0]),
-        step=step,
         flow=flow,
     )
 

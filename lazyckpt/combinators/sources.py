@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Set, Sized
 from itertools import islice
 from operator import length_hint
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lazyckpt.call import Chain
 from lazyckpt.checks import brief
@@ -57,7 +59,7 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
     ['to', 'be', 'or', 'not']
     """
     if _is_indexable(data):
-        length = len(cast(Sized, data))
+        length = _length(cast(Sized, data))
         return _indexed("source", length, _table(data), _walk(data, length))
     if isinstance(data, (str, Mapping, Set, Chain, type)) or not _is_iterable(data):
         raise ArgumentError(
@@ -73,7 +75,7 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
 
 
 @producer(describe=lambda arrays: {"length": len(next(iter(arrays.values())))})
-def columns(**arrays: Any) -> Machine[dict[str, Any]]:
+def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     """The rows of equally long arrays, as dicts.
 
     - `arrays`: one array of shape `(n, ...)` a column, or what `numpy.asarray`
@@ -116,6 +118,11 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
         column = np.asarray(values)
     except ValueError:  # ragged lists
         column = np.asarray(None)
+    except (TypeError, RuntimeError) as error:  # a tensor's refusal
+        raise ArgumentError(
+            f"columns: {name} can't be made a NumPy array: {error}; "
+            "pass .detach().cpu() of a tensor, and .float() of it where NumPy lacks its type"
+        ) from error
     if not column.ndim:
         kind = type(values).__name__
         raise ArgumentError(
@@ -129,6 +136,16 @@ def picked(values: np.ndarray[Any, Any], indices: Indices) -> Any:
     if isinstance(indices, range):
         return values[indices.start : indices.stop : indices.step].copy()
     return values.take(indices, axis=0)
+
+
+def _length(data: Sized) -> int:
+    try:
+        return len(data)
+    except OverflowError:
+        raise ArgumentError(
+            f"source: data must have at most {sys.maxsize:,} items, got {brief(data)} "
+            f"({type(data).__name__}); count() has no end"
+        ) from None
 
 
 def _is_indexable(data: Any) -> bool:
@@ -218,7 +235,9 @@ def _indexed(
     def flow(position: Position) -> Flow[T]:
         epoch, index = placed(name, position, length)
         items, ticks = walk(index)
-        return Flow(items, lambda: (epoch, length - length_hint(ticks)))
+        # Where ticks are not the items, an item that can't be had has ticked.
+        taken = (lambda: length - index - length_hint(ticks)) if items is ticks else None
+        return Flow(items, lambda: (epoch, length - length_hint(ticks)), taken=taken)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index = placed(name, position, length)

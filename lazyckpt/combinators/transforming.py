@@ -25,7 +25,7 @@ S = TypeVar("S")
 _ENDED = (1 << 53) - 1  # in place of the number of outputs given, which it never is
 
 
-@combinator(checks={"start": integer})
+@combinator(checks={"start": integer}, pointwise=True)
 def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]]:
     """Every item with its number in the epoch: `(number, item)`.
 
@@ -50,7 +50,7 @@ def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]
     return _numbered(upstream, paired)
 
 
-@combinator(checks={"fn": function, "seed": natural})
+@combinator(checks={"fn": function, "seed": natural}, pointwise=True)
 def random_map(
     upstream: Machine[A], fn: Callable[[np.random.Generator, A], B], *, seed: int
 ) -> Machine[B]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from lazyckpt.call import same
 from lazyckpt.checks import brief, function, positive
+from lazyckpt.combinators.mapping import applied
 from lazyckpt.machine import End, Flow, Machine, Position, stateless
 from lazyckpt.pipeline import combinator
 
@@ -20,7 +21,9 @@ K = TypeVar("K")
 
 
 @combinator(checks={"width": positive, "stride": positive}, lockstep=True)
-def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Machine[tuple[A, ...]]:
+def sliding_window(
+    upstream: Machine[Any], width: int, *, stride: int = 1
+) -> Machine[tuple[Any, ...]]:
     """Tuples of `width` consecutive items, each window beginning `stride` items after the last.
 
     A stream shorter than `width` has none. Items between windows, where
@@ -40,8 +43,8 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
     if length is not None and length != math.inf:
         length = max(0, (int(length) - width) // stride + 1)
 
-    def step(position: Position) -> tuple[Position, tuple[A, ...]]:
-        items: list[A] = []
+    def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
+        items: list[Any] = []
         following = position
         for number in range(max(width, stride)):
             try:
@@ -56,26 +59,26 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
                 following = position
         return following, tuple(items)
 
-    def apart(position: Position) -> Flow[tuple[A, ...]]:
+    def apart(position: Position) -> Flow[tuple[Any, ...]]:
         before = upstream.flow(position)
 
-        def windows() -> Iterator[tuple[A, ...]]:
+        def windows() -> Iterator[tuple[Any, ...]]:
             stream = iter(before)
             while len(some := list(islice(stream, stride))) >= width:
                 yield tuple(some[:width])
 
         return Flow(windows(), before.snapshot)
 
-    def overlapping(position: Position) -> Flow[tuple[A, ...]]:
+    def overlapping(position: Position) -> Flow[tuple[Any, ...]]:
         before = upstream.flow(position)
         # Where upstream can't go anywhere, its last few positions have to be kept.
         marks: deque[Position] = deque([position], width - stride + 1)
         given, ended = 0, False
         turns = [True] + [False] * (stride - 1)
 
-        def windows() -> Iterator[tuple[A, ...]]:
+        def windows() -> Iterator[tuple[Any, ...]]:
             nonlocal given, ended
-            held: deque[A] = deque(maxlen=width)
+            held: deque[Any] = deque(maxlen=width)
             dues = chain(repeat(False, width - 1), cycle(turns))
             for item, due in zip(before, dues, strict=False):
                 held.append(item)
@@ -93,7 +96,7 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
                 return position
             return marks[0] if jump is None else jump(position, given * stride)[0]
 
-        return Flow(windows(), reached)
+        return Flow(windows(), reached, taken=lambda: given)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         assert jump is not None
@@ -203,7 +206,7 @@ def alike(stage: str, a: Any, b: Any) -> bool:
         raise TypeError(f"{stage}: keys {brief(a)} and {brief(b)} don't compare") from error
 
 
-@combinator(checks={"n": positive}, lockstep=True)
+@combinator(checks={"n": positive}, lockstep=True, pointwise=True)
 def shards(upstream: Machine[Any], n: int) -> Machine[list[Any]]:
     """Each batch as a list of n parts, one a device, of consecutive items.
 
@@ -231,17 +234,7 @@ def shards(upstream: Machine[Any], n: int) -> Machine[list[Any]]:
         cuts = [number * (size // n) + min(number, size % n) for number in range(n + 1)]
         return [_part(batch, slice(*ends)) for ends in pairwise(cuts)]
 
-    def step(position: Position) -> tuple[Position, list[Any]]:
-        position, batch = upstream.step(position)
-        return position, split(batch)
-
-    return stateless(
-        upstream,
-        step=step,
-        flow=lambda position: upstream.flow(position).map(split),
-        skip=upstream.skip,
-        length=upstream.length,
-    )
+    return applied(upstream, split)
 
 
 def _rows(batch: Any) -> int:

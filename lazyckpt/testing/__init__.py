@@ -9,12 +9,7 @@
 `lazyckpt.testing.models` holds the naive meaning of every combinator.
 """
 
-from lazyckpt.testing.laws import (
-    LAWS,
-    check_combinator,
-    check_pipeline,
-    check_resume,
-    equal,
-)
+from lazyckpt.testing.laws import LAWS, check_combinator, check_pipeline, check_resume
+from lazyckpt.testing.traces import equal
 
 __all__ = ["LAWS", "check_combinator", "check_pipeline", "check_resume", "equal"]

@@ -8,64 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-import numpy as np
-
 from lazyckpt.checks import brief
-from lazyckpt.combinators.grouping import batch, stack
+from lazyckpt.combinators.grouping import batch
 from lazyckpt.combinators.ordering import repeat
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import source
+from lazyckpt.executors.local import inline, threads
 from lazyckpt.frozen import Own
-from lazyckpt.machine import End, Machine, Position
-from lazyckpt.noise import Indices
+from lazyckpt.machine import End, Position
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run, init, state_at, step
 from lazyckpt.state import State, rebase
 from lazyckpt.testing.models import model
+from lazyckpt.testing.traces import Trace, lanes, same
 
 Law = Callable[[Pipeline[Any], int], None]
 
 _ROOM = 1024
-
-
-def equal(a: Any, b: Any) -> bool:
-    """Whether two items are alike: by type and value, arrays element by element."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return (
-            type(a) is type(b)
-            and a.dtype == b.dtype
-            and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
-        )
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(equal, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(equal(a[k], b[k]) for k in a)
-    return a is b or bool(a == b) or (a != a and b != b)
-
-
-class Trace:
-    """What `step` gives from an epoch's beginning: the meaning that lanes are held against."""
-
-    def __init__(self, machine: Machine[Any], epoch: int, limit: int) -> None:
-        self.positions: list[Position] = [machine.init(epoch)]
-        self.items: list[Any] = []
-        self.end: Position = None
-        self.ended = False
-        while len(self.items) < limit:
-            try:
-                position, item = machine.step(self.positions[-1])
-            except End as end:
-                self.end, self.ended = end.position, True
-                return
-            self.positions.append(position)
-            self.items.append(item)
-
-    def cuts(self) -> list[int]:
-        """Every cut of a short trace, about twenty of a long one, both ends always."""
-        last = len(self.items)
-        return sorted({*range(0, last, max(1, last // 20)), max(0, last - 1), last})
 
 
 def meaning(pipeline: Pipeline[Any], limit: int) -> None:
@@ -73,73 +32,7 @@ def meaning(pipeline: Pipeline[Any], limit: int) -> None:
     expected = model(pipeline)
     for epoch in (0, 1):
         found = Trace(pipeline.machine, epoch, limit).items
-        _same(f"items of epoch {epoch}", found, list(islice(expected(epoch), limit)))
-
-
-def lanes(pipeline: Pipeline[Any], limit: int) -> None:
-    """`flow`, `skip`, `length`, the view and random access agree with `step`."""
-    machine = pipeline.machine
-    for epoch in (0, 1):
-        trace = Trace(machine, epoch, limit)
-        for cut in trace.cuts():
-            _flows(machine, trace, cut)
-            if machine.skip is not None:
-                _skips(machine, trace, cut)
-            if machine.view is not None:
-                _views(machine, trace, cut)
-        for position in trace.positions:
-            assert machine.epoch(position) == epoch, f"epoch({position}) is not {epoch}"
-        if trace.ended:
-            assert machine.length in (None, len(trace.items)), (
-                f"length is {machine.length}, there are {len(trace.items)} items"
-            )
-    if machine.skip is not None:
-        trace = Trace(machine, 0, limit)
-        for index in trace.cuts()[:-1]:
-            _same(f"pipeline[{index}]", pipeline[index], trace.items[index])
-        if trace.ended:
-            _raises(IndexError, lambda: pipeline[len(trace.items)])
-
-
-def _flows(machine: Machine[Any], trace: Trace, cut: int) -> None:
-    flow = machine.flow(trace.positions[cut])
-    stream = iter(flow)
-    assert flow.snapshot() == trace.positions[cut], f"a fresh flow at cut {cut} has moved"
-    for number in range(cut, len(trace.items)):
-        item = next(stream, End)
-        _same(f"item {number} of the flow from cut {cut}", item, trace.items[number])
-        _same(f"position {number + 1} from cut {cut}", flow.snapshot(), trace.positions[number + 1])
-    if trace.ended:
-        assert next(stream, End) is End, f"the flow from cut {cut} goes past the end"
-        _same(f"the end of the flow from cut {cut}", flow.snapshot(), trace.end)
-
-
-def _skips(machine: Machine[Any], trace: Trace, cut: int) -> None:
-    assert machine.skip is not None
-    last = len(trace.items)
-    for target in trace.cuts():
-        if target >= cut:
-            found = machine.skip(trace.positions[cut], target - cut)
-            _same(f"skip from {cut} to {target}", found, (trace.positions[target], target - cut))
-    if trace.ended:
-        found = machine.skip(trace.positions[cut], last - cut + 7)
-        _same(f"skip from {cut} past the end", found, (trace.end, last - cut))
-
-
-def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
-    assert machine.view is not None
-    table, ahead = machine.view.table, machine.view.ahead
-    count = len(trace.items) - cut
-    wanted = trace.items[cut:]
-    orders: list[Indices] = [range(count), range(0, count, 2), np.arange(count)[::-1]]
-    for offsets in orders:
-        indices = ahead(trace.positions[cut], offsets)
-        items = [wanted[i] for i in offsets]
-        _same(f"the view from cut {cut}", [table.get(int(i)) for i in indices], items)
-        if table.rows is not None:
-            _same(f"the view's rows from cut {cut}", table.rows(indices), items)
-        if table.stacked is not None and items:
-            _same(f"the view's stack from cut {cut}", table.stacked(indices), stack(items))
+        same(f"items of epoch {epoch}", found, list(islice(expected(epoch), limit)))
 
 
 def resume(pipeline: Pipeline[Any], limit: int) -> None:
@@ -149,24 +42,24 @@ def resume(pipeline: Pipeline[Any], limit: int) -> None:
     states = [disturbed.state]
     for _, state in islice(disturbed.with_state(), len(trace.items)):
         states.append(state)
-    _same("states of a run", [s.position for s in states], trace.positions)
-    _same("items counted", [s.items for s in states], list(range(len(trace.items) + 1)))
+    same("states of a run", [s.position for s in states], trace.positions)
+    same("items counted", [s.items for s in states], list(range(len(trace.items) + 1)))
     for cut in trace.cuts():
         again: Run[Any] = Run(pipeline, states[cut])
         middle = (len(trace.items) - cut) // 2
-        _same(f"resumed at {cut}", list(islice(again, middle)), trace.items[cut : cut + middle])
-        _same(f"the state after resuming at {cut}", again.state, states[cut + middle])
+        same(f"resumed at {cut}", list(islice(again, middle)), trace.items[cut : cut + middle])
+        same(f"the state after resuming at {cut}", again.state, states[cut + middle])
         twice: Run[Any] = Run(pipeline, again.state)
         rest = list(islice(twice, len(trace.items) - cut - middle))
-        _same(f"resumed at {cut}, then {cut + middle}", rest, trace.items[cut + middle :])
+        same(f"resumed at {cut}, then {cut + middle}", rest, trace.items[cut + middle :])
         disturbed.load_state_dict(states[cut].to_dict())
         few = trace.items[cut : cut + 3]
-        _same(f"loaded at {cut}", list(islice(disturbed, len(few))), few)
+        same(f"loaded at {cut}", list(islice(disturbed, len(few))), few)
     if trace.ended:
         whole: Run[Any] = Run(pipeline)
-        _same("the whole run", list(whole), trace.items)
-        _same("the state at the end", whole.state.position, trace.end)
-        _same("after the end", list(Run(pipeline, whole.state)), [])
+        same("the whole run", list(whole), trace.items)
+        same("the state at the end", whole.state.position, trace.end)
+        same("after the end", list(Run(pipeline, whole.state)), [])
 
 
 def codec(pipeline: Pipeline[Any], limit: int) -> None:
@@ -175,8 +68,8 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
     for number, position in enumerate([*trace.positions, trace.end or trace.positions[0]]):
         state = State(pipeline.identity, number, position)
         text = state.to_json()
-        _same("a state through JSON", State.from_json(text), state)
-        _same("a state through a dict", State.from_dict(json.loads(text)), state)
+        same("a state through JSON", State.from_json(text), state)
+        same("a state through a dict", State.from_dict(json.loads(text)), state)
         assert text.isascii(), f"not ASCII: {text}"
         assert "\n" not in text, f"more than a line: {text}"
         assert len(text) <= _ROOM or _carries_user_state(position), f"{len(text)} bytes: {text}"
@@ -196,14 +89,14 @@ def purity(pipeline: Pipeline[Any], limit: int) -> None:
         for _ in range(2):
             found = pipeline.machine.step(trace.positions[number])
             expected = trace.positions[number + 1], trace.items[number]
-            _same(f"step {number}, repeated", found, expected)
+            same(f"step {number}, repeated", found, expected)
     for position in trace.positions:
         assert _is_position(position), f"not nested tuples of ints: {brief(position)}"
     state = init(pipeline)
     if trace.items:
         after, item = step(pipeline, state)
-        _same("lz.step", (after.position, item), (trace.positions[1], trace.items[0]))
-        _same("lz.state_at", state_at(pipeline, 1), after)
+        same("lz.step", (after.position, item), (trace.positions[1], trace.items[0]))
+        same("lz.state_at", state_at(pipeline, 1), after)
 
 
 def _is_position(value: Any) -> bool:
@@ -224,14 +117,14 @@ def algebra(pipeline: Pipeline[Any], limit: int) -> None:
             assert other == pipeline, f"not associative at {cut}: {other!r}"
             assert repr(other) == repr(pipeline), f"another repr: {other!r}"
     rebuilt: Pipeline[Any] = Pipeline(pipeline.calls)
-    _same("an equal pipeline", list(islice(rebuilt, limit)), trace.items)
+    same("an equal pipeline", list(islice(rebuilt, limit)), trace.items)
     try:
         copy = pickle.loads(pickle.dumps(pipeline))
     except (pickle.PicklingError, AttributeError, TypeError):
         return  # its functions or data don't pickle
     assert repr(copy) == repr(pipeline), f"pickle gave {copy!r}"
-    _same("a pickled pipeline", list(islice(copy, limit)), trace.items)
-    _same("a pickled pipeline's identity", copy.identity, pipeline.identity)
+    same("a pickled pipeline", list(islice(copy, limit)), trace.items)
+    same("a pickled pipeline's identity", copy.identity, pipeline.identity)
 
 
 def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
@@ -244,7 +137,7 @@ def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
         try:
             machine.step(position)
         except End as end:
-            _same(f"the end from {position}", end.position, trace.end)
+            same(f"the end from {position}", end.position, trace.end)
         else:
             raise AssertionError(f"an item after the end, from {position}")
     flow = machine.flow(machine.init(0))
@@ -253,7 +146,7 @@ def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
         pass
     for _ in range(2):
         assert next(stream, End) is End, "an item after the end of a flow"
-        _same("the end of a flow, asked again", flow.snapshot(), trace.end)
+        same("the end of a flow, asked again", flow.snapshot(), trace.end)
     states = [machine.init(0), machine.init(1), trace.end]
     assert len(set(states)) == 3 or not trace.items, f"beginning, end, next epoch: {states}"
 
@@ -268,7 +161,7 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
         head = list(chain.from_iterable(islice(before, steps)))
         after: Run[Any] = Run(large, rebase(before.state, large))
         found = list(islice(chain(head, chain.from_iterable(after)), limit))
-        _same(f"batches of {old}, then {new}", found, items)
+        same(f"batches of {old}, then {new}", found, items)
     for old, new, steps in ((1, 3, 2), (3, 2, 1), (2, 5, 2)):
         runs = [run(pipeline | shard(num_shards=old, index=rank)) for rank in range(old)]
         heads = [list(islice(rank, steps)) for rank in runs]
@@ -279,11 +172,30 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
         others = [pipeline | shard(num_shards=new, index=rank) for rank in range(new)]
         tails = [list(islice(run(o, rebase(runs[-1].state, o)), limit)) for o in others]
         found = [*_dealt(heads), *_dealt(tails)][:limit]
-        _same(f"{old} shards, then {new}", found, items)
+        same(f"{old} shards, then {new}", found, items)
     if trace.ended:
         pairs = [pipeline | shard(num_shards=3, index=rank) | batch(2) for rank in range(3)]
         ends = {Trace(rank.machine, 0, limit).end for rank in pairs}
         assert len(ends) == 1, f"ranks end apart: {ends}"
+
+
+def executors(pipeline: Pipeline[Any], limit: int) -> None:
+    """Workers give the very items and states, and a state goes on under other workers."""
+    trace = Trace(pipeline.machine, 0, limit)
+    count, last = len(trace.items), len(trace.items) // 2
+    for executor, other in ((threads(), threads(2, buffer_size=3)), (threads(3), inline())):
+        with run(pipeline, executor=executor) as made:
+            found = list(islice(made.with_state(), count))
+            same(f"items of {executor}", [item for item, _ in found], trace.items)
+            places = [(state.items, state.position) for _, state in found]
+            same(f"states of {executor}", places, [*enumerate(trace.positions)][1:])
+            if trace.ended:
+                same(f"after the end of {executor}", list(made), [])
+                same(f"the end of {executor}", made.state.position, trace.end)
+        if count:
+            with run(pipeline, found[last][1], executor=other) as rest:
+                resumed = list(islice(rest, count - last - 1))
+            same(f"from {executor} on in {other}", resumed, trace.items[last + 1 :])
 
 
 def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
@@ -302,6 +214,7 @@ LAWS: dict[str, Law] = {
     "algebra": algebra,
     "exhaustion": exhaustion,
     "elastic": elastic,
+    "executors": executors,
 }
 
 
@@ -349,7 +262,7 @@ def check_combinator(
         pipeline: Pipeline[Any] = source(data) | stage
         if model is not None:
             expected = list(islice(model(list(data)), limit))
-            _same("meaning: items", list(islice(pipeline, limit)), expected)
+            same("meaning: items", list(islice(pipeline, limit)), expected)
         check_pipeline(pipeline, limit=limit, model=False)
         if len(data):
             check_pipeline(pipeline | repeat(2), limit=limit, model=False)
@@ -388,15 +301,3 @@ def _named(name: str, law: Law, pipeline: Pipeline[Any], limit: int) -> None:
         law(pipeline, limit)
     except AssertionError as error:
         raise AssertionError(f"{name}: {error}\nof {pipeline!r}") from None
-
-
-def _same(what: str, found: Any, expected: Any) -> None:
-    assert equal(found, expected), f"{what}: {brief(found)}, expected {brief(expected)}"
-
-
-def _raises(kind: type[Exception], action: Callable[[], object]) -> None:
-    try:
-        action()
-    except kind:
-        return
-    raise AssertionError(f"expected {kind.__name__}")

@@ -9,30 +9,46 @@ from __future__ import annotations
 
 import argparse
 import platform
+from importlib import import_module
 
 import numpy as np
 from big_shuffle import big_shuffle
+from executors import executors
 from grouping import grouping, w3
 from harness import Case, Row
 from imports import imports
 from items import items
 from peers import peers
 from reservoir import reservoir
+from transport import transport
 from wide import w1, w2
 
 import lazyckpt
+
+
+def later(module: str, name: str) -> Case:
+    """A case that wants other libraries, imported when it is asked for."""
+    return lambda rounds: getattr(import_module(module), name)(rounds)
+
 
 CASES: dict[str, Case] = {
     "W1": w1,
     "W2": w2,
     "W3": w3,
+    "W5a": transport,
     "big": big_shuffle,
     "grouping": grouping,
     "reservoir": reservoir,
     "import": imports,
+    "executors": executors,
     "items": items,
+    "infinibatch": later("compat_infinibatch", "compat_infinibatch"),
+    "emloop": later("compat_emloop", "compat_emloop"),
+    "gluon": later("compat_gluon", "gluon"),
+    "seqtools": later("compat_seqtools", "compat_seqtools"),
     "peers": peers,
 }
+LATER = ("infinibatch", "emloop", "gluon", "seqtools", "peers")  # want other libraries
 LINE = "{:<10}{:<73}{:>10}{:>10}{:>10} {:<4}{:>7} {:<5}{}"
 
 
@@ -42,7 +58,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11, help="pairs a ratio is taken from")
     parser.add_argument("--peers", action="store_true", help="other libraries too")
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else [n for n in CASES if n != "peers"]
+    names = options.only.split(",") if options.only else [n for n in CASES if n not in LATER]
     if options.peers and "peers" not in names:
         names.append("peers")
     if unknown := [name for name in names if name not in CASES]:

@@ -1,0 +1,324 @@
+"""Flows whose items are made by workers: in order, ahead of the consumer, from any position."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, repeat
+from operator import length_hint
+from typing import Any, NamedTuple
+
+from lazyckpt.call import Call
+from lazyckpt.errors import SourceChanged
+from lazyckpt.executors.crew import Crew, Gate, Ticket, forgotten
+from lazyckpt.executors.parts import Outcome, Stale, fed, folded, known
+from lazyckpt.machine import Flow, Machine, Position
+from lazyckpt.skipping import Tally
+
+_LONG = 8e-3  # seconds that a chunk may take
+_LARGE = 1 << 18  # bytes that it may fill
+_MOST = 2048  # items
+
+
+class Pace:
+    """How many items to a task: one at first, then as many as are quickly made and small."""
+
+    def __init__(self, crew: Crew, is_gated: bool) -> None:
+        self.size = 1
+        self._crew = crew
+        self._is_gated = is_gated
+        self._is_small = False
+        self._slow = 0
+
+    def slow(self, count: int) -> None:
+        """Go one by one for so many items."""
+        self.size, self._slow = 1, count
+
+    def saw(self, outcome: Outcome) -> None:
+        count = len(outcome.items)
+        self._slow -= min(count, self._slow)
+        if not count or self._is_gated or self._slow:
+            return
+        spared = self._crew.buffer_size // 2  # what the buffer has room for anyway
+        small = max(_LARGE / (outcome.size or 1), spared)
+        fitting = min(small, _LONG * count / (outcome.seconds or _LONG))
+        self.size = max(1, min(int(fitting), 8 * self.size, _MOST))
+        self._is_small = outcome.size <= _LARGE
+
+    def depth(self) -> int:
+        """How many tasks to have under way: one a worker, the next if small, and the buffer."""
+        workers = self._crew.workers * (1 + self._is_small)
+        return workers + -(-self._crew.buffer_size // self.size)
+
+
+class Task(NamedTuple):
+    """Something for a worker to do; or with `payload` None the end.
+
+    - `at`: the position after so many of its items; None if the outcome says
+    """
+
+    payload: Any
+    at: Callable[[int], Position] | None = None
+    size: int = 0
+
+
+Feed = Callable[[Position, Pace], Iterator[Task]]
+
+
+class Ahead:
+    """A walk that a crew does, seen from the consumer."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        gate: Gate,
+        part: int,
+        feed: Feed,
+        position: Position,
+        tally: Tally | None = None,
+    ) -> None:
+        self._crew, self._gate, self._part, self._feed = crew, gate, part, feed
+        self._tally = tally
+        self._pace = Pace(crew, gate.is_gated)
+        self._tasks = feed(position, self._pace)
+        self._pending: deque[tuple[Task, Ticket | BaseException | None]] = deque()
+        self._is_over = False  # whether the feed has nothing more
+        self._life = crew.life
+        self._at: Callable[[int], Position] = lambda given: position
+        self.items: Iterator[Any] = iter(())
+        self._size = self._delivered = 0  # of the items at hand; of all, once these are given
+
+    def flow(self) -> Flow[Any]:
+        lots = _Lots(self)
+        items = chain.from_iterable(iter(lots.lot, None))
+        return Flow(items, self.snapshot, taken=self.taken, lots=lots)
+
+    def taken(self) -> int:
+        return self._delivered - length_hint(self.items)
+
+    def snapshot(self) -> Position:
+        return known(self._at(self._size - length_hint(self.items)))
+
+    def fill(self) -> None:
+        """Hand in tasks: as many as may be under way, or one where nothing is made ahead."""
+        if self._life != self._crew.life and self._feed is going:
+            self._shed()
+        self._life = self._crew.life
+        while not self._is_over:
+            most = self._pace.depth() if self._gate.is_open else 1
+            if len(self._pending) >= most:
+                return
+            if self._gate.is_shut:
+                raise Stale
+            try:
+                task = next(self._tasks)
+                is_end = task.payload is None
+                ticket = None if is_end else self._crew.submit(self._part, task.payload)
+            except Exception as error:  # items before it come first
+                self._pending.append((Task(None), error))
+                self._is_over = True
+                return
+            except BaseException:  # of the consumer
+                self._pending.append((Task(None), Stale()))
+                self._is_over = True
+                raise
+            self._pending.append((task, ticket))
+            self._is_over = is_end
+
+    def chunks(self) -> Iterator[Iterator[Any]]:
+        """Set `items` to the next ones, again and again."""
+        try:
+            while True:
+                self.fill()
+                task, ticket = self._pending.popleft()
+                if isinstance(ticket, Stale) and not self._crew.is_led:
+                    self._again()
+                    continue
+                if isinstance(ticket, BaseException):
+                    raise ticket
+                if ticket is None:
+                    assert task.at is not None
+                    return self._arrived(Outcome([]), task.at)
+                life = self._crew.life
+                if self._gate.is_shut:
+                    raise Stale
+                try:
+                    outcome = self._outcome(ticket)
+                except Stale:
+                    if life != self._crew.life:  # it was stopped while this was waiting
+                        raise
+                    if self._feed is going:
+                        self._again()
+                    else:
+                        ticket = self._crew.submit(self._part, task.payload)
+                        self._pending.appendleft((task, ticket))
+                    continue
+                if outcome.is_torn and task.size > 1:
+                    self._pace.slow(task.size)
+                    self._again()
+                    continue
+                self._pace.saw(outcome)
+                if self._tally is not None:
+                    self._tally.take(outcome.skipped)
+                self._arrived(outcome, task.at or self._reached(outcome))
+                if self._gate.is_open and outcome.failure is None:
+                    self.fill()
+                yield self.items
+                if outcome.failure is not None:
+                    self._crew.mend()
+                    if isinstance(outcome.failure.error, Stale):  # of a new worker, or a crew led
+                        self._again()
+                        continue
+                    raise outcome.failure
+                if task.at is not None and len(outcome.items) < task.size:
+                    raise SourceChanged(
+                        f"{task.size} items were to come, and there were {len(outcome.items)}: "
+                        "a source has become shorter"
+                    )
+                if task.at is None and outcome.end is not None:
+                    return self._arrived(Outcome([]), _always(outcome.end))
+        finally:
+            self._forget()
+
+    def _outcome(self, ticket: Ticket) -> Outcome:
+        if self._gate.is_open or self._crew.has(ticket):  # nothing else slips through then
+            return self._crew.result(ticket)
+        with self._gate.waiting():
+            return self._crew.result(ticket)
+
+    def _reached(self, outcome: Outcome) -> Callable[[int], Position]:
+        if not outcome.reached:  # it failed on its way, or before it had begun
+            return _always(self._at(self._size - length_hint(self.items)))
+        return outcome.reached.__getitem__
+
+    def _arrived(self, outcome: Outcome, at: Callable[[int], Position]) -> None:
+        self._at, self.items, self._size = at, iter(outcome.items), len(outcome.items)
+        self._delivered += self._size
+
+    def _again(self) -> None:
+        """Feed from here on once more: what was under way is lost."""
+        self._forget()
+        self._life = self._crew.life
+        self._tasks, self._is_over = self._feed(self.snapshot(), self._pace), False
+
+    def _shed(self) -> None:
+        """Where a stream's worker was stopped, keep what it had done, and feed from there on."""
+        done: list[tuple[Task, Ticket | BaseException | None]] = []
+        at = self._at(self._size)
+        for task, ticket in self._pending:
+            if not isinstance(ticket, Ticket) or not self._crew.has(ticket):
+                break
+            try:
+                outcome = self._crew.result(ticket)
+            except Stale:
+                break
+            done.append((task, ticket))
+            if outcome.failure is not None or outcome.end is not None or not outcome.reached:
+                return  # it ends with this
+            at = outcome.reached[-1]
+        for _ in done:
+            self._pending.popleft()
+        self._forget()
+        self._pending.extend(done)
+        self._tasks, self._is_over = self._feed(known(at), self._pace), False
+
+    def _forget(self) -> None:
+        forgotten(ticket for _, ticket in self._pending if isinstance(ticket, Ticket))
+        self._pending.clear()
+
+
+class _Lots:
+    """The chunks of a walk, each as a lot. No part of it, so that it is no cycle."""
+
+    def __init__(self, walk: Ahead) -> None:
+        self._walk = walk
+        self._chunks = walk.chunks()
+
+    def lot(self) -> Iterator[Any] | None:
+        items = self._walk.items
+        return items if length_hint(items) else next(self._chunks, None)
+
+    def leave(self) -> None:
+        self._walk.items = iter([*self._walk.items])
+
+
+def seeking(machine: Machine[Any]) -> Feed:
+    """Tasks of a walk with random access: each from its own position."""
+    skip = machine.skip
+    assert skip is not None
+
+    def feed(position: Position, pace: Pace) -> Iterator[Task]:
+        while True:
+            count = pace.size
+            after, passed = skip(position, count)
+            if passed:
+                yield Task((position, passed), _after(skip, position), passed)
+            if passed < count:
+                yield Task(None, _always(after))
+                return
+            position = after
+
+    return feed
+
+
+def going(position: Position, pace: Pace) -> Iterator[Task]:
+    """Tasks of a stream's only worker: from a position, and then on and on."""
+    for start in chain([position], repeat(None)):
+        yield Task((start, pace.size), size=pace.size)
+
+
+def pulling(upstream: Machine[Any], calls: tuple[Call, ...]) -> Feed:
+    """Tasks of pointwise stages over a stream, which is read here."""
+
+    def feed(position: Position, pace: Pace) -> Iterator[Task]:
+        before = _before(calls, position)
+        epoch = upstream.epoch(before)
+        items = upstream.flow(before)
+        stream = iter(items)
+        while True:
+            some: list[Any] = []
+            places = [items.snapshot()]
+            error = end = None
+            count = pace.size
+            try:
+                for item in islice(stream, count):
+                    some.append(item)
+                    places.append(items.snapshot())
+                if len(some) < count:
+                    end = items.snapshot()
+            except Exception as raised:
+                error = raised
+            skip = folded(calls, fed(some, epoch, places, end)).skip
+            assert skip is not None
+            if some:
+                yield Task((position, epoch, some), _after(skip, position), len(some))
+            if error is not None:
+                raise error
+            position, passed = skip(position, count)
+            if passed < count:
+                yield Task(None, _always(position))
+                return
+
+    return feed
+
+
+def _always(position: Position) -> Callable[[int], Position]:
+    return lambda given: position
+
+
+def _after(
+    skip: Callable[[Position, int], tuple[Position, int]], start: Position
+) -> Callable[[int], Position]:
+    return lambda given: skip(start, given)[0]
+
+
+def _before(calls: tuple[Call, ...], position: Position) -> Position:
+    """The upstream position within one of pointwise stages."""
+    found: list[Position] = []
+
+    def flow(before: Position) -> Flow[Any]:
+        found.append(before)
+        return Flow(iter(()), lambda: before)
+
+    folded(calls, fed([], 0)._replace(flow=flow)).flow(position)
+    return found[0]

@@ -1,0 +1,93 @@
+"""Slots in shared memory that has no name: filled by a worker, given back by its consumer."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+from mmap import PAGESIZE, mmap
+from typing import IO, Any
+from weakref import ref
+
+import numpy as np
+
+SPARE = 4  # messages whose memory the consumer may keep; of others it makes copies
+
+_LINE = 64  # bytes of a cache line
+
+
+class Slots:
+    """So many slots of a size, and a byte for each that is 1 while it is taken.
+
+    The worker sets that byte, the consumer clears it; nobody waits.
+    """
+
+    def __init__(self, file: IO[bytes], size: int, count: int) -> None:
+        self.size = size
+        self.count = count
+        self._begin = -(-count // PAGESIZE) * PAGESIZE
+        self._map = mmap(file.fileno(), self._begin + size * count)
+        self._view = memoryview(self._map)
+        self._taken = self._view[:count]
+        self._kept: dict[int, ref[_Lent]] = {}
+
+    def take(self) -> int | None:
+        """The number of a free slot: the first, which is likely to be in the cache."""
+        found = self._map.find(b"\0", 0, self.count)
+        if found < 0:
+            return None
+        self._taken[found] = 1
+        return found
+
+    def __getitem__(self, number: int) -> memoryview:
+        start = self._begin + number * self.size
+        return self._view[start : start + self.size]
+
+    def received(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
+        """The buffers in a slot: in place, until all are dropped, or copies if many are kept."""
+        places = [*zip(starts(sizes), sizes, strict=False)]
+        if len(self._kept) < min(SPARE, self.count // 2):
+            lent: Any = np.frombuffer(self[number], np.uint8).view(_Lent)
+            self._kept[number] = ref(lent, lambda _: self._give_back(number))
+            return [memoryview(lent[start : start + size]) for start, size in places]
+        slot = np.frombuffer(self[number], np.uint8)
+        copies = [slot[start : start + size].copy() for start, size in places]
+        self._taken[number] = 0
+        return [copy.data for copy in copies]
+
+    def _give_back(self, number: int) -> None:
+        with suppress(ValueError):  # closed
+            self._taken[number] = 0
+        del self._kept[number]
+
+    def close(self) -> None:
+        """Let the memory go, but for what is still kept of it."""
+        self._taken.release()
+        with suppress(BufferError):
+            self._view.release()
+            self._map.close()
+
+
+class _Lent(np.ndarray[tuple[int], np.dtype[np.uint8]]):
+    """A slot's bytes, on which all arrays in it depend."""
+
+
+def allocated(size: int, count: int) -> tuple[IO[bytes], Slots]:
+    """Slots in a file that has no name: whatever dies, nothing stays behind."""
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = os.fdopen(os.memfd_create("lazyckpt"), "r+b")
+    else:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    try:
+        file.truncate(-(-count // PAGESIZE) * PAGESIZE + size * count)
+        return file, Slots(file, size, count)
+    except BaseException:
+        file.close()
+        raise
+
+
+def starts(sizes: Sequence[int]) -> Sequence[int]:
+    """Where buffers begin in a slot, each at a cache line, and where the last one ends."""
+    return [*accumulate((-(-size // _LINE) * _LINE for size in sizes), initial=0)]

@@ -1,0 +1,254 @@
+"""What the stages mean that pick, group and order items: models for the law *meaning*."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import toolz
+
+from lazyckpt.noise import Permutation, derive, draws
+
+Items = Callable[[int], Iterator[Any]]
+
+
+def filter(items: Items, predicate: Any) -> Items:
+    return lambda epoch: (x for x in items(epoch) if predicate(x))
+
+
+def take(items: Items, n: int) -> Items:
+    return lambda epoch: toolz.take(n, items(epoch))
+
+
+def skip(items: Items, n: int) -> Items:
+    return lambda epoch: toolz.drop(n, items(epoch))
+
+
+def take_while(items: Items, predicate: Any) -> Items:
+    return lambda epoch: itertools.takewhile(predicate, items(epoch))
+
+
+def drop_while(items: Items, predicate: Any) -> Items:
+    return lambda epoch: itertools.dropwhile(predicate, items(epoch))
+
+
+def gather(items: Items, indices: Any) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        return (every[i] for i in indices)
+
+    return each
+
+
+def batch(items: Items, batch_size: int, drop_last: bool, collate: Any, pad: Any) -> Items:
+    split = toolz.partition if drop_last else toolz.partition_all
+    if pad is not None:
+        split = partial(toolz.partition, pad=pad)
+    finish = collate or toolz.identity
+    return lambda epoch: (finish(list(part)) for part in split(batch_size, items(epoch)))
+
+
+def sliding_window(items: Items, width: int, stride: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        return (tuple(every[i : i + width]) for i in range(0, len(every) - width + 1, stride))
+
+    return each
+
+
+def group_by(items: Items, key: Any) -> Items:
+    return lambda epoch: ((key(run[0]), list(run)) for run in toolz.partitionby(key, items(epoch)))
+
+
+def shards(items: Items, n: int) -> Items:
+    def split(batch: list[Any]) -> list[list[Any]]:
+        sizes = [len(batch[device::n]) for device in range(n)]
+        return [batch[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(n)]
+
+    return lambda epoch: (split(each) for each in items(epoch))
+
+
+def bucket_batch(
+    items: Items,
+    batch_size: Any,
+    key: Any,
+    window_size: int,
+    boundary_key: Any,
+    shuffle: bool,
+    seed: Any,
+) -> Items:
+    def cut(window: list[Any]) -> Iterator[list[Any]]:
+        batch: list[Any] = []
+        room = 0
+        for x in window:
+            differs = boundary_key and batch and boundary_key(batch[-1]) != boundary_key(x)
+            if batch and (not room or differs):
+                yield batch
+                batch = []
+            if not batch:
+                room = batch_size(x) if callable(batch_size) else batch_size
+            batch.append(x)
+            room -= 1
+        yield batch
+
+    def each(epoch: int) -> Iterator[Any]:
+        for number, window in enumerate(toolz.partition_all(window_size, items(epoch))):
+            lengths = toolz.groupby(key or (lambda x: 0), window)
+            longest_first = toolz.concat(lengths[k] for k in sorted(lengths, reverse=True))
+            batches = list(cut(list(longest_first)))
+            order: Any = range(len(batches))
+            if shuffle:
+                order = Permutation(derive(seed, "bucket_batch", epoch, number), len(batches))
+            yield from (batches[order[i]] for i in range(len(batches)))
+
+    return each
+
+
+def bucket_by_boundaries(
+    items: Items,
+    boundaries: Any,
+    batch_size: Any,
+    length: Any,
+    drop_last: bool,
+    max_wait: int | None,
+) -> Items:
+    sizes = batch_size if isinstance(batch_size, tuple) else [batch_size] * (len(boundaries) + 1)
+
+    def each(epoch: int) -> Iterator[Any]:
+        waiting: list[list[Any]] = [[] for _ in sizes]  # (block of half, item)
+        for n, x in enumerate(items(epoch)):
+            half = max_wait // 2 if max_wait else n + 2
+            place = sum(length(x) >= bound for bound in boundaries)
+            waiting[place].append((n // half, x))
+            if len(waiting[place]) == sizes[place]:
+                yield [x for _, x in waiting[place]]
+                waiting[place].clear()
+            for bucket in waiting:
+                if (n + 1) % half == 0 and bucket and bucket[0][0] + 2 <= (n + 1) // half:
+                    yield [x for _, x in bucket]
+                    bucket.clear()
+        yield from ([x for _, x in bucket] for bucket in waiting if bucket and not drop_last)
+
+    return each
+
+
+def _row(segments: list[list[dict[str, Any]]], length: int) -> dict[str, Any]:
+    tokens = list(toolz.concat(segments))
+    row = {}
+    for name in tokens[0]:
+        values = np.array([token[name] for token in tokens])
+        padding = [(0, length - len(tokens))] + [(0, 0)] * (values.ndim - 1)
+        row[name] = np.pad(values, padding)
+    ids = [i for i, part in enumerate(segments, 1) for _ in part]
+    places = [i for part in segments for i in range(len(part))]
+    rest = [0] * (length - len(tokens))
+    row["segment_ids"] = np.array(ids + rest, np.int32)
+    row["positions"] = np.array(places + rest, np.int32)
+    return row
+
+
+def _tokens(item: Any) -> list[dict[str, Any]]:
+    features = item if isinstance(item, dict) else {"tokens": item}
+    columns = [list(np.asarray(values)) for values in features.values()]
+    return [dict(zip(features, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def concat_then_split(items: Items, length: int, drop_last: bool) -> Items:
+    split = toolz.partition if drop_last else toolz.partition_all
+
+    def each(epoch: int) -> Iterator[Any]:
+        tagged = [(i, t) for i, x in enumerate(items(epoch)) for t in _tokens(x)]
+        for part in split(length, tagged):
+            runs = toolz.partitionby(toolz.first, part)
+            yield _row([[token for _, token in run] for run in runs], length)
+
+    return each
+
+
+def pack_first_fit(items: Items, length: int, num_bins: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        bins: list[list[list[dict[str, Any]]]] = [[] for _ in range(num_bins)]
+        for segment in builtins.filter(None, map(_tokens, items(epoch))):
+            for held in bins:
+                if sum(map(len, held)) + len(segment) <= length:
+                    held.append(segment)
+                    break
+            else:
+                yield from (_row(held, length) for held in bins)
+                bins = [[segment]] + [[] for _ in range(num_bins - 1)]
+        yield from (_row(held, length) for held in bins if held)
+
+    return each
+
+
+def shuffle(items: Items, buffer_size: int | None, seed: int) -> Items:
+    def whole(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        order = Permutation(derive(seed, "shuffle", epoch), max(1, len(every)))
+        return (every[order[i]] for i in range(len(every)))
+
+    def streaming(epoch: int) -> Iterator[Any]:
+        assert buffer_size is not None
+        key = derive(seed, "shuffle", "buffer", epoch)
+        held: list[Any] = []
+        for t, x in enumerate(items(epoch)):
+            if t < buffer_size:
+                held.append(x)
+            else:
+                slot = int(draws(key, t, t + 1, buffer_size)[0])
+                yield held[slot]
+                held[slot] = x
+        order = Permutation(derive(seed, "shuffle", "flush", epoch), max(1, len(held)))
+        yield from (held[order[i]] for i in range(len(held)))
+
+    return whole if buffer_size is None else streaming
+
+
+def block_shuffle(items: Items, block_size: int, seed: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        for number, block in enumerate(toolz.partition_all(block_size, items(epoch))):
+            order = Permutation(derive(seed, "block_shuffle", epoch, number), len(block))
+            yield from (block[order[i]] for i in range(len(block)))
+
+    return each
+
+
+def repeat(items: Items, count: int | None) -> Items:
+    def epochs(epoch: int) -> Iterable[int]:
+        return (
+            itertools.count(epoch << 32)
+            if count is None
+            else range(epoch * count, (epoch + 1) * count)
+        )
+
+    return lambda epoch: toolz.mapcat(items, epochs(epoch))
+
+
+def shard(items: Items, num_shards: int, index: int, contiguous: bool, even: Any) -> Items:
+    def hand(epoch: int) -> list[Any]:
+        every = list(toolz.take(10_000, items(epoch)))
+        whole = len(every) // num_shards * num_shards
+        if even == "drop":
+            every = every[:whole]
+        if even == "pad" and whole < len(every):
+            every = list(toolz.take(whole + num_shards, toolz.concat([every] * (num_shards + 1))))
+        if not contiguous:
+            return every[index::num_shards]
+        hands = [len(every[rank::num_shards]) for rank in range(num_shards)]
+        return every[sum(hands[:index]) : sum(hands[: index + 1])]
+
+    return lambda epoch: iter(hand(epoch))
+
+
+ARRANGING: dict[str, Callable[..., Items]] = {
+    f.__name__: f
+    for f in (
+        filter, take, skip, take_while, drop_while, gather,
+        batch, sliding_window, group_by, shards, bucket_batch, bucket_by_boundaries,
+        concat_then_split, pack_first_fit, shuffle, block_shuffle, repeat, shard,
+    )
+}  # fmt: skip

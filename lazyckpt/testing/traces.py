@@ -1,0 +1,133 @@
+"""What a machine gives step by step, and that every lane gives the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.checks import brief
+from lazyckpt.combinators.grouping import stack
+from lazyckpt.machine import End, Machine, Position
+from lazyckpt.noise import Indices
+from lazyckpt.pipeline import Pipeline
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two items are alike: by type and value, arrays element by element."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return (
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+        )
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(equal(a[k], b[k]) for k in a)
+    return a is b or bool(a == b) or (a != a and b != b)
+
+
+class Trace:
+    """What `step` gives from an epoch's beginning: the meaning that lanes are held against."""
+
+    def __init__(self, machine: Machine[Any], epoch: int, limit: int) -> None:
+        self.positions: list[Position] = [machine.init(epoch)]
+        self.items: list[Any] = []
+        self.end: Position = None
+        self.ended = False
+        while len(self.items) < limit:
+            try:
+                position, item = machine.step(self.positions[-1])
+            except End as end:
+                self.end, self.ended = end.position, True
+                return
+            self.positions.append(position)
+            self.items.append(item)
+
+    def cuts(self) -> list[int]:
+        """Every cut of a short trace, about twenty of a long one, both ends always."""
+        last = len(self.items)
+        return sorted({*range(0, last, max(1, last // 20)), max(0, last - 1), last})
+
+
+def lanes(pipeline: Pipeline[Any], limit: int) -> None:
+    """`flow`, `skip`, `length`, the view and random access agree with `step`."""
+    machine = pipeline.machine
+    for epoch in (0, 1):
+        trace = Trace(machine, epoch, limit)
+        for cut in trace.cuts():
+            _flows(machine, trace, cut)
+            if machine.skip is not None:
+                _skips(machine, trace, cut)
+            if machine.view is not None:
+                _views(machine, trace, cut)
+        for position in trace.positions:
+            assert machine.epoch(position) == epoch, f"epoch({position}) is not {epoch}"
+        if trace.ended:
+            assert machine.length in (None, len(trace.items)), (
+                f"length is {machine.length}, there are {len(trace.items)} items"
+            )
+    if machine.skip is not None:
+        trace = Trace(machine, 0, limit)
+        for index in trace.cuts()[:-1]:
+            same(f"pipeline[{index}]", pipeline[index], trace.items[index])
+        if trace.ended:
+            _raises(IndexError, lambda: pipeline[len(trace.items)])
+
+
+def _flows(machine: Machine[Any], trace: Trace, cut: int) -> None:
+    flow = machine.flow(trace.positions[cut])
+    stream = iter(flow)
+    assert flow.snapshot() == trace.positions[cut], f"a fresh flow at cut {cut} has moved"
+    for number in range(cut, len(trace.items)):
+        item = next(stream, End)
+        same(f"item {number} of the flow from cut {cut}", item, trace.items[number])
+        same(f"position {number + 1} from cut {cut}", flow.snapshot(), trace.positions[number + 1])
+    if trace.ended:
+        assert next(stream, End) is End, f"the flow from cut {cut} goes past the end"
+        same(f"the end of the flow from cut {cut}", flow.snapshot(), trace.end)
+
+
+def _skips(machine: Machine[Any], trace: Trace, cut: int) -> None:
+    assert machine.skip is not None
+    last = len(trace.items)
+    for target in trace.cuts():
+        if target >= cut:
+            found = machine.skip(trace.positions[cut], target - cut)
+            same(f"skip from {cut} to {target}", found, (trace.positions[target], target - cut))
+    if trace.ended:
+        found = machine.skip(trace.positions[cut], last - cut + 7)
+        same(f"skip from {cut} past the end", found, (trace.end, last - cut))
+
+
+def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
+    assert machine.view is not None
+    table, ahead = machine.view.table, machine.view.ahead
+    count = len(trace.items) - cut
+    wanted = trace.items[cut:]
+    orders: list[Indices] = [range(count), range(0, count, 2), np.arange(count)[::-1]]
+    for offsets in orders:
+        indices = ahead(trace.positions[cut], offsets)
+        items = [wanted[i] for i in offsets]
+        same(f"the view from cut {cut}", [table.get(int(i)) for i in indices], items)
+        if table.rows is not None:
+            same(f"the view's rows from cut {cut}", table.rows(indices), items)
+        if table.stacked is not None and items:
+            same(f"the view's stack from cut {cut}", table.stacked(indices), stack(items))
+
+
+def same(what: str, found: Any, expected: Any) -> None:
+    """`AssertionError`, with what differs, unless the two are equal."""
+    assert equal(found, expected), f"{what}: {brief(found)}, expected {brief(expected)}"
+
+
+def _raises(kind: type[Exception], action: Callable[[], object]) -> None:
+    try:
+        action()
+    except kind:
+        return
+    raise AssertionError(f"expected {kind.__name__}")

@@ -1,0 +1,136 @@
+"""Executors as values, what they say will run where, and how far ahead they go."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from threading import Semaphore
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyckpt as lz
+
+
+class Stream:
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(100))
+
+
+def odd(x: int) -> int:
+    return x % 2
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def total(items: list[int]) -> int:
+    return sum(items)
+
+
+NUMBERS = lz.source(range(100))
+HERE = "in one thread beside the consumer"
+
+PLANS = {
+    "seekable, whole": (
+        NUMBERS | lz.shuffle(seed=0) | lz.map(double) | lz.batch(2),
+        ["each item from its own state"],
+    ),
+    "a stream of what is in memory": (NUMBERS | lz.filter(odd), ["as one stream"]),
+    "seekable, then a stream": (
+        NUMBERS | lz.map(double) | lz.filter(odd) | lz.batch(3),
+        ["each item from its own state", HERE],
+    ),
+    "behind a stream": (
+        NUMBERS | lz.filter(odd) | lz.random_map(lambda rng, x: x, seed=0) | lz.map(double),
+        [HERE, "item by item"],
+    ),
+    "a collate": (lz.source(Stream()) | lz.batch(2, collate=total), [HERE, "item by item"]),
+    "stack is one": (lz.source(Stream()) | lz.batch(2, collate=lz.stack), [HERE, "item by item"]),
+    "between streams": (
+        NUMBERS | lz.map(double) | lz.shuffle(9, seed=0) | lz.tap(odd) | lz.filter(odd),
+        ["each item from its own state", HERE, "item by item", HERE],
+    ),
+    "nothing to do": (lz.source(Stream()) | lz.enumerate() | lz.batch(2), ["as one stream"]),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_runs_where(name: str) -> None:
+    pipeline, expected = PLANS[name]
+    for executor in (lz.threads(2), lz.processes(2)):
+        lines = lz.explain(pipeline, executor).splitlines()
+        assert len(lines) == len(expected)
+        for line, part in zip(lines, expected, strict=True):
+            assert line.endswith(part)
+    for one in (lz.threads(), lz.processes()):
+        (line,) = lz.explain(pipeline, one).splitlines()
+        assert "in one " in line
+    (line,) = lz.explain(pipeline).splitlines()
+    assert line.endswith("in the consumer's thread, when asked for")
+
+
+def test_executors_are_values() -> None:
+    a, b = lz.threads(2, buffer_size=4), lz.threads(2, buffer_size=4)
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a != lz.threads(2)
+    assert lz.threads(2) != lz.processes(2)
+    assert lz.inline() == lz.inline()
+    assert repr(a) == "threads(workers=2, buffer_size=4)"
+    assert repr(lz.processes(start_method="spawn")) == "processes(start_method='spawn')"
+    for each in (a, lz.inline(), lz.processes(3, worker_init=odd)):
+        assert pickle.loads(pickle.dumps(each)) == each
+        with pytest.raises(AttributeError, match="is a value"):
+            each.arguments = {}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lz.threads(0), "threads: workers must be an int >= 1, got workers=0"),
+        (lambda: lz.threads(True), "workers=True"),
+        (lambda: lz.processes(2.0), "workers=2.0"),  # type: ignore[arg-type]
+        (lambda: lz.processes(buffer_size=0), "buffer_size=0"),
+        (lambda: lz.processes(start_method="thread"), "'fork' or 'forkserver' or 'spawn'"),
+        (lambda: lz.threads(timeout=0), "a number of seconds above 0"),
+        (lambda: lz.threads(timeout=float("nan")), "timeout=nan"),
+        (lambda: lz.processes(worker_init=3), "worker_init must be callable"),  # type: ignore[arg-type]
+        (lambda: lz.threads(1, 2), "threads: too many positional"),  # type: ignore[call-arg]
+        (lambda: lz.threads(num_workers=2), "num_workers"),  # type: ignore[call-arg]
+        (lambda: lz.run(NUMBERS, executor=4), r"write threads\(4\) or processes\(4\)"),  # type: ignore[arg-type]
+        (lambda: lz.run(NUMBERS, executor=lz.threads), r"write threads\(\)"),  # type: ignore[arg-type]
+        (lambda: lz.run(NUMBERS, executor="threads"), "got 'threads'"),  # type: ignore[arg-type]
+        (lambda: lz.explain(lz.batch(2), lz.threads()), r"write source\(data\)"),
+    ],
+)
+def test_bad_arguments(make: Any, message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("buffer_size", [1, 2, 7])
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_how_far_ahead_large_items_are_made(
+    workers: int, buffer_size: int, is_stream: bool
+) -> None:
+    begun = Semaphore(0)
+
+    def large(x: int) -> Any:
+        begun.release()
+        return np.empty(1 << 20, np.uint8)
+
+    pipeline = NUMBERS | lz.filter(double) if is_stream else NUMBERS
+    with lz.run(
+        pipeline | lz.map(large), executor=lz.threads(workers, buffer_size=buffer_size)
+    ) as run:
+        made = 0
+        for delivered, _ in enumerate(run, 1):
+            while begun.acquire(blocking=False):
+                made += 1
+            # A worker may have half a buffer in hand, and beside streams one more has it all.
+            most = buffer_size + workers * max(1, buffer_size // 2)
+            assert made - delivered <= most * (1 + (is_stream and workers > 1)) + buffer_size

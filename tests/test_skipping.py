@@ -1,0 +1,132 @@
+"""`on_error="skip"`: what fails is left out, everything else is as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyckpt as lz
+
+
+def picky(x: int) -> int:
+    if x % 7 == 3:
+        raise ValueError(f"{x}")
+    return x
+
+
+def pickily(rng: np.random.Generator, x: int) -> tuple[int, float]:
+    return picky(x), float(rng.random())
+
+
+def twice(x: int) -> list[int]:
+    return [picky(x), x]
+
+
+def lazily(x: int) -> Any:
+    yield x
+    yield picky(x)
+
+
+def total(items: list[int]) -> int:
+    return picky(sum(items))
+
+
+class Data:
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> int:
+        return picky(index)
+
+
+GOOD = [x for x in range(50) if x % 7 != 3]
+NUMBERS = lz.source(range(50))
+SUMS = [sum(GOOD[i : i + 3]) for i in range(0, len(GOOD), 3)]
+
+CASES: dict[str, tuple[lz.Pipeline[Any], list[Any] | None]] = {
+    "map": (NUMBERS | lz.map(picky), GOOD),
+    "maps": (NUMBERS | lz.map(picky) | lz.map(str) | lz.map(int), GOOD),
+    "tap": (NUMBERS | lz.tap(picky), GOOD),
+    "starmap": (NUMBERS | lz.map(lambda x: (x,)) | lz.starmap(picky), GOOD),
+    "filter": (NUMBERS | lz.filter(lambda x: picky(x) or True), GOOD),
+    "source": (lz.source(Data()), GOOD),
+    "source, shuffled": (lz.source(Data()) | lz.shuffle(seed=0) | lz.map(picky), None),
+    "random_map": (NUMBERS | lz.random_map(pickily, seed=1), None),
+    "flat_map": (NUMBERS | lz.flat_map(twice), [y for x in GOOD for y in (x, x)]),
+    "flat_map, within": (
+        NUMBERS | lz.flat_map(lazily),
+        [y for x in range(50) for y in ((x, x) if x in GOOD else (x,))],
+    ),
+    "then batch": (NUMBERS | lz.map(picky) | lz.batch(3, collate=sum), SUMS),
+    "collate": (
+        NUMBERS | lz.batch(5, collate=total),
+        [s for i in range(0, 50, 5) if (s := sum(range(i, i + 5))) % 7 != 3],
+    ),
+    "shuffle behind": (NUMBERS | lz.map(picky) | lz.shuffle(seed=2) | lz.batch(2), None),
+    "reservoir behind": (NUMBERS | lz.map(picky) | lz.shuffle(8, seed=2), None),
+    "shard, repeat": (
+        NUMBERS | lz.map(picky) | lz.shard(num_shards=2, index=1) | lz.repeat(2),
+        [x for x in GOOD if x % 2] * 2,
+    ),
+    "concat": (lz.concat(NUMBERS | lz.map(picky), NUMBERS), GOOD + list(range(50))),
+    "mix": (lz.mix([NUMBERS | lz.map(picky), NUMBERS], [1, 1], seed=0), None),
+    "nothing fails": (NUMBERS | lz.map(str) | lz.batch(4), None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_fails_is_left_out(name: str) -> None:
+    pipeline, expected = CASES[name]
+    run = lz.run(pipeline, on_error="skip")
+    steps = [(item, state.to_json()) for item, state in run.with_state()]
+    items = [item for item, _ in steps]
+    assert expected is None or items == expected
+    assert run.skipped == (0 if name == "nothing fails" else run.skipped or -1)
+    for cut in range(0, len(steps), 5):
+        again = lz.run(pipeline, steps[cut][1], on_error="skip")
+        assert list(again) == items[cut + 1 :]
+    for executor in (lz.threads(), lz.threads(3, buffer_size=5)):
+        with lz.run(pipeline, executor=executor, on_error="skip") as other:
+            assert [(item, state.to_json()) for item, state in other.with_state()] == steps
+            assert other.state == run.state
+            assert other.skipped == run.skipped
+
+
+def test_in_processes() -> None:
+    pipeline, expected = CASES["then batch"]
+    for workers in (1, 2):
+        with lz.run(pipeline, executor=lz.processes(workers), on_error="skip") as run:
+            assert list(run) == expected
+            assert run.skipped == 50 - len(GOOD)
+
+
+def test_a_zip_is_not_shifted() -> None:
+    pipeline = lz.zip(NUMBERS | lz.map(picky), NUMBERS)
+    run = lz.run(pipeline, on_error="skip")
+    assert [next(run), next(run), next(run)] == [(0, 0), (1, 1), (2, 2)]
+    with pytest.raises(ValueError, match="3"):
+        next(run)
+
+
+def test_bad_policy() -> None:
+    with pytest.raises(
+        lz.ArgumentError, match="on_error must be 'raise' or 'skip', got on_error='"
+    ):
+        lz.run(NUMBERS, on_error="ignore")  # type: ignore[arg-type]
+
+
+def test_everything_fails() -> None:
+    run = lz.run(lz.source([3, 10, 17]) | lz.map(picky) | lz.batch(2), on_error="skip")
+    assert list(run) == []
+    assert run.skipped == 3
+
+
+def test_an_interrupt_is_no_bad_item() -> None:
+    def interrupted(x: int) -> int:
+        raise KeyboardInterrupt
+
+    run = lz.run(NUMBERS | lz.map(interrupted), on_error="skip")
+    with pytest.raises(KeyboardInterrupt):
+        next(run)

@@ -1,0 +1,427 @@
+"""Messages over real pipes: what arrives, whose memory it is in, and what is left behind."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import warnings
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyckpt.executors.transport import LARGE, Receiver, Sender, Unreadable, Unwritable
+
+METHODS = [
+    method
+    for method in ("fork", "forkserver", "spawn")
+    if method in multiprocessing.get_all_start_methods()
+]
+BIG = 4 * LARGE
+Pair = namedtuple("Pair", "a b")
+
+
+@pytest.fixture(autouse=True)
+def _watchdog() -> Iterator[None]:
+    faulthandler.dump_traceback_later(20, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+class Labelled(np.ndarray[Any, Any]):
+    """A subclass with nothing of its own."""
+
+
+@dataclass(frozen=True)
+class Row:
+    x: Any
+    name: str
+
+
+@contextmanager
+def pair(slots: int = 4, shared: bool = True) -> Iterator[tuple[Sender, Receiver]]:
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs:
+        sender, receiver = Sender(theirs, slots=slots, shared=shared), Receiver(ours)
+        try:
+            yield sender, receiver
+        finally:
+            sender.close()
+            receiver.close()
+
+
+def exchange(messages: list[Any], slots: int = 4, shared: bool = True) -> list[Any]:
+    """Send messages from a thread: a pipe is too narrow for some of them."""
+    with pair(slots, shared) as (sender, receiver):
+        thread = threading.Thread(target=lambda: [sender.send(m) for m in messages])
+        thread.start()
+        got = [receiver.receive() for _ in messages]
+        thread.join()
+        return got
+
+
+def same(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        assert a.tobytes() == b.tobytes() if not a.dtype.hasobject else a.tolist() == b.tolist()
+    elif isinstance(a, torch.Tensor):
+        assert (a.dtype, a.shape, a.requires_grad) == (b.dtype, b.shape, b.requires_grad)
+        assert a.detach().resolve_conj().equal(b.detach().resolve_conj())
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif isinstance(a, Row):
+        same((a.x, a.name), (b.x, b.name))
+    else:
+        assert a == b
+
+
+def arrays() -> dict[str, np.ndarray[Any, Any]]:
+    x = np.arange(BIG, dtype=np.float64)
+    readonly = x.copy()
+    readonly.flags.writeable = False
+    return {
+        "plain": x,
+        "small": np.arange(3),
+        "fortran": np.asfortranarray(x.reshape(4, -1)),
+        "transposed": x.reshape(4, 8, -1).transpose(2, 0, 1),
+        "strided": x[::3],
+        "backwards": x[::-1],
+        "scalar": np.array(7.5),
+        "empty": np.zeros((0, 3), np.int32),
+        "structured": np.zeros(BIG, [("a", "i4"), ("b", "f8", 2)]),
+        "object": np.array([1, "a", None, (2, 3)], dtype=object),
+        "readonly": readonly,
+        "times": np.arange(BIG).astype("M8[ms]").reshape(2, -1).T,
+        "spans": np.arange(BIG).astype("m8[D]")[::2],
+        "text": np.full(BIG, "abc", "U5"),
+        "bytes": np.full(BIG, b"abc", "S5"),
+        "swapped": x.astype(">f4"),
+        "half": (x % 100).astype(np.float16),
+        "complex": x * 1j,
+        "bool": x > 3,
+        "long double": x.astype(np.longdouble),
+        "subclass": x.view(Labelled),
+    }
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("name", arrays())
+def test_arrays(name: str, shared: bool) -> None:
+    array = arrays()[name]
+    (got,) = exchange([array], shared=shared)
+    same(got, array)
+    if array.flags.forc:
+        assert got.flags.writeable == array.flags.writeable
+        assert got.flags.f_contiguous == array.flags.f_contiguous
+
+
+def test_memmap(tmp_path: Path) -> None:
+    array = np.memmap(tmp_path / "rows", np.int32, "w+", shape=(100, BIG // 10))
+    array[:] = np.arange(array.size).reshape(array.shape)
+    for part in (array, array[10:20], array[:, ::2]):
+        (got,) = exchange([part])
+        same(got, part)
+
+
+def tensors() -> dict[str, torch.Tensor]:
+    x = torch.arange(BIG, dtype=torch.float32)
+    images = torch.rand(2, 3, 64, 64)
+    return {
+        "plain": x,
+        "small": torch.tensor([1, 2]),
+        "scalar": torch.tensor(3),
+        "empty": torch.zeros(0, 3),
+        "bfloat16": x.to(torch.bfloat16),
+        "complex": torch.complex(x, -x),
+        "conjugate": torch.complex(x, -x).conj(),
+        "bool": x > 3,
+        "strided": x[::2],
+        "expanded": torch.tensor([[1.0], [2.0]]).expand(2, BIG),
+        "part": x[5:-5],
+        "channels last": images.to(memory_format=torch.channels_last),
+        "leaf": x.clone().requires_grad_(),
+        "parameter": torch.nn.Parameter(x.clone()),
+        "sparse": torch.eye(3).to_sparse(),
+    }
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("name", tensors())
+def test_tensors(name: str, shared: bool) -> None:
+    tensor = tensors()[name]
+    (got,) = exchange([tensor], shared=shared)
+    if tensor.is_sparse:
+        got, tensor = got.to_dense(), tensor.to_dense()
+    same(got, tensor)
+    if name == "channels last":
+        assert got.stride() == tensor.stride()
+
+
+@pytest.mark.parametrize("item", [np.zeros((BIG, 3))[:, 1], torch.zeros(BIG), tensors()["leaf"]])
+def test_the_data_of_arrays_and_tensors_is_not_pickled(item: Any) -> None:
+    ours, theirs = multiprocessing.Pipe()
+    with ours, theirs:
+        sender = Sender(theirs, slots=2)
+        size = sender.send(item)  # more than a pipe holds: in it, this would not end
+        frames = [ours.recv_bytes()]
+        os.read(ours.fileno(), 1)  # where the descriptor came
+        frames.append(ours.recv_bytes())
+        assert sum(map(len, frames)) < 500
+        assert size > item.nbytes
+        sender.close()
+
+
+def test_a_tensor_of_a_graph_is_refused() -> None:
+    with pair() as (sender, receiver):
+        with pytest.raises(Unwritable, match=r"detach\(\)"):
+            sender.send(torch.zeros(3, requires_grad=True) * 2)
+        sender.send(1)
+        assert receiver.receive() == 1
+
+
+leaves = (
+    st.none()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.binary(max_size=5)
+    | st.builds(
+        lambda n, dtype: np.arange(n).astype(dtype),
+        st.sampled_from([0, 1, 100, LARGE // 8 - 1, LARGE // 8, LARGE, LARGE + 1]),
+        st.sampled_from(["i8", "f4", "M8[s]", "?"]),
+    )
+    | st.builds(torch.arange, st.sampled_from([0, 3, LARGE]))
+)
+nested = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.builds(Pair, inner, inner)
+        | st.builds(Row, inner, st.text(max_size=3))
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.lists(nested, max_size=5), st.integers(1, 3), st.booleans())
+def test_any_message_arrives(messages: list[Any], slots: int, shared: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a receiver that is slow
+        same(exchange(messages, slots, shared), messages)
+
+
+def test_one_object_twice_is_one_object() -> None:
+    x, t = np.zeros(BIG), torch.zeros(BIG)
+    ((a, b, c, d),) = exchange([(x, x, t, t)])
+    assert a is b
+    assert c is d
+
+
+def test_arrays_own_their_memory() -> None:
+    with pair() as (sender, receiver):
+        kept = []
+        for i in range(100):
+            sender.send({"x": np.full(BIG, i), "t": torch.full((BIG,), i)})
+            kept.append(receiver.receive())
+            kept[-1]["x"][0] = -1
+            kept[-1]["t"][0] = -1
+    for i, item in enumerate(kept):
+        for values in item.values():
+            assert values[0] == -1
+            assert (values[1:] == i).all()
+
+
+def test_slots_out() -> None:
+    with pair(slots=2) as (sender, receiver):
+        items = [np.full(LARGE, i, np.uint8) for i in range(5)]
+        for item in items:
+            sender.send(item)
+        assert (receiver.receive()[0], receiver.receive()[0]) == (0, 1)
+        with pytest.warns(RuntimeWarning, match="all 2 slots of 16,384 bytes are taken"):
+            assert receiver.receive()[0] == 2
+        for i in (3, 4):
+            same(receiver.receive(), items[i])  # with no second warning, which would be an error
+        for i in range(10):  # and slots are free again
+            sender.send(np.full(BIG, i))
+            assert (receiver.receive() == i).all()
+
+
+def test_a_warning_made_an_error_loses_no_message() -> None:
+    with pair(slots=1) as (sender, receiver):
+        for i in range(2):
+            sender.send(np.full(LARGE, i, np.uint8))
+        receiver.receive()
+        with pytest.raises(RuntimeWarning):
+            receiver.receive()
+        assert receiver.receive()[0] == 1
+
+
+def test_growth_with_messages_unread() -> None:
+    with pair(slots=3) as (sender, receiver):
+        sizes = [LARGE, LARGE, 3 * LARGE, 2 * LARGE, 9 * LARGE, 40 * LARGE, 1, LARGE]
+        for i, size in enumerate(sizes):
+            sender.send([np.full(size, i, np.uint8), i])
+        for i, size in enumerate(sizes):
+            same(receiver.receive(), [np.full(size, i, np.uint8), i])
+
+
+def test_no_shared_memory_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pair(slots=1 << 31) as (sender, receiver):
+        sender.send(np.ones(1 << 17, np.uint8))  # more slots of this size than there are addresses
+        with pytest.warns(RuntimeWarning, match="shared memory: .*; arrays go through a pipe"):
+            assert receiver.receive().all()
+        sender.send(np.ones(LARGE, np.uint8))
+        assert receiver.receive().all()
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    same(exchange([np.arange(BIG)] * 3), [np.arange(BIG)] * 3)
+
+
+def test_what_cannot_be_pickled_raises_before_anything_is_sent() -> None:
+    with pair() as (sender, receiver):
+        for _ in range(10):
+            with pytest.raises(Unwritable):
+                sender.send((np.zeros(BIG), lambda: 0))
+        sender.send([np.arange(BIG), "next"])
+        same(receiver.receive(), [np.arange(BIG), "next"])
+
+
+def unloadable() -> None:
+    raise FileNotFoundError("gone")
+
+
+class Unloadable:
+    def __reduce__(self) -> Any:
+        return unloadable, ()
+
+
+def test_what_cannot_be_unpickled_raises_and_the_next_message_follows() -> None:
+    with pair() as (sender, receiver):
+        sender.send((np.zeros(BIG), Unloadable()))
+        sender.send(np.arange(BIG))
+        with pytest.raises(Unreadable):
+            receiver.receive()
+        same(receiver.receive(), np.arange(BIG))
+
+
+def echo(connection: Any) -> None:
+    """Sends back what it is told to make, so that the pipe is used both ways."""
+    torch.set_num_threads(1)  # those of a parent that forked would be waited for, for ever
+    sender = Sender(connection, slots=2)
+    while (size := connection.recv()) is not None:
+        sender.send({"x": np.arange(size), "t": (torch.arange(size), size)})
+
+
+def stuck(connection: Any) -> None:
+    sender = Sender(connection, slots=2)
+    for i in range(2):
+        sender.send(np.full(BIG, i))
+    connection.recv()
+    signal.pause()
+
+
+@contextmanager
+def process(method: str, target: Callable[[Any], None]) -> Iterator[tuple[Any, Any]]:
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    started = context.Process(target=target, args=(theirs,), daemon=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads, from 3.12 on
+        started.start()
+    theirs.close()
+    with ours:
+        try:
+            yield started, ours
+        finally:
+            started.kill()
+            started.join()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_process(method: str) -> None:
+    with process(method, echo) as (_, ours):
+        receiver = Receiver(ours)
+        for size in (10, BIG, 3 * BIG, BIG):
+            ours.send(size)
+            same(receiver.receive(), {"x": np.arange(size), "t": (torch.arange(size), size)})
+        ours.send(None)
+        with pytest.raises(EOFError):
+            receiver.receive()
+        receiver.close()
+        receiver.close()
+
+
+def test_a_killed_process_is_an_end() -> None:
+    with process("fork", stuck) as (started, ours):
+        receiver = Receiver(ours)
+        assert (receiver.receive() == 0).all()
+        assert ours.poll(10)  # the second message is there
+        ours.send("a task")
+        ours.send("a task it never reads")
+        os.kill(started.pid, signal.SIGKILL)
+        begun = time.monotonic()
+        assert (receiver.receive() == 1).all()  # what was sent whole outlives its sender
+        with pytest.raises(EOFError):
+            receiver.receive()
+        assert time.monotonic() - begun < 1
+        receiver.close()
+
+
+def half(connection: Any) -> None:
+    connection.send_bytes(b"x")
+    os.write(connection.fileno(), b"\0\0\1\0half of a message")
+    signal.pause()
+
+
+def test_half_a_message_is_an_end() -> None:
+    with process("fork", half) as (started, ours):
+        assert ours.recv_bytes() == b"x"
+        os.kill(started.pid, signal.SIGKILL)
+        with pytest.raises(EOFError):
+            Receiver(ours).receive()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
+def test_nothing_is_left() -> None:
+    def held() -> tuple[int, int]:
+        maps = Path("/proc/self/maps").read_text().count("memfd:lazyckpt")
+        return len(os.listdir("/proc/self/fd")), maps
+
+    def cycle(n: int) -> None:
+        with pair() as (sender, receiver):
+            sender.send(np.zeros(n))
+            receiver.receive()
+            sender.send(np.zeros(4 * n))
+            if n % 2:
+                receiver.receive()
+
+    cycle(LARGE)
+    before = held()
+    for i in range(200):
+        cycle(LARGE + i)
+    assert held() == before
+    for _ in range(20):  # nor where nobody closed them
+        ours, theirs = multiprocessing.Pipe()
+        Sender(theirs, slots=2).send(np.zeros(LARGE))
+        Receiver(ours).receive()
+        del ours, theirs
+    assert held() == before
