@@ -1,0 +1,275 @@
+"""What batches of indices a loader gets: from samplers of any make, epoch by epoch."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.catalogue import registry
+from lazyckpt.checks import brief, checked, natural, positive
+from lazyckpt.combinators.sources import source
+from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
+from lazyckpt.pipeline import Pipeline, combinator, producer
+from lazyckpt.run import Run, init
+
+
+def seeded(seed: int | None) -> int:
+    """The seed; or one out of NumPy's global generator, so that `np.random.seed` decides."""
+    if seed is None:
+        return int(np.random.randint(np.iinfo(np.int32).max))
+    return int(checked("gluon", "seed", seed, natural))
+
+
+class Sampler:
+    """A sampler as a pipeline of indices, or of batches of them. Each `iter` is another epoch."""
+
+    def __init__(self, pipeline: Pipeline[Any]) -> None:
+        self.pipeline = pipeline
+        self._epoch = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        return Run(self.pipeline, init(self.pipeline, epoch=epoch))
+
+    def __len__(self) -> int:
+        return len(self.pipeline)
+
+
+def sampled(sampler: Any, rolling_by: int = 0) -> Pipeline[Any]:
+    """What a sampler gives, as a pipeline.
+
+    - `rolling_by`: the batch size, where batches go over the ends of epochs
+    """
+    if isinstance(sampler, Sampler):
+        return sampler.pipeline
+    if isinstance(sampler, Pipeline):
+        return sampler
+    if isinstance(sampler, range):
+        return source(sampler)
+    if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
+        raise ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
+    pipeline: Pipeline[Any] = drawn(Draws(sampler, rolling_by))
+    return pipeline
+
+
+class Draws:
+    """What a sampler of the user's gave, kept as long as it may be asked for again.
+
+    One with a `len` is gone through when its epoch begins, another as far as
+    needed; a one-shot iterator gives the same in every epoch.
+    """
+
+    def __init__(self, sampler: Any, rolling_by: int) -> None:
+        self._sampler = sampler
+        self._kept = 2 + rolling_by // (self.length or 1) if rolling_by else 1  # epochs
+        self._is_once = isinstance(sampler, Iterator)
+        self._begun = 0
+        self._epochs: dict[int, tuple[list[Any], Iterator[Any]]] = {}
+        self._marks: dict[int, int] = {}  # of the epochs of one with a len
+
+    @property
+    def length(self) -> int | None:
+        try:
+            return len(self._sampler)
+        except (TypeError, NotImplementedError):
+            return None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        return {} if self.length is None else {"length": self.length}
+
+    def upto(self, epoch: int, stop: int) -> list[Any]:
+        """An epoch's items: at least `stop` of them, or all that there are."""
+        epoch = 0 if self._is_once else epoch
+        if epoch not in self._epochs:
+            self._begin(epoch)
+        items, stream = self._epochs[epoch]
+        items.extend(islice(stream, max(0, stop - len(items))))
+        return items
+
+    def _begin(self, epoch: int) -> None:
+        is_sized = self.length is not None
+        if is_sized and not hasattr(self._sampler, "set_epoch"):
+            for _ in range(self._begun, epoch):  # a generator of its own moves on with each
+                for _ in self._sampler:
+                    pass
+        stream = iter(self._sampler)
+        items = list(stream) if is_sized else []
+        if self._marks.setdefault(epoch, mark := marked([items[:8] + items[-8:]], 1)) != mark:
+            raise changed(f"epoch {epoch} has begun again")
+        self._begun = max(self._begun, epoch + 1)
+        kept = {e: some for e, some in self._epochs.items() if epoch - self._kept < e < epoch}
+        self._epochs = {**kept, epoch: (items, stream)}
+
+
+def changed(where: str) -> SourceChanged:
+    return SourceChanged(
+        f"the sampler does not give again what it gave: {where}, and there is another index; "
+        "does it lack a seed? A state may go on in another process, or with another loader"
+    )
+
+
+class Plan:
+    """What a function of the epoch gives, worked out once an epoch."""
+
+    def __init__(self, made: Callable[[int], list[Any]], length: int, **described: Any) -> None:
+        self.length, self.described = length, {"length": length, **described}
+        self._made = lru_cache(maxsize=1)(made)
+
+    def upto(self, epoch: int, stop: int) -> list[Any]:
+        return self._made(epoch)
+
+
+@producer(describe=lambda draws: draws.described)
+def drawn(draws: Draws | Plan) -> Machine[Any]:
+    """The items of a sampler or a plan.
+
+    State: the epoch, a count of items, and a checksum of the last one.
+    Errors: a sampler that gives another item there than before: `SourceChanged`.
+    """
+
+    def verified(position: Position) -> list[Any]:
+        epoch, index, check = position
+        items = draws.upto(epoch, index)
+        if len(items) < index or check != marked(items, index):
+            raise changed(f"the state stands {index} items into epoch {epoch}")
+        return items
+
+    def placed(position: Position) -> tuple[int, int]:
+        epoch, index, check = position
+        within("sampler", check, 1 << 32)
+        return within("sampler", epoch), within("sampler", index)
+
+    def step(position: Position) -> tuple[Position, Any]:
+        epoch, index = placed(position)
+        if index == draws.length:  # which needs no look at the sampler, told of the next epoch
+            raise End(position)
+        verified(position)
+        items = draws.upto(epoch, index + 1)
+        if len(items) == index:
+            raise End(position)
+        return (epoch, index + 1, marked(items, index + 1)), items[index]
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index = placed(position)
+        check, last = position[2], index
+
+        def items() -> Iterator[Any]:
+            nonlocal index
+            verified(position)
+            while len(some := draws.upto(epoch, index + 1)) > index:
+                index += 1
+                yield some[index - 1]
+
+        def reached() -> Position:
+            nonlocal check, last
+            if last != index:
+                last, check = index, marked(draws.upto(epoch, index), index)
+            return epoch, index, check
+
+        return Flow(items(), reached)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        if not n:
+            return position, 0
+        epoch, index = placed(position)
+        verified(position)
+        items = draws.upto(epoch, index + n)
+        passed = min(n, len(items) - index)
+        return (epoch, index + passed, marked(items, index + passed)), passed
+
+    return machine(
+        init=lambda epoch: (epoch, 0, 0),
+        epoch=lambda position: position[0],
+        step=step,
+        flow=flow,
+        skip=skip,
+        length=draws.length,
+    )
+
+
+def marked(items: list[Any], index: int) -> int:
+    """A checksum of the item before an index."""
+    return zlib.crc32(json.dumps(items[index - 1], default=_plain).encode()) if index else 0
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else type(value).__name__
+
+
+@combinator(checks={"batch_size": positive})
+def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
+    """Batches of `batch_size` items each; what is left of an epoch begins the next one.
+
+    Epoch e has the batches that are complete once e + 1 epochs of upstream are
+    there and weren't after e: which they are depends on nothing else.
+
+    State: the epoch and a count of batches.
+    Errors: an epoch of another length than upstream's raises `SourceChanged`.
+    """
+    if upstream.skip is None or not isinstance(upstream.length, int):
+        raise ArgumentError(
+            "ShardedDataLoader: last_batch='rollover' needs a sampler with a len() "
+            "and, where it is a pipeline, random access"
+        )
+    length, jump = upstream.length, upstream.skip
+
+    def before(epoch: int) -> int:
+        return rolled(length, batch_size, epoch)
+
+    def placed(position: Position) -> tuple[int, int]:
+        epoch, given = position
+        within("rollover", epoch)
+        return epoch, within("rollover", given, before(epoch + 1) - before(epoch))
+
+    def flow(position: Position) -> Flow[list[Any]]:
+        epoch, given = placed(position)
+
+        def passes(number: int, index: int) -> Iterator[Iterator[Any]]:
+            while True:
+                items, taken = counted(upstream.flow(jump(upstream.init(number), index)[0]))
+                yield items
+                if index + taken() != length:
+                    raise SourceChanged(
+                        f"epoch {number} of the sampler has {index + taken()} items, "
+                        f"where its len() was {length}"
+                    )
+                number, index = number + 1, 0
+
+        def batches() -> Iterator[list[Any]]:
+            nonlocal given
+            first, last = before(epoch) + given, before(epoch + 1)
+            if first == last:
+                return
+            items = chain.from_iterable(passes(*divmod(first * batch_size, length)))
+            for _ in range(first, last):
+                some = list(islice(items, batch_size))
+                given += 1
+                yield some
+
+        return Flow(batches(), lambda: (epoch, given))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, given = placed(position)
+        passed = min(n, before(epoch + 1) - before(epoch) - given)
+        return (epoch, given + passed), passed
+
+    return machine(
+        init=lambda epoch: (epoch, 0), epoch=lambda position: position[0], flow=flow, skip=skip
+    )
+
+
+def rolled(length: int, batch_size: int, epoch: int) -> int:
+    """How many whole batches the epochs before this one have."""
+    return epoch * length // batch_size
+
+
+for _name in ("drawn", "rolling"):  # nobody else's combinators: no pipeline of them is pickled
+    del registry[_name]

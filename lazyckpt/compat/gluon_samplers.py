@@ -1,0 +1,282 @@
+"""The samplers of gluon-nlp, as pipelines of indices, and its bucket schemes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.checks import Unfit, boolean, checked, natural, positive
+from lazyckpt.combinators.bucketing import bucket_batch
+from lazyckpt.combinators.joining import concat
+from lazyckpt.combinators.ordering import repeat as repeated
+from lazyckpt.combinators.ordering import shuffle as shuffled
+from lazyckpt.combinators.selecting import take
+from lazyckpt.combinators.sources import source
+from lazyckpt.compat.gluon_batches import Plan, Sampler, drawn, seeded
+from lazyckpt.compat.gluon_buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
+from lazyckpt.errors import ArgumentError
+from lazyckpt.noise import Permutation, derive
+from lazyckpt.pipeline import Pipeline
+
+_CONST_WIDTH = ConstWidthBucket()
+
+
+class SortedSampler(Sampler):
+    """Indices by their `sort_keys`, the largest first unless `reverse` is False; equal ones in
+    their order.
+
+    >>> list(SortedSampler([3, 1, 2]))
+    [0, 2, 1]
+    """
+
+    def __init__(self, sort_keys: Sequence[Any], reverse: bool = True) -> None:
+        size = _some("SortedSampler", "sort_keys", sort_keys)
+        super().__init__(source(sorted(range(size), key=lambda i: sort_keys[i], reverse=reverse)))
+
+
+class FixedBucketSampler(Sampler):
+    """Batches of indices of like length: each is put in the smallest bucket that it fits.
+
+    - `lengths`: ints >= 1, or tuples of them
+    - `batch_size`: indices a batch; with `use_average_length`, about how many
+      elements, by each bucket's mean and standard deviation of lengths
+    - `num_buckets`, `bucket_scheme`: how the keys are made
+    - `bucket_keys`: the keys themselves
+    - `ratio`: above 0, batches of small buckets are this times as large as would
+      make all alike in elements, where that is more than `batch_size`
+    - `shuffle`: mix indices within buckets, and the batches, anew in each epoch
+    - `num_shards`: a batch is a list of so many batches. The last one has some
+      of the one before again where they don't come out even, as in the original;
+      where there are fewer in all, it has those, and each once. (The original
+      loses some then.)
+    - `seed`: an int >= 0; None takes one from `np.random`
+
+    Unshuffled, the longest come first. The warning for an unused `num_buckets`
+    is left out, for it has a default; those for empty buckets and for an unused
+    `ratio` stay.
+
+    >>> lengths = [3, 9, 4, 8, 2, 7]
+    >>> sampler = FixedBucketSampler(lengths, 2, num_buckets=2)
+    >>> list(sampler), len(sampler)
+    ([[1, 3], [5], [0, 2], [4]], 4)
+    >>> print(sampler.stats())
+    FixedBucketSampler:
+      sample_num=6, batch_num=4
+      key=[5, 9]
+      cnt=[3, 3]
+      batch_size=[2, 2]
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[Any] | NDArray[Any],
+        batch_size: int,
+        num_buckets: int | None = 10,
+        bucket_keys: Sequence[Key] | None = None,
+        ratio: float = 0,
+        shuffle: bool = False,
+        use_average_length: bool = False,
+        num_shards: int = 0,
+        bucket_scheme: Callable[[Any, Any, int], list[Any]] = _CONST_WIDTH,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        def fit(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
+            return checked("FixedBucketSampler", name, value, check)
+
+        self._samples = _some("FixedBucketSampler", "lengths", lengths)
+        known = fit("lengths", lengths, lengths_given)
+        size = fit("batch_size", batch_size, positive)
+        ratio = fit("ratio", ratio, _ratio)
+        if bucket_keys is None:
+            count = fit("num_buckets", num_buckets, positive)
+            plain = (lambda a: tuple(a.tolist())) if known.ndim > 1 else int
+            bucket_keys = bucket_scheme(plain(known.max(axis=0)), plain(known.min(axis=0)), count)
+        keys, buckets = matched(fit("bucket_keys", bucket_keys, keys_for(known)), known)
+        if use_average_length:
+            if ratio > 0:
+                warnings.warn(f"ratio={ratio} is not used with use_average_length", stacklevel=2)
+            spread = [known[bucket] for bucket in buckets]
+            sizes = [max(int(size / (each.mean() + each.std())), 1) for each in spread]
+        else:
+            widths = [sum(key) if isinstance(key, tuple) else key for key in keys]
+            sizes = [max(int(max(widths) / width * ratio * size), size) for width in widths]
+        self._keys, self._sizes = keys, sizes
+        self._counts = [len(bucket) for bucket in buckets]
+        self._batches = sum(-(-n // s) for n, s in zip(self._counts, sizes, strict=True))
+        shards = fit("num_shards", num_shards, natural)
+        chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
+        plan = Plan(
+            lambda epoch: _grouped(_batches(buckets, sizes, epoch, chance), shards),
+            -(-self._batches // max(shards, 1)),
+            batch_sizes=sizes,
+            num_shards=shards,
+            seed=chance,
+        )
+        super().__init__(drawn(plan))
+
+    def stats(self) -> str:
+        """The buckets: their keys, how many indices each has, and how large its batches are."""
+        return (
+            f"{type(self).__name__}:\n  sample_num={self._samples}, batch_num={self._batches}\n"
+            f"  key={self._keys}\n  cnt={self._counts}\n  batch_size={self._sizes}"
+        )
+
+
+def _batches(
+    buckets: list[NDArray[np.int64]], sizes: list[int], epoch: int, seed: int | None
+) -> list[list[int]]:
+    """The batches of all buckets, of the largest key first, or in random order."""
+    found = []
+    for number, size in reversed(list(enumerate(sizes))):
+        bucket = buckets[number]
+        if seed is not None:
+            bucket = bucket[_order(len(bucket), seed, epoch, number)]
+        indices = bucket.tolist()
+        found += [indices[start : start + size] for start in range(0, len(indices), size)]
+    if seed is None:
+        return found
+    return [found[number] for number in _order(len(found), seed, epoch, -1).tolist()]
+
+
+def _order(size: int, seed: int, epoch: int, number: int) -> NDArray[np.int64]:
+    key = derive(seed, "FixedBucketSampler", epoch, number + 1)
+    return Permutation(key, size).at(range(size))
+
+
+def _grouped(batches: list[Any], shards: int) -> list[Any]:
+    if not shards:
+        return batches
+    last = max(len(batches) - shards, 0)
+    starts = [min(start, last) for start in range(0, len(batches), shards)]
+    return [batches[start : start + shards] for start in starts]
+
+
+def _ratio(value: Any) -> float:
+    if isinstance(value, bool) or not 0 <= value < math.inf:
+        raise Unfit("a number >= 0")
+    return float(value)
+
+
+class SortedBucketSampler(Sampler):
+    """Batches of indices of like keys, out of windows of `int(mult * batch_size)` indices.
+
+    Each window is sorted, the largest keys first unless `reverse` is False, and
+    cut in batches.
+
+    - `shuffle`: windows of random indices, their batches in random order, anew in
+      each epoch
+    - `seed`: an int >= 0; None takes one from `np.random`
+
+    `len` counts the batches there are; the original's is too small where a
+    window is no multiple of `batch_size`.
+
+    >>> list(SortedBucketSampler([1, 5, 2, 4, 3], 2, mult=2))
+    [[1, 3], [2, 0], [4]]
+    """
+
+    def __init__(
+        self,
+        sort_keys: Sequence[Any],
+        batch_size: int,
+        mult: float = 100,
+        reverse: bool = True,
+        shuffle: bool = False,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        count = _some("SortedBucketSampler", "sort_keys", sort_keys)
+        size = checked("SortedBucketSampler", "batch_size", batch_size, positive)
+        window = int(checked("SortedBucketSampler", "mult", mult, _mult) * size)
+        whole, rest = divmod(count, window)
+        self._length = int(whole * -(-window // size) + -(-rest // size))
+        ranks = [0] * count
+        ordered = sorted(range(count), key=lambda i: sort_keys[i])
+        for rank, (_, alike) in enumerate(groupby(ordered, lambda i: sort_keys[i])):
+            for index in alike:
+                ranks[index] = rank if reverse else -rank
+        indices: Pipeline[int] = source(range(count))
+        chance = None
+        if checked("SortedBucketSampler", "shuffle", shuffle, boolean):
+            chance = seeded(seed)
+            indices = indices | shuffled(seed=chance)
+        key = ranks.__getitem__
+        by_key = bucket_batch(size, key=key, window_size=window, shuffle=shuffle, seed=chance)
+        super().__init__(indices | by_key)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def _mult(value: Any) -> float:
+    if isinstance(value, bool) or not 1 <= value < math.inf:
+        raise Unfit("a number >= 1")
+    return float(value)
+
+
+class SplitSampler(Sampler):
+    """The indices of one part of `length`, of `num_parts` consecutive ones.
+
+    - `part_index`: from 0 to `num_parts - 1`; the original takes any number
+    - `even_size`: all parts are as long as the longest; where indices lack, random
+      ones of all are taken, anew in each epoch
+    - `repeat`: how often the part comes in an epoch, each time in another order
+    - `shuffle`: a random order; else the original one
+    - `seed`: an int >= 0; None takes one from `np.random` where there is chance
+
+    >>> [list(SplitSampler(10, 3, part, shuffle=False)) for part in range(3)]
+    [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    """
+
+    def __init__(
+        self,
+        length: int,
+        num_parts: int = 1,
+        part_index: int = 0,
+        even_size: bool = False,
+        repeat: int = 1,
+        shuffle: bool = True,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        def fit(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
+            return checked("SplitSampler", name, value, check)
+
+        length, parts = fit("length", length, natural), fit("num_parts", num_parts, positive)
+        part = fit("part_index", part_index, natural)
+        if part >= parts or length < parts:
+            raise ArgumentError(
+                "SplitSampler: part_index must be below num_parts, and that not above length, "
+                f"got part_index={part}, num_parts={parts}, length={length}"
+            )
+        if fit("even_size", even_size, boolean):
+            each = -(-length // parts)
+            start, stop = (min(length, number * each) for number in (part, part + 1))
+        else:
+            each = length // parts + (part < length % parts)
+            start = part * (length // parts) + min(part, length % parts)
+            stop = start + each
+        lacking = each - (stop - start)
+        indices: Pipeline[int] = source(range(start, stop))
+        shuffle = fit("shuffle", shuffle, boolean)
+        chance = seeded(seed) if shuffle or lacking else 0
+        if lacking:
+            extra = source(range(length)) | shuffled(seed=derive(chance, "extra")) | take(lacking)
+            indices = concat(indices, extra)
+        if shuffle:
+            indices = indices | shuffled(seed=chance)
+        if repeat != 1:
+            indices = indices | repeated(fit("repeat", repeat, natural))
+        super().__init__(indices)
+
+
+def _some(stage: str, name: str, values: Any) -> int:
+    if not len(values):
+        raise ArgumentError(f"{stage}: {name} must not be empty")
+    return len(values)

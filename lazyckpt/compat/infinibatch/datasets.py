@@ -1,0 +1,88 @@
+"""Infinibatch's datasets: what people build of its iterators most often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+
+from lazyckpt.compat.infinibatch.iterators import (
+    BlockwiseShuffleIterator,
+    BufferedShuffleIterator,
+    CheckpointableIterator,
+    MapIterator,
+    PrefetchIterator,
+    SelectManyIterator,
+    create_source_iterator,
+)
+
+__all__ = ["bump_seed", "chunked_dataset_iterator"]
+
+
+def bump_seed(seed: int | None, step: int = 1) -> int | None:
+    """The seed plus `step`, which [D] counts; None stays None.
+
+    >>> bump_seed(1), bump_seed(1, 5), bump_seed(None)
+    (2, 6, None)
+    """
+    return None if seed is None else seed + step
+
+
+def chunked_dataset_iterator(
+    chunk_refs: Sequence[Any],
+    read_chunk_fn: Callable[[Any], Iterable[Any]],
+    buffer_size: int,
+    train: bool = True,
+    seed: int | None = None,
+    shuffle: bool = True,
+    use_windowed: bool = False,
+    transform: Callable[[Any], Any] | None = None,
+    prefetch: bool = False,
+    num_instances: int = 1,
+    instance_rank: int = 0,
+) -> CheckpointableIterator:
+    """The items of chunks: permuted for ever to train, else each rank's part once.
+
+    - `chunk_refs`: what `read_chunk_fn` makes the items of a chunk of, such as paths
+    - `buffer_size`: of the items' shuffle, with the seed + 1, and of `prefetch`
+    - `use_windowed`: a `BufferedShuffleIterator`, not a `BlockwiseShuffleIterator`
+    - `prefetch`: whether a process reads ahead, before the shuffle
+
+    To train, ranks take chunks by turns; else they have contiguous parts, which
+    joined by rank are the whole. [D] Chunks that are all empty raise `ValueError`
+    to train, once each was read, and don't loop for ever.
+    Errors: `ValueError` for `shuffle` without `train`.
+    """
+    refs = list(chunk_refs)
+    items = range(len(refs)) if train else refs
+    chunks = create_source_iterator(items, train, seed, shuffle, num_instances, instance_rank)
+    read = _Reader(deepcopy(refs), read_chunk_fn, shuffle) if train else read_chunk_fn
+    samples: CheckpointableIterator = SelectManyIterator(chunks, read)
+    if prefetch:
+        samples = PrefetchIterator(samples, buffer_size)
+    if shuffle:
+        mix = BufferedShuffleIterator if use_windowed else BlockwiseShuffleIterator
+        samples = mix(samples, buffer_size, bump_seed(seed))
+    return samples if transform is None else MapIterator(samples, transform)
+
+
+class _Reader:
+    """Reads chunks by number, until so many in a row were empty that all must be."""
+
+    def __init__(
+        self, refs: list[Any], read: Callable[[Any], Iterable[Any]], is_shuffled: bool
+    ) -> None:
+        self._refs, self._read, self._is_shuffled = refs, read, is_shuffled
+        self._empty: list[int] = []
+
+    def __call__(self, number: int) -> Iterable[Any]:
+        found = iter(self._read(deepcopy(self._refs[number])))
+        for first in found:
+            self._empty.clear()
+            return chain([first], found)
+        self._empty.append(number)
+        seen = len(set(self._empty)) if self._is_shuffled else len(self._empty)
+        if seen >= len(self._refs):
+            raise ValueError(f"all {len(self._refs)} chunks are empty: there is nothing to give")
+        return ()

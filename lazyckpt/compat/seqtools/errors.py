@@ -1,0 +1,77 @@
+"""Errors of items: `EvaluationError`, and `seterr`, which says whether it is raised."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+
+
+class EvaluationError(Exception):
+    """An item could not be made. The message has its index and where the stage was built.
+
+    The error of the user's function is its `__cause__`, also where a worker
+    process raised it. It can be caught as the original's can, and what comes
+    after the item can be read on.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickles of exceptions lack the cause, which comes back from workers too.
+        return _restored, (self.args, _portable(self.__cause__)), dict(self.__dict__)
+
+
+def _restored(args: tuple[Any, ...], cause: BaseException | None) -> EvaluationError:
+    error = EvaluationError(*args)
+    error.__cause__ = cause
+    return error
+
+
+def _portable(cause: BaseException | None) -> BaseException | None:
+    try:
+        return cause if type(pickle.loads(pickle.dumps(cause))) is type(cause) else None
+    except Exception:
+        return None
+
+
+class Past(IndexError):
+    """An index past the end of a sequence that has no length."""
+
+
+class _Setting(threading.local):
+    passes = False
+
+
+_setting = _Setting()
+
+
+def seterr(evaluation: str | None = None) -> str:
+    """Say what an error of a user's function becomes, in this thread; the result is what holds.
+
+    - `evaluation`: "wrap" for an `EvaluationError` with the error as its cause,
+      the default; "passthrough" for the error itself; None changes nothing
+
+    The thread that reads decides, not the worker that the error comes from.
+
+    Errors: `ValueError` for anything else.
+
+    >>> seterr()
+    'wrap'
+    """
+    if evaluation not in (None, "wrap", "passthrough"):
+        raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")
+    if evaluation is not None:
+        _setting.passes = evaluation == "passthrough"
+    return "passthrough" if _setting.passes else "wrap"
+
+
+def chosen(error: Exception) -> Exception:
+    """The error to raise, as `seterr` has it."""
+    cause = error.__cause__
+    if not (
+        _setting.passes and isinstance(error, EvaluationError) and isinstance(cause, Exception)
+    ):
+        return error
+    for note in (str(error), *getattr(error, "__notes__", ())):
+        if note not in getattr(cause, "__notes__", ()):
+            cause.add_note(note)
+    return cause

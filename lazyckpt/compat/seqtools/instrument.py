@@ -1,0 +1,123 @@
+"""Looking on: `debug`, `monitor_throughput`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic, perf_counter
+from typing import Any, TypeVar
+
+from lazyckpt.checks import checked, function, natural, optional
+from lazyckpt.compat.seqtools.sequence import LazySequence, stage
+
+T = TypeVar("T")
+
+
+def debug(
+    sequence: Iterable[T],
+    func: Callable[[int, T], Any],
+    max_calls: int | None = None,
+    max_rate: float | None = None,
+) -> LazySequence[T]:
+    """The items as they are, after `func(index, item)` was called for each that is read.
+
+    [D]: the index is the item's in iteration too; it was 0 there.
+
+    - `max_calls`: how often it is called at most
+    - `max_rate`: how often a second. The first item is always shown; it was
+      passed over for as long after `debug` was called
+
+    >>> watched = debug("abc", print, max_calls=1)
+    >>> watched[2], watched[0]
+    2 c
+    ('c', 'a')
+    """
+    watch = _Watch(
+        checked("debug", "func", func, function),
+        checked("debug", "max_calls", max_calls, optional(natural)),
+        max_rate,
+    )
+    return LazySequence(LazySequence.of(sequence) | stage("enumerate") | stage("map", watch))
+
+
+class _Watch:
+    def __init__(
+        self, func: Callable[[int, Any], Any], max_calls: int | None, max_rate: float | None
+    ) -> None:
+        self._func = func
+        self._left = math.inf if max_calls is None else max_calls
+        self._pause = 1 / max_rate if max_rate else 0.0
+        self._last = -math.inf
+
+    def __call__(self, numbered: tuple[int, Any]) -> Any:
+        if self._left and (not self._pause or monotonic() - self._last >= self._pause):
+            self._func(*numbered)
+            self._last = monotonic()
+            self._left -= 1
+        return numbered[1]
+
+
+def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
+    """The same sequence, with `read_delay()`, `throughput()` and `reset()`.
+
+    >>> watched = monitor_throughput([1, 2, 3])
+    >>> sum(watched), watched.read_delay() > 0
+    (6, True)
+    """
+    return Monitored(sequence)
+
+
+class Monitored(LazySequence[T]):
+    """A sequence that measures how long its items take. What reads a slice is not measured."""
+
+    __slots__ = ("_count", "_items", "_spent")
+
+    def __init__(self, sequence: Iterable[T]) -> None:
+        super().__init__(LazySequence.of(sequence))
+        is_lazy = isinstance(sequence, LazySequence)
+        self._items = sequence if is_lazy else LazySequence(self.pipeline)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to measure anew."""
+        self._count, self._spent = 0, 0.0
+
+    def read_delay(self) -> float:
+        """Seconds to read an item, on average; RuntimeError before the first one."""
+        if not self._count:
+            raise RuntimeError("nothing is measured before an item was read")
+        return self._spent / self._count
+
+    def throughput(self) -> float:
+        """Items a second; RuntimeError before the first one."""
+        return 1 / self.read_delay()
+
+    def _item(self, number: int) -> T:
+        begun = perf_counter()
+        item: T = self._items._item(number)  # type: ignore[attr-defined]
+        self._took(begun)
+        return item
+
+    def __iter__(self) -> Iterator[T]:
+        return _Timed(self)
+
+    def _took(self, begun: float) -> None:
+        self._spent += perf_counter() - begun
+        self._count += 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Monitored, (self._items,)
+
+
+class _Timed(Iterator[T]):
+    """An iterator that tells how long each item took."""
+
+    def __init__(self, monitor: Monitored[T]) -> None:
+        self._monitor = monitor
+        self._items: Iterator[T] = iter(monitor._items)
+
+    def __next__(self) -> T:
+        begun = perf_counter()
+        item = next(self._items)
+        self._monitor._took(begun)
+        return item

@@ -1,0 +1,145 @@
+"""Items read once and kept: `add_cache`, `uniter`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any, TypeVar
+
+from lazyckpt.checks import brief, checked, natural, optional, positive
+from lazyckpt.compat.seqtools.sequence import LazySequence, produced, stage
+from lazyckpt.errors import ArgumentError
+
+A = TypeVar("A")
+
+
+def add_cache(
+    arr: Iterable[A], cache_size: int = 1, cache: MutableMapping[int, A] | None = None
+) -> LazySequence[A]:
+    """The items as they are, the `cache_size` last used of them kept rather than made again.
+
+    - `cache`: a mapping to keep them in, by index; its first key is the one least
+      recently used. By default they are kept out of sight
+
+    [D]: what was used last is kept; it was what was made last. Iterating uses the
+    cache too. Each process has one of its own.
+
+    Errors: `ValueError` for a size below 1, and without indices.
+
+    >>> import lazyckpt.compat.seqtools as seqtools
+    >>> cached = seqtools.add_cache(seqtools.smap(print, "a"))
+    >>> cached[0], cached[0]
+    a
+    (None, None)
+    """
+    pipeline = LazySequence.of(arr)
+    if cache is None:
+        return LazySequence(pipeline | stage("cache", cache_size))
+    size = checked("add_cache", "cache_size", cache_size, positive)
+    found = LazySequence(pipeline)
+    length = pipeline.machine.length
+    places = produced("source", range(length)) if isinstance(length, int) else produced("count")
+    return LazySequence(places | stage("map", _Kept(found, size, cache)))
+
+
+def uniter(
+    iterable: Iterable[A], cache_size: int = 0, n_parallel: int = 1, size: int | None = None
+) -> LazySequence[A]:
+    """Indices for an iterable, which is gone through as far as needed, and anew to go back.
+
+    - `iterable`: gives the same items each time it is iterated over
+    - `cache_size`: how many of the last items each iterator keeps
+    - `n_parallel`: how many iterators are open at once; what is asked for comes
+      from the one that is the closest before it
+    - `size`: the length, if it is known; `len` and negative indices want it
+
+    [D]: an index past the end raises `IndexError` and disturbs nothing; it left
+    iterators that gave wrong items.
+
+    >>> letters = uniter("abc", cache_size=2, size=3)
+    >>> letters[2], letters[1], letters[-3]
+    ('c', 'b', 'a')
+    """
+    items = _Indexed(iterable, cache_size, n_parallel, size)
+    return LazySequence(LazySequence.of(items))
+
+
+class _Kept:
+    """Items by index, out of the user's cache where they are there."""
+
+    def __init__(
+        self, items: LazySequence[Any], size: int, cache: MutableMapping[int, Any]
+    ) -> None:
+        self._items, self._size, self._cache = items, size, cache
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, (self._items, self._size, self._cache)
+
+    def __call__(self, index: int) -> Any:
+        with self._lock:
+            item = self._cache.pop(index) if index in self._cache else self._items[index]
+            while len(self._cache) >= self._size:
+                del self._cache[next(iter(self._cache))]
+            self._cache[index] = item
+            return item
+
+
+class _Cursor:
+    """An iterator that knows how far it is, and the items before that."""
+
+    def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
+        self._items: Iterator[Any] = iter(iterable)
+        self.kept: deque[Any] = deque(maxlen=cache_size + 1)
+        self.next = 0
+
+    def read(self, index: int) -> Any:
+        """The item, which is kept or lies ahead; StopIteration past the end."""
+        while self.next <= index:
+            self.kept.append(next(self._items))
+            self.next += 1
+        return self.kept[index - self.next]
+
+
+class _Indexed:
+    """Items of an iterable by index, by as many iterators as are allowed."""
+
+    def __init__(
+        self, iterable: Iterable[Any], cache_size: int, most: int, size: int | None
+    ) -> None:
+        self._iterable = iterable
+        self._cache_size = checked("uniter", "cache_size", cache_size, natural)
+        self._most = checked("uniter", "n_parallel", most, positive)
+        self._size: int | None = checked("uniter", "size", size, optional(natural))
+        self._cursors: list[_Cursor] = []  # the one least recently used first
+        self._lock = threading.Lock()
+        if iter(iterable) is iterable:
+            raise ArgumentError(
+                f"uniter: iterable must begin anew each time, got the iterator {brief(iterable)}"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Indexed, (self._iterable, self._cache_size, self._most, self._size)
+
+    def __len__(self) -> int:
+        if self._size is None:
+            raise TypeError("a sequence by uniter has no len() unless it is given one: size=...")
+        return self._size
+
+    def __getitem__(self, index: int) -> Any:
+        with self._lock:
+            able = [c for c in self._cursors if c.next - len(c.kept) <= index]
+            if able:
+                cursor = max(able, key=lambda each: each.next)
+                self._cursors.remove(cursor)
+            else:
+                del self._cursors[: len(self._cursors) + 1 - self._most]
+                cursor = _Cursor(self._iterable, self._cache_size)
+            self._cursors.append(cursor)
+            try:
+                return cursor.read(index)
+            except StopIteration:
+                raise IndexError(
+                    f"index {index}, and the iterable has {cursor.next} items"
+                ) from None

@@ -1,0 +1,315 @@
+"""`DataLoader`: batches of a data set, with a state; it stands in for torch's too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+from weakref import ref
+
+from lazyckpt.checks import brief, checked, function, natural, optional, positive
+from lazyckpt.compat.seqtools.fetching import (
+    Fetch,
+    Sampled,
+    Start,
+    generators,
+    initial_seed,
+    pinned,
+    standard_collate,
+)
+from lazyckpt.compat.seqtools.sequence import LazySequence, Walk, is_iterable, produced, stage
+from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.local import processes
+from lazyckpt.machine import entered
+from lazyckpt.noise import derive
+from lazyckpt.pipeline import Pipeline
+from lazyckpt.run import Run, init
+from lazyckpt.state import State, as_state, matching
+
+
+class DataLoader:
+    """Batches of a data set, made by worker processes, whose place can be saved and resumed.
+
+    A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it
+    has, and for the DataLoader of SeqTools' documentation. Each `iter` begins
+    the next epoch, in a new order if it is shuffled.
+
+    - `dataset`: with indices and a length; or an iterable that begins anew each
+      time, such as torch's `IterableDataset`; or a pipeline
+    - `batch_size`: None gives the items one by one
+    - `shuffle`: a permutation for each epoch, of `seed` and the epoch. It is not
+      the one torch's generator would draw: that has no small state. It takes no
+      memory. Not with an iterable
+    - `sampler`, `batch_sampler`: iterables of indices, or of lists of them, with
+      or without an end. The second comes before the first, that before
+      `shuffle` (torch refuses two at a time). An empty one gives nothing ([D]:
+      it gave everything)
+    - `num_workers`: 0 makes batches when they are asked for
+    - `collate_fn`: makes a batch of a list of items, in a worker; by default
+      torch's `default_collate`, `default_convert` without batches, and
+      `lazyckpt.stack` where there is no torch. [D]: floats become tensors and
+      strings stay; they became None
+    - `pin_memory`: tensors come pinned, in dicts, lists and tuples too. [D]: all
+      else comes as it is; it became None
+    - `timeout`: seconds to wait for a batch before `WorkerTimeout`; 0 is for ever
+    - `worker_init_fn`: called with the worker's number where it starts, after
+      `random`, NumPy and torch are seeded there, differently in each
+    - `multiprocessing_context`: a start method, or a context that has one
+    - `generator`: its initial seed is the `seed`
+    - `prefetch_factor`: batches held ready for each worker, 2 by default
+    - `persistent_workers`: keep them from one epoch to the next; not with a sampler
+    - `pin_memory_device`, `in_order`, `shm_size`: taken and not needed: the
+      device is torch's current one, batches are always in order, and shared
+      memory is as large as batches are ([D]: the default size failed)
+    - `seed`: of `shuffle`, samplers and workers; by default torch's initial seed.
+      `load_state_dict` takes over the one of a state unless one is given
+
+    Workers change neither batches nor their order nor states: an iterable is
+    gone through once for all, so `get_worker_info()` is None in it and in
+    workers, and nothing is to be divided or comes twice. What an item draws
+    from global generators depends on its worker; use `lazyckpt.random_map`.
+
+    A sampler is iterated over anew to resume, so it must give the same for an
+    epoch: `DistributedSampler` wants its `set_epoch` first, as ever. Torch's
+    random ones are seeded for each epoch here, the first one with a generator
+    of its own as torch does it. A one-shot iterator is refused.
+
+    State: that of the pipeline, exact at any batch with work in flight, as a
+    dict of JSON values; at the end of an epoch it's the start of the next.
+    Errors: after one, iterating goes on with the next batch, or tries again
+    where there are no indices or a worker died (`WorkerDied`). `StateMismatch`
+    for a state of other data, samplers or batches, `InvalidState` for none.
+
+    >>> loader = DataLoader(range(5), batch_size=2, collate_fn=list)
+    >>> batches = iter(loader)
+    >>> next(batches), len(loader)
+    ([0, 1], 3)
+    >>> resumed = DataLoader(range(5), batch_size=2, collate_fn=list)
+    >>> resumed.load_state_dict(loader.state_dict())
+    >>> list(resumed), list(resumed)
+    ([[2, 3], [4]], [[0, 1], [2, 3], [4]])
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        shm_size: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        def check(name: str, value: Any, fit: Callable[[Any], Any]) -> Any:
+            return checked("DataLoader", name, value, fit)
+
+        self.dataset = dataset
+        self.batch_size = check("batch_size", batch_size, optional(positive))
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.num_workers = check("num_workers", num_workers, natural)
+        self.pin_memory, self.drop_last = bool(pin_memory), bool(drop_last)
+        self.timeout, self.worker_init_fn = timeout, worker_init_fn
+        self.multiprocessing_context, self.generator = multiprocessing_context, generator
+        self.prefetch_factor = check("prefetch_factor", prefetch_factor, optional(positive))
+        self.persistent_workers = bool(persistent_workers)
+        self.pin_memory_device, self.in_order = pin_memory_device, in_order
+        check("shm_size", shm_size, optional(natural))
+        check("worker_init_fn", worker_init_fn, optional(function))
+        given = seed if seed is not None or generator is None else generator.initial_seed()
+        self._given_seed = check("seed", given, optional(natural))
+        self._seed: int = initial_seed() if given is None else self._given_seed
+        self._is_iterable = is_iterable(dataset)
+        self._refuse_what_does_not_fit(shuffle)
+        self._shuffles = bool(shuffle)
+        collate = check("collate_fn", collate_fn, optional(function))
+        is_alone = batch_size is None and batch_sampler is None
+        self.collate_fn = collate or standard_collate(is_alone)
+        self._batches: Callable[[], Batches | None] = _none  # the iterator that tells the state
+        self._run: Run[Any] | None = None  # kept, with its workers
+        self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
+        self._compose()
+        self._state = init(self._pipeline(0))
+        self._epoch, self._resumes = 0, False
+
+    def _refuse_what_does_not_fit(self, shuffle: Any) -> None:
+        index_sampler = self._index_sampler
+        if self.batch_size is None and self.drop_last and self.batch_sampler is None:
+            raise ArgumentError("DataLoader: drop_last=True has no meaning with batch_size=None")
+        if self._is_iterable and (index_sampler is not None or shuffle):
+            raise ArgumentError("DataLoader: an iterable data set takes no sampler and no shuffle")
+        if isinstance(index_sampler, Iterator):
+            raise ArgumentError(
+                "DataLoader: a sampler must begin anew each epoch, got the one-shot iterator "
+                f"{brief(index_sampler)}"
+            )
+        if not isinstance(self.timeout, (int, float)) or self.timeout < 0:
+            raise ArgumentError(f"DataLoader: timeout must be >= 0, got {brief(self.timeout)}")
+
+    @property
+    def _index_sampler(self) -> Iterable[Any] | None:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def _compose(self) -> None:
+        """The stages behind the source of an epoch, which may be a sampler."""
+        options: dict[str, Any] = {"drop_last": self.drop_last}
+        if self._index_sampler is None:
+            self._stages = [stage("shuffle", seed=self._seed)] if self._shuffles else []
+            if self.batch_size is None:
+                self._stages.append(stage("map", self.collate_fn))
+            else:
+                options["collate"] = self.collate_fn
+                self._stages.append(stage("batch", self.batch_size, **options))
+            self._source: Pipeline[Any] | None = LazySequence.of(self.dataset)
+        else:
+            is_batched = self.batch_sampler is not None or self.batch_size is not None
+            self._stages = [stage("map", Fetch(self.dataset, self.collate_fn, is_batched))]
+            if self.batch_sampler is None and is_batched:
+                self._stages.insert(0, stage("batch", self.batch_size, **options))
+            self._source = None
+
+    def _pipeline(self, epoch: int) -> Pipeline[Any]:
+        sampler = self._index_sampler
+        pipeline = self._source
+        if pipeline is None:
+            has_indices = hasattr(sampler, "__getitem__") and hasattr(sampler, "__len__")
+            order = sampler if has_indices else Sampled(sampler, [self._seed, *self._seeds], epoch)
+            pipeline = produced("source", order)
+        for each in self._stages:
+            pipeline = pipeline | each
+        return pipeline
+
+    def _executor(self, epoch: int) -> Executor | None:
+        if not self.num_workers:
+            return None
+        method = self.multiprocessing_context
+        return processes(
+            self.num_workers,
+            buffer_size=self.num_workers * (self.prefetch_factor or 2),
+            start_method=getattr(method, "get_start_method", lambda: method)(),
+            timeout=self.timeout or None,
+            worker_init=Start(derive(self._seed, "workers", epoch), self.worker_init_fn),
+        )
+
+    def __iter__(self) -> Batches:
+        if self._resumes:
+            state, self._resumes = self._state, False
+            epoch = self._pipeline(0).machine.epoch(state.position)
+        else:
+            epoch = self._epoch
+            state = init(self._pipeline(epoch), epoch=epoch)
+        self._epoch = epoch + 1
+        keeps = self.persistent_workers and self._index_sampler is None
+        if self._run is None or not keeps:
+            self._run = None
+            run: Run[Any] = Run(self._pipeline(epoch), state, executor=self._executor(epoch))
+            self._run = run if keeps else None
+        else:
+            run = self._run
+            run.load_state_dict(state)
+        batches = Batches(self, run, keeps)
+        self._batches = batches.known
+        return batches
+
+    def __len__(self) -> int:
+        sampler: Any = self._index_sampler
+        size: int = len(self.dataset if sampler is None else sampler)
+        if self.batch_sampler is not None or self.batch_size is None:
+            return size
+        count: int = size // self.batch_size if self.drop_last else -(-size // self.batch_size)
+        return count
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place after the last batch that was given, as JSON values, and the seed."""
+        batches = self._batches()
+        state = self._state if batches is None else batches.state
+        return {**state.to_dict(), "seed": hex(self._seed)}
+
+    def _left(self, batches: Batches, state: State) -> None:
+        """An iterator is dropped, or at its end."""
+        if self._batches is batches.known:
+            self._state, self._batches = state, _none
+
+    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
+        """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
+        seed, found = _parted(state)
+        if seed is not None and seed != self._seed:
+            if self._given_seed is not None:
+                raise StateMismatch(
+                    f"the state belongs to a loader with seed={seed}, not {self._seed}"
+                )
+            self._seed, self._run = seed, None
+            self._compose()
+        pipeline = self._pipeline(0)
+        entered(pipeline.machine, matching(found, pipeline).position)
+        self._state, self._resumes, self._batches = found, True, _none
+
+
+class Batches(Iterator[Any]):
+    """One epoch of a loader, or the rest of one."""
+
+    def __init__(self, loader: DataLoader, run: Run[Any], keeps: bool) -> None:
+        self.known = ref(self)
+        self._loader, self._run, self._keeps = loader, run, keeps
+        self._items = Walk(run).items
+
+    @property
+    def state(self) -> State:
+        """The place after the last batch that was given."""
+        return self._run.state
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._items)
+        except StopIteration:
+            loader, state = self._loader, self._run.state
+            epoch = loader._pipeline(0).machine.epoch(state.position) + 1
+            loader._left(self, init(loader._pipeline(epoch), epoch=epoch))
+            if not self._keeps:
+                self._run.close()
+            raise
+        return pinned(batch) if self._loader.pin_memory else batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # a loop is left: workers end, and the place is remembered
+            self._loader._left(self, self._run.state)
+            if not self._keeps:
+                self._run.close()
+
+
+def _none() -> None:
+    return None
+
+
+def _parted(state: Any) -> tuple[int | None, State]:
+    """A loader's state as its seed and the pipeline's; that alone will do."""
+    if isinstance(state, (str, bytes)):
+        with suppress(ValueError, RecursionError):
+            state = json.loads(state)
+    if not isinstance(state, Mapping) or "seed" not in state:
+        return None, as_state(state)
+    rest = {name: value for name, value in state.items() if name != "seed"}
+    try:
+        seed = int(state["seed"], 16)
+    except (TypeError, ValueError):
+        raise InvalidState(
+            f"a state's seed must be hexadecimal, got {brief(state['seed'])}"
+        ) from None
+    return seed, as_state(rest)

@@ -1,0 +1,172 @@
+"""`prefetch`: items made ahead by threads or processes, read in any order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from lazyckpt.checks import brief, checked, function, integer, natural, optional, positive
+from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
+from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
+from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.local import processes, threads
+from lazyckpt.pipeline import Pipeline
+from lazyckpt.run import Run
+from lazyckpt.state import State
+
+T = TypeVar("T")
+
+
+def prefetch(
+    seq: Iterable[T],
+    nworkers: int = 0,
+    method: str = "thread",
+    max_buffered: int = 10,
+    start_hook: Callable[..., Any] | None = None,
+    shm_size: int = 0,
+) -> Iterable[T]:
+    """The same sequence, items made ahead by workers of the ones that were read last.
+
+    - `nworkers`: how many; -n leaves n processors free, and 0 gives `seq` back as
+      it is, as it always did, though it was documented as all processors
+    - `method`: "thread" or "process"
+    - `max_buffered`: items held ready. Small ones that are quickly made come in
+      lots, and more of them are
+    - `start_hook`: called where a worker starts, in a process with its number,
+      from 0; in a thread with nothing. [D]: one that raises is an error of the
+      item that is read; reading hung
+    - `shm_size`: taken, and not needed: arrays come through shared memory, which
+      is as large as they are, in any case. They are used where they lie, and
+      copied where more than a few are kept; memory is freed with the last
+      reference. A `RuntimeWarning` says where there is none, and pipes are used
+
+    Items come in order, and jumps by index are followed. Workers start with the
+    first item, also off the main thread ([D]), and end with the sequence, the
+    program, or a second after a program that was killed. One that dies is a
+    `WorkerDied`, a RuntimeError; reading again goes on with new ones. Negative
+    indices count from the end ([D]: -1 hung). A slice prefetches by itself.
+
+    Errors: of items as `EvaluationError`, in their turn; later items can be read.
+    `ValueError` for another method, or fewer than one worker or item to hold.
+
+    >>> from lazyckpt.compat.seqtools import smap
+    >>> squares = prefetch(smap(lambda x: x * x, range(5)), 2)
+    >>> list(squares), squares[-1]
+    ([0, 1, 4, 9, 16], 16)
+    """
+    workers = checked("prefetch", "nworkers", nworkers, integer)
+    buffer = checked("prefetch", "max_buffered", max_buffered, positive)
+    hook = checked("prefetch", "start_hook", start_hook, optional(function))
+    checked("prefetch", "shm_size", shm_size, natural)
+    if method not in ("thread", "process"):
+        raise ArgumentError(f"prefetch: method must be 'thread' or 'process', got {brief(method)}")
+    if workers < 0:
+        workers = checked("prefetch", "nworkers", len(os.sched_getaffinity(0)) + workers, positive)
+    if not workers:
+        return seq
+    pipeline = LazySequence.of(seq)
+    if method == "process":
+        return Prefetched(
+            pipeline, processes(workers, buffer_size=buffer, worker_init=hook), built_at()
+        )
+    if hook is not None:
+        found, length = LazySequence(pipeline), pipeline.machine.length
+        places = produced("source", range(length)) if isinstance(length, int) else produced("count")
+        pipeline = places | stage("map", _Hooked(found, hook))
+    return Prefetched(pipeline, threads(workers, buffer_size=buffer), built_at())
+
+
+class Prefetched(LazySequence[T]):
+    """A sequence with workers of its own, which follow what is read."""
+
+    __slots__ = ("_at", "_executor", "_lock", "_next", "_run")
+
+    def __init__(self, pipeline: Pipeline[T], executor: Executor, at: str) -> None:
+        super().__init__(pipeline)
+        self._executor, self._at = executor, at
+        self._run: Run[T] | None = None
+        self._next = 0  # the item that the run stands before
+        self._lock = threading.Lock()
+        if self._machine.skip is None:
+            raise ArgumentError("prefetch: the sequence has no indices; uniter(...) gives it some")
+
+    def _like(self, pipeline: Pipeline[T]) -> LazySequence[T]:
+        return Prefetched(pipeline, self._executor, self._at)
+
+    def _item(self, number: int) -> T:
+        with self._lock:
+            if self._run is None:
+                self._run = Run(self.pipeline, executor=self._executor)
+            if number != self._next:
+                assert self._machine.skip is not None
+                position = self._machine.skip(self._start, number)[0]
+                self._run.load_state_dict(State(self.pipeline.identity, number, position))
+                self._next = number
+            try:
+                item = next(self._run)
+            except (Past, WorkerDied, WorkerTimeout, StopIteration):
+                raise
+            except Exception as error:
+                if not isinstance(error, EvaluationError):
+                    failed = EvaluationError(
+                        f"item {number} of prefetch, built at {self._at}, failed: "
+                        f"{type(error).__name__}: {error}"
+                    )
+                    failed.__cause__ = error
+                    raise chosen(failed)  # noqa: B904  # it has its cause
+                raise chosen(error)  # noqa: B904  # the same error, or its cause
+            self._next = number + 1
+            return item
+
+    def __iter__(self) -> Iterator[T]:
+        return _Reader(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Prefetched, (self.pipeline, self._executor, self._at)
+
+    def __del__(self) -> None:
+        if getattr(self, "_run", None) is not None:
+            self._run.close()  # type: ignore[union-attr]
+
+
+class _Reader(Iterator[T], Generic[T]):
+    """Reads on behind an item that could not be made, and again after a worker died."""
+
+    def __init__(self, items: Prefetched[T]) -> None:
+        self._items = items
+        self._next = 0
+
+    def __next__(self) -> T:
+        items = self._items
+        if items._length is not None and self._next >= items._length:
+            raise StopIteration
+        number = self._next
+        self._next += 1
+        try:
+            return items._item(number)
+        except Past:
+            self._next = number
+            raise StopIteration from None
+        except (WorkerDied, WorkerTimeout):
+            self._next = number
+            raise
+
+
+class _Hooked(threading.local):
+    """Items by index, after the hook was called once in each thread."""
+
+    def __init__(self, items: LazySequence[Any], hook: Callable[[], Any]) -> None:
+        self._items, self._hook = items, hook
+        self._started = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Hooked, (self._items, self._hook)
+
+    def __call__(self, index: int) -> Any:
+        if not self._started:
+            self._hook()
+            self._started = True
+        return self._items._item(index)
