@@ -234,10 +234,13 @@ def unstacked(batch: Any) -> Iterable[Any]:
 
 
 def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
+    jump = upstream.skip
+
     def flow(position: Position) -> Flow[B]:
-        anchor, inside = position
-        epoch = upstream.epoch(anchor)
-        before = upstream.flow(anchor)
+        anchor, inside = first, _ = position
+        epoch = upstream.epoch(first)
+        before = upstream.flow(first)
+        sources, read = counted(before)
         inner: Flow[B] | None = None
         taken: Callable[[], int]
         whole: list[B] = []
@@ -246,26 +249,31 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
 
         def expansions() -> Iterator[Iterable[B]]:
             nonlocal anchor, inside, inner, taken, whole, items, passed
-            here, begun = anchor, False
-            for item in before:
+            begun = False
+            for item in sources:
                 expansion = fn(item)
                 if begun and type(expansion) is list:  # what `opened` does, for small ones
-                    anchor, whole, items = here, expansion, iter(expansion)
+                    whole, items = expansion, iter(expansion)
                     yield items
                     passed, whole = passed + len(whole), []
                 else:
                     found = opened(expansion, inside, epoch)
                     stream, taken = counted(found)
-                    anchor, inside, inner, begun = here, 0, found, True
+                    inside, inner, begun = 0, found, True
                     yield stream
                     passed, inner = passed + taken(), None
-                here = before.snapshot()
+                if jump is None:
+                    anchor = before.snapshot()
             anchor, inside = before.snapshot(), 0
+
+        def here() -> Position:
+            """The place before the current item."""
+            return anchor if jump is None else jump(first, read() - 1)[0]
 
         def snapshot() -> Position:
             if inner is not None:
-                return anchor, inner.snapshot()
-            return anchor, len(whole) - length_hint(items) if whole else inside
+                return here(), inner.snapshot()
+            return (here(), len(whole) - length_hint(items)) if whole else (anchor, inside)
 
         def given() -> int:
             return passed + (len(whole) - length_hint(items) if inner is None else taken())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from lazyckpt.call import Chain
@@ -12,7 +13,7 @@ from lazyckpt.combinators.joining import joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, machine
+from lazyckpt.machine import End, Flow, Machine, Position, counted, machine
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
 from lazyckpt.state import State, as_state, matching
@@ -21,7 +22,6 @@ A = TypeVar("A")
 
 Stop = Literal["first_exhausted", "all_exhausted", "never"]
 
-_END: Any = object()
 _STOPS = ("first_exhausted", "all_exhausted", "never")
 
 
@@ -157,35 +157,37 @@ def mix(
         return (tuple(states), tuple(counts), 0), item
 
     def flow(position: Position) -> Flow[A]:
-        states, before, ended = position
-        counts = list(before)
+        states, counts, ended = position
+        before = list(counts)
         flows = [
             (once if is_first(number, state) else again)[number].flow(state)
             for number, state in enumerate(states)
         ]
+        streams, taken = map(list, zip(*map(counted, flows), strict=True))
 
-        def items() -> Iterator[A]:
+        def given() -> tuple[int, ...]:
+            return tuple([had + some() for had, some in zip(before, taken, strict=True)])
+
+        def passes() -> Iterator[Iterator[A]]:
+            """The items until the chosen source has ended, then one of its next pass, and so on."""
             nonlocal ended
-            if ended:
-                return
-            streams = [iter(each) for each in flows]
-            for number in chooser(epoch_of(position)).ahead(sum(counts), counts):
-                item = next(streams[number], _END)
-                if item is _END:
-                    now = [each.snapshot() for each in flows]
-                    if is_last(number, now):
-                        ended = 1
-                        return
-                    flows[number] = again[number].flow(begun_again(number, now[number]))
-                    streams[number] = iter(flows[number])
-                    item = next(streams[number])
-                counts[number] += 1
-                yield item
+            choices, now = chooser(epoch_of(position)), counts
+            while not ended:
+                yield map(next, choices.ahead(sum(now), now, streams))
+                now, places = given(), [each.snapshot() for each in flows]
+                number = choices.one(sum(now), now)
+                if is_last(number, places):
+                    ended = 1
+                    return
+                flows[number] = again[number].flow(begun_again(number, places[number]))
+                streams[number], taken[number] = counted(flows[number])
+                before[number] = now[number]
 
         def snapshot() -> Position:
-            return tuple(each.snapshot() for each in flows), tuple(counts), ended
+            return tuple(each.snapshot() for each in flows), given(), ended
 
-        return Flow(items(), snapshot, taken=lambda: sum(counts) - sum(before))
+        items = chain.from_iterable(passes())
+        return Flow(items, snapshot, taken=lambda: sum(given()) - sum(counts))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         assert proportions is not None

@@ -6,9 +6,9 @@ import math
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
-from itertools import accumulate, chain, count, cycle, islice
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from itertools import accumulate, chain, count, cycle
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from lazyckpt.checks import Unfit, brief
 from lazyckpt.errors import PipelineError
 from lazyckpt.noise import hashed, hashes
+
+T = TypeVar("T")
 
 Schedule = Callable[[int], Sequence[float]]
 Weights = tuple[float, ...]
@@ -26,14 +28,13 @@ _BEYOND = 2.0**64
 
 
 class Choices(NamedTuple):
-    """Numbers of sources: one at a place, and all from a place on.
+    """The number of a source at a place, and of some sources those chosen from a place on.
 
-    `counts` are those of the choices before the place. The list given to
-    `ahead` is kept up to date by who takes the choices.
+    `counts` are those of the choices before the place.
     """
 
     one: Callable[[int, Sequence[int]], int]
-    ahead: Callable[[int, list[int]], Iterator[int]]
+    ahead: Callable[[int, Sequence[int], list[Any]], Iterator[Any]]
 
 
 def weights_of(value: Any) -> Weights:
@@ -59,10 +60,11 @@ def random_choices(weights: Weights | Schedule, width: int, key: int) -> Choices
     def one(t: int, counts: Sequence[int]) -> int:
         return bisect(bounds, hashed(key, t))
 
-    def ahead(t: int, counts: list[int]) -> Iterator[int]:
+    def ahead(t: int, counts: Sequence[int], sources: list[Any]) -> Iterator[Any]:
         starts = count(t, _CHUNK)
         drawn = (np.searchsorted(edges, hashes(key, s, s + _CHUNK), "right") for s in starts)
-        return chain.from_iterable(places.tolist() for places in drawn)
+        numbers = chain.from_iterable(places.tolist() for places in drawn)
+        return map(sources.__getitem__, numbers)
 
     return Choices(one, ahead)
 
@@ -78,7 +80,7 @@ def _scheduled(schedule: Schedule, width: int, key: int) -> Choices:
             raise PipelineError(f"mix: weights({t}) has {len(weights)} for {width} pipelines")
         return bisect(_bounds(weights), hashed(key, t))
 
-    return Choices(one, lambda t, counts: (one(place, counts) for place in count(t)))
+    return Choices(one, lambda t, counts, of: (of[one(place, counts)] for place in count(t)))
 
 
 def _bounds(weights: Weights) -> list[int]:
@@ -107,16 +109,14 @@ class Proportions:
 
     def choices(self) -> Choices:
         if self.pattern is None:
-            parts = self.parts
-            return Choices(
-                lambda t, counts: _next(parts, t, counts),
-                lambda t, counts: (_next(parts, place, counts) for place in count(t)),
-            )
+            return Choices(partial(_next, self.parts), partial(_following, self.parts))
         pattern, period = self.pattern.tolist(), self.period
-        return Choices(
-            lambda t, counts: pattern[t % period],
-            lambda t, counts: islice(cycle(pattern), t % period, None),
-        )
+
+        def ahead(t: int, counts: Sequence[int], sources: list[Any]) -> Iterator[Any]:
+            here = t % period
+            return cycle([sources[number] for number in pattern[here:] + pattern[:here]])
+
+        return Choices(lambda t, counts: pattern[t % period], ahead)
 
     def counts(self, t: int) -> list[int]:
         """How often each has been chosen before place t."""
@@ -155,11 +155,18 @@ def _next(parts: Sequence[int], t: int, counts: Sequence[int]) -> int:
     return best
 
 
+def _following(
+    parts: Sequence[int], t: int, counts: Sequence[int], sources: Sequence[T]
+) -> Iterator[T]:
+    """The sources chosen from t on."""
+    taken = list(counts)
+    for place in count(t):
+        number = _next(parts, place, taken)
+        taken[number] += 1
+        yield sources[number]
+
+
 @lru_cache(maxsize=16)
 def _pattern(parts: tuple[int, ...]) -> NDArray[np.int64]:
-    counts = [0] * len(parts)
-    chosen = np.zeros(sum(parts), np.int64)
-    for t in range(sum(parts)):
-        chosen[t] = number = _next(parts, t, counts)
-        counts[number] += 1
-    return chosen
+    choices = _following(parts, 0, [0] * len(parts), range(len(parts)))
+    return np.fromiter(choices, np.int64, sum(parts))
