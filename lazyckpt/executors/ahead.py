@@ -15,7 +15,7 @@ from lazyckpt.executors.parts import Outcome, Stale, fed, folded, known
 from lazyckpt.machine import Flow, Machine, Position
 from lazyckpt.skipping import Tally
 
-_LONG = 8e-3  # seconds that a chunk may take
+_LONG = 16e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill
 _MOST = 2048  # items
 
@@ -25,6 +25,7 @@ class Pace:
 
     def __init__(self, crew: Crew, is_gated: bool) -> None:
         self.size = 1
+        self.wide = 2 * crew.workers if crew.workers > 1 else 1
         self._crew = crew
         self._is_gated = is_gated
         self._is_small = False
@@ -45,10 +46,14 @@ class Pace:
         self.size = max(1, min(int(fitting), 8 * self.size, _MOST))
         self._is_small = outcome.size <= _LARGE
 
-    def depth(self) -> int:
-        """How many tasks to have under way: one a worker, the next if small, and the buffer."""
-        workers = self._crew.workers * (1 + self._is_small)
-        return workers + -(-self._crew.buffer_size // self.size)
+    def share(self, left: int) -> int:
+        """The size, or less near the end, so that workers end at the same time."""
+        return max(-(-left // self.wide), -(-self.size // 8))
+
+    def most(self) -> int:
+        """Items to have under way: a chunk a worker, the next two if small, and the buffer."""
+        chunks = self._crew.workers * (3 if self._is_small else 1)
+        return chunks * self.size + self._crew.buffer_size
 
 
 class Task(NamedTuple):
@@ -82,6 +87,7 @@ class Ahead:
         self._pace = Pace(crew, gate.is_gated)
         self._tasks = feed(position, self._pace)
         self._pending: deque[tuple[Task, Ticket | BaseException | None]] = deque()
+        self._under_way = 0  # items of those
         self._is_over = False  # whether the feed has nothing more
         self._life = crew.life
         self._at: Callable[[int], Position] = lambda given: position
@@ -105,15 +111,14 @@ class Ahead:
             self._shed()
         self._life = self._crew.life
         while not self._is_over:
-            most = self._pace.depth() if self._gate.is_open else 1
-            if len(self._pending) >= most:
+            if self._under_way >= (self._pace.most() if self._gate.is_open else 1):
                 return
             if self._gate.is_shut:
                 raise Stale
             try:
                 task = next(self._tasks)
                 is_end = task.payload is None
-                ticket = None if is_end else self._crew.submit(self._part, task.payload)
+                ticket = None if is_end else self._crew.submit(self._part, task.payload, task.size)
             except Exception as error:  # items before it come first
                 self._pending.append((Task(None), error))
                 self._is_over = True
@@ -123,6 +128,7 @@ class Ahead:
                 self._is_over = True
                 raise
             self._pending.append((task, ticket))
+            self._under_way += task.size
             self._is_over = is_end
 
     def chunks(self) -> Iterator[Iterator[Any]]:
@@ -131,6 +137,7 @@ class Ahead:
             while True:
                 self.fill()
                 task, ticket = self._pending.popleft()
+                self._under_way -= task.size
                 if isinstance(ticket, Stale) and not self._crew.is_led:
                     self._again()
                     continue
@@ -150,8 +157,9 @@ class Ahead:
                     if self._feed is going:
                         self._again()
                     else:
-                        ticket = self._crew.submit(self._part, task.payload)
+                        ticket = self._crew.submit(self._part, task.payload, task.size)
                         self._pending.appendleft((task, ticket))
+                        self._under_way += task.size
                     continue
                 if outcome.is_torn and task.size > 1:
                     self._pace.slow(task.size)
@@ -220,11 +228,13 @@ class Ahead:
             self._pending.popleft()
         self._forget()
         self._pending.extend(done)
+        self._under_way = sum(task.size for task, _ in done)
         self._tasks, self._is_over = self._feed(known(at), self._pace), False
 
     def _forget(self) -> None:
         forgotten(ticket for _, ticket in self._pending if isinstance(ticket, Ticket))
         self._pending.clear()
+        self._under_way = 0
 
 
 class _Lots:
@@ -250,6 +260,8 @@ def seeking(machine: Machine[Any]) -> Feed:
     def feed(position: Position, pace: Pace) -> Iterator[Task]:
         while True:
             count = pace.size
+            if pace.wide > 1:
+                count = pace.share(skip(position, pace.wide * count)[1])
             after, passed = skip(position, count)
             if passed:
                 yield Task((position, passed), _after(skip, position), passed)

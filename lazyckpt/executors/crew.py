@@ -12,13 +12,14 @@ from lazyckpt.executors.parts import Outcome
 
 
 class Ticket:
-    """A task under way. `life` is that of the crew when it was handed in."""
+    """A task of so many items under way. `life` is that of the crew when it was handed in."""
 
-    __slots__ = ("handle", "life", "outcome")
+    __slots__ = ("handle", "life", "outcome", "size")
 
-    def __init__(self, life: int, handle: Any) -> None:
+    def __init__(self, life: int, handle: Any, size: int) -> None:
         self.life = life
         self.handle = handle
+        self.size = size
         self.outcome: Outcome | None = None
 
 
@@ -52,8 +53,8 @@ class Crew(ABC):
         """After an error, stop if the crews that this one leads are gone; they start first."""
 
     @abstractmethod
-    def submit(self, part: int, payload: Any) -> Ticket:
-        """Hand in a task. Never waits for one to be done. `Stale` if it is refused."""
+    def submit(self, part: int, payload: Any, size: int) -> Ticket:
+        """Hand in a task of so many items. Never waits for one to be done. `Stale` if it is refused."""
 
     @abstractmethod
     def result(self, ticket: Ticket) -> Outcome:

@@ -125,12 +125,12 @@ class Futures(Crew):
     def ready(self) -> None:
         self._works = True
 
-    def submit(self, part: int, payload: Any) -> Ticket:
+    def submit(self, part: int, payload: Any, size: int) -> Ticket:
         for ticket in self.tickets:
             if ticket.life != self.life:
                 ticket.handle.future.cancel()  # nobody will ask for it
         self.tickets = [ticket for ticket in self.tickets if ticket.life == self.life]
-        ticket = Ticket(self.life, Job(part, payload))
+        ticket = Ticket(self.life, Job(part, payload), size)
         self._hand_in(ticket)
         if ticket.outcome is None:
             self.tickets.append(ticket)

@@ -84,6 +84,11 @@ class _Hand:
         self.is_amid = False  # a message
         self.is_unfit = False
 
+    @property
+    def load(self) -> int:
+        """Items that it has been asked for."""
+        return sum(ticket.size for ticket in self.tickets)
+
     def take(self) -> None:
         """Take in the next outcome; EOFError if there can be none."""
         self.is_amid = True
@@ -98,6 +103,12 @@ class _Hand:
                 self.tickets.popleft().outcome = Outcome([], found.failure)
         else:
             self.tickets.popleft().outcome = found
+
+    def take_in(self) -> None:
+        """Take in what has come."""
+        with suppress(EOFError):  # as waiting for a ticket will tell
+            while self.tickets and not self.is_amid and _seen(self.connection, 0):
+                self.take()
 
     def hang_up(self) -> None:
         """Whoever waits at either end learns that it is over."""
@@ -136,15 +147,19 @@ class Processes(Crew):
     def is_there(self) -> bool:
         return bool(self._hands)
 
-    def submit(self, part: int, payload: Any) -> Ticket:
+    def submit(self, part: int, payload: Any, size: int) -> Ticket:
         if not self.is_led:
             self.ready()
         life, hands = self.life, self._hands
         if not hands:
             raise Stale
-        hand = min(hands, key=lambda hand: (len(hand.tickets), hand.given))
+        if len(hands) > 1:  # who has less to do shows in what has come
+            with self._lock:
+                for each in hands:
+                    each.take_in()
+        hand = min(hands, key=lambda hand: (hand.load, hand.given))
         hand.given += 1
-        ticket = Ticket(life, hand)
+        ticket = Ticket(life, hand, size)
         hand.tickets.append(ticket)
         try:
             hand.sender.send((part, payload))
@@ -159,10 +174,10 @@ class Processes(Crew):
         return ticket
 
     def result(self, ticket: Ticket) -> Outcome:
-        hand: _Hand = ticket.handle
+        hand: _Hand | None = ticket.handle
         until = None if self._timeout is None else monotonic() + self._timeout
         while ticket.outcome is None:
-            if ticket.life != self.life:
+            if ticket.life != self.life or hand is None:
                 raise Stale
             if not _seen(hand.connection, min(_TICK, (until or inf) - monotonic())):
                 self._look_after(ticket, until)
@@ -176,8 +191,8 @@ class Processes(Crew):
             except BaseException:  # amid a message, perhaps
                 self.stop()
                 raise
-            if hand.is_unfit:
-                self.stop()
+        if hand is not None and hand.is_unfit:
+            self.stop()
         return ticket.outcome
 
     def has(self, ticket: Ticket) -> bool:
@@ -185,11 +200,7 @@ class Processes(Crew):
             hand: _Hand | None = ticket.handle
             if hand is None or ticket.life != self.life:
                 return ticket.outcome is not None
-            while ticket.outcome is None and not hand.is_amid and _seen(hand.connection, 0):
-                try:
-                    hand.take()
-                except EOFError:  # as `result` will tell
-                    break
+            hand.take_in()
             return ticket.outcome is not None
 
     def stop(self) -> None:
@@ -200,9 +211,8 @@ class Processes(Crew):
         try:
             hands, self._hands = self._hands, []
             for hand in hands:
-                with suppress(EOFError, OSError):
-                    while hand.tickets and not hand.is_amid and _seen(hand.connection, 0):
-                        hand.take()
+                with suppress(OSError):
+                    hand.take_in()
             self.life += bool(hands)
             for hand in hands:
                 hand.hang_up()

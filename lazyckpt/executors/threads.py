@@ -52,13 +52,13 @@ class Threads(Crew):
         if not all(crew.is_there for crew in self._uses):
             self.stop()
 
-    def submit(self, part: int, payload: Any) -> Ticket:
+    def submit(self, part: int, payload: Any, size: int) -> Ticket:
         if not self.is_led:
             self.ready()
         life = self.life  # first, for a signal's handler may stop this at any time
         if not self._threads:
             raise Stale
-        ticket = Ticket(life, SimpleQueue())
+        ticket = Ticket(life, SimpleQueue(), size)
         self._tasks.put((ticket, part, payload))
         return ticket
 
