@@ -1058,7 +1058,7 @@ def held() -> tuple[int, int, int]:
 
 @pytest.mark.parametrize(
     ("executor", "cycles"),
-    [(lz.threads(), 500), (lz.threads(2), 500), (lz.processes(start_method="fork"), 200)],
+    [(lz.threads(), 1_000), (lz.threads(2), 1_000), (lz.processes(start_method="fork"), 1_000)],
     ids=["threads", "threads2", "fork"],
 )
 def test_opening_and_closing_leaks_nothing(executor: Executor, cycles: int) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from threading import Semaphore
 from typing import Any
 
@@ -134,3 +137,23 @@ def test_how_far_ahead_large_items_are_made(
             # A worker may have half a buffer in hand, and beside streams one more has it all.
             most = buffer_size + workers * max(1, buffer_size // 2)
             assert made - delivered <= most * (1 + (is_stream and workers > 1)) + buffer_size
+
+
+@pytest.mark.parametrize(("workers", "buffer_size"), [(1, 2), (1, 8), (3, 2)])
+def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_size: int) -> None:
+    size, most = 1 << 23, buffer_size + 3 * workers + 3  # with those that the consumer has at hand
+
+    def large(x: int) -> Any:
+        return np.full(size, 1, np.uint8)
+
+    executor = lz.processes(workers, buffer_size=buffer_size, start_method="fork")
+    with lz.run(NUMBERS | lz.take(40) | lz.map(large), executor=executor) as run:
+        before = memory()
+        assert max(memory() for _ in run) - before <= most * size
+
+
+def memory() -> int:
+    """Bytes of this process and its children, with what they share counted once."""
+    pids = ["self", *(str(child.pid) for child in multiprocessing.active_children())]
+    found = (Path("/proc", pid, "smaps_rollup").read_text() for pid in pids)
+    return sum(1024 * int(re.findall(r"^Pss: +(\d+) kB", text, re.M)[0]) for text in found)

@@ -17,6 +17,7 @@ from lazyckpt.skipping import Tally
 
 _LONG = 16e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill
+_HUGE = 1 << 22  # the same, where the buffer holds more items than that anyway
 _MOST = 2048  # items
 
 
@@ -40,8 +41,9 @@ class Pace:
         self._slow -= min(count, self._slow)
         if not count or self._is_gated or self._slow:
             return
-        spared = self._crew.buffer_size // 2  # what the buffer has room for anyway
-        small = max(_LARGE / (outcome.size or 1), spared)
+        size = outcome.size or 1
+        spared = min(self._crew.buffer_size // 2, _HUGE / size)  # the buffer has room for those
+        small = max(_LARGE / size, spared)
         fitting = min(small, _LONG * count / (outcome.seconds or _LONG))
         self.size = max(1, min(int(fitting), 8 * self.size, _MOST))
         self._is_small = outcome.size <= _LARGE
@@ -168,7 +170,9 @@ class Ahead:
                 self._pace.saw(outcome)
                 if self._tally is not None:
                     self._tally.take(outcome.skipped)
+                given = len(outcome.items)
                 self._arrived(outcome, task.at or self._reached(outcome))
+                outcome, ticket = outcome._replace(items=[]), None  # who takes the items owns them
                 if self._gate.is_open and outcome.failure is None:
                     self.fill()
                 yield self.items
@@ -178,9 +182,9 @@ class Ahead:
                         self._again()
                         continue
                     raise outcome.failure
-                if task.at is not None and len(outcome.items) < task.size:
+                if task.at is not None and given < task.size:
                     raise SourceChanged(
-                        f"{task.size} items were to come, and there were {len(outcome.items)}: "
+                        f"{task.size} items were to come, and there were {given}: "
                         "a source has become shorter"
                     )
                 if task.at is None and outcome.end is not None:

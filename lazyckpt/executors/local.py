@@ -48,12 +48,12 @@ def threads(
     - `workers`: one walks through the whole pipeline, beside the consumer; more
       make items at the same time, which come in order all the same
     - `buffer_size`: items held ready. Small ones come in lots, of up to 2,048
-      that take 256 KiB and 8 ms; of these at least one is held ready
+      that take 256 KiB and 16 ms; of these two a worker are held ready
     - `gated`: nothing is made but what is waited for, and what `allow_buffering` allows
     - `timeout`: seconds to wait for an item before `WorkerTimeout`
 
     Memory: `buffer_size` items, and for each worker one, or a lot of half as many
-    where they are quickly made, or two lots of small ones.
+    and 4 MiB where they are quickly made, or three lots of small ones.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(lambda x: x * x)
@@ -107,7 +107,7 @@ def processes(
     - `workers`: one walks through the whole pipeline, beside the consumer; more
       make items at the same time, which come in order all the same
     - `buffer_size`: items held ready. Small ones come in lots, of up to 2,048
-      that take 256 KiB and 8 ms; of these at least one is held ready
+      that take 256 KiB and 16 ms; of these two a worker are held ready
     - `start_method`: "fork", "forkserver" or "spawn"; None is multiprocessing's
       default, or forkserver where that is fork and threads of a run are alive
     - `shared_memory`: whether arrays go through it, or are pickled too
@@ -120,8 +120,9 @@ def processes(
     forkserver and spawn a script guards its main part with
     `if __name__ == "__main__"`, as multiprocessing wants it.
 
-    Memory: `buffer_size` items, and for each worker one, or a lot of half as many
-    where they are quickly made, or two lots of small ones.
+    Memory: `buffer_size` items, and for each worker three: one that it makes, one
+    on its way, and one in a slot that comes free. In place of one there may be a
+    lot of half as many and 4 MiB where they are quickly made, or three small lots.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(str)

@@ -434,15 +434,12 @@ def _work(
             limit = None if _limit_libraries(limit) else limit
         if not _seen(gate, None) & select.POLLIN:
             return  # it won't be opened any more
-        if isinstance(task, Outcome):
-            outcome = task
-        else:
-            number, payload = task
-            outcome = parts[number](payload)
+        outcome = task if isinstance(task, Outcome) else parts[task[0]](task[1])
         try:
             _send(sender, outcome, name)
         except OSError:
             return
+        del task, outcome  # not to hold them while the next are made
 
 
 def _receiving(receiver: Receiver) -> Callable[[], Any]:
