@@ -13,7 +13,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from time import monotonic
@@ -560,6 +560,9 @@ def test_a_worker_killed_amid_a_large_array(shared_memory: bool) -> None:
     assert found == list(range(9))
 
 
+CGROUPS_1 = Path("/sys/fs/cgroup/memory").is_dir()
+
+
 def little_memory(index: int) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = used + (1 << 28)
@@ -576,6 +579,39 @@ def test_a_worker_out_of_memory(flag: Path) -> None:
     with lz.run(seekable(Fault(flag, 5, much_memory)), executor=executor) as run:
         error = fails(run, found, MemoryError)
         assert "in much_memory" in notes(error)
+        flag.unlink()
+        assert [*found, *run] == list(range(9))
+
+
+@contextmanager
+def confined() -> Iterator[Callable[[Path], Any]]:
+    """What uses up the memory of a control group that the process enters for it.
+
+    Where none can be made, the signal that the kernel would send.
+    """
+    group = Path("/sys/fs/cgroup/memory" if CGROUPS_1 else "/sys/fs/cgroup") / f"lz-{os.getpid()}"
+    limit, entry = ("limit_in_bytes", "tasks") if CGROUPS_1 else ("max", "cgroup.procs")
+    try:
+        group.mkdir()
+        (group / f"memory.{limit}").write_text(str(1 << 26))
+    except OSError:
+        yield lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        return
+
+    def use(_: Path) -> Any:
+        (group / entry).write_text(str(os.getpid()))
+        return np.ones(1 << 28)
+
+    yield use
+    until(lambda: not (group / entry).read_text())
+    group.rmdir()
+
+
+def test_a_worker_that_the_kernel_kills_for_its_memory(flag: Path) -> None:
+    found: list[Any] = []
+    executor = lz.processes(start_method="fork")
+    with confined() as use, lz.run(seekable(Fault(flag, 5, use)), executor=executor) as run:
+        fails(run, found, lz.WorkerDied, "SIGKILL")
         flag.unlink()
         assert [*found, *run] == list(range(9))
 

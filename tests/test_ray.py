@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executor_cases import PIPELINES, Stream, image, like_inline, square, trace, until_error
 from case_helpers import until
+from executor_cases import PIPELINES, Stream, image, like_inline, square, trace, until_error
 
 import lazyckpt as lz
 from lazyckpt.call import same
