@@ -17,7 +17,7 @@ from lazyckpt.skipping import Tally
 
 _LONG = 16e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill
-_HUGE = 1 << 22  # the same, where the buffer holds more items than that anyway
+_HUGE = 5 << 19  # the same, where the buffer has room for twice that: two items of 1 MiB
 _MOST = 2048  # items
 
 

@@ -53,7 +53,7 @@ def threads(
     - `timeout`: seconds to wait for an item before `WorkerTimeout`
 
     Memory: `buffer_size` items, and for each worker one, or a lot of half as many
-    and 4 MiB where they are quickly made, or three lots of small ones.
+    and 2.5 MiB where they are quickly made, or three lots of small ones.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(lambda x: x * x)
@@ -122,7 +122,7 @@ def processes(
 
     Memory: `buffer_size` items, and for each worker three: one that it makes, one
     on its way, and one in a slot that comes free. In place of one there may be a
-    lot of half as many and 4 MiB where they are quickly made, or three small lots.
+    lot of half as many and 2.5 MiB where they are quickly made, or three small lots.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(str)
