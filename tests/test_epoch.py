@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,12 @@ def test_sizes_span_the_ends_and_carry_on(sizes: list[int], is_resumed: bool) ->
 
 @given(strategies.pipelines(), st.integers(0, 30))
 def test_from_every_state_the_epochs_go_on(pipeline: lz.Pipeline[Any], cut: int) -> None:
-    expected = epochs(pipeline, 3)
-    if not all(epochs(pipeline, n + 1)[len(epochs(pipeline, n)) :] for n in range(4)):
+    try:
+        passes = [epochs(pipeline, n) for n in range(5)]
+    except lz.PipelineError:  # a strict zip, even in its first epoch alone
+        return
+    expected = passes[3]
+    if any(len(fewer) == len(more) for fewer, more in pairwise(passes)):
         return
     run = lz.run(pipeline)
     cut = min(cut, len(expected) - 1)
@@ -63,7 +67,7 @@ def test_from_every_state_the_epochs_go_on(pipeline: lz.Pipeline[Any], cut: int)
         assert equal(head + rest, expected)
     assert run.state == again.state
     following = next(run.epoch(1))
-    assert equal(following, epochs(pipeline, 4)[len(expected)])
+    assert equal(following, passes[4][len(expected)])
 
 
 def test_at_the_end_and_at_the_start_of_the_next_the_next_epoch_comes() -> None:
