@@ -8,7 +8,7 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-executors, run, pipeline, combinators, testing.
+executors, run, pipeline, combinators, testing, integrations.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ ROOMS = [
     ["pipeline"],
     ["combinators"],
     ["__init__"],
-    ["testing", "demo", "compat"],
+    ["testing", "demo", "compat", "integrations"],
     ["__main__"],
 ]
 

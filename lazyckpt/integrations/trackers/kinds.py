@@ -1,0 +1,58 @@
+"""What the trackers have in common: a shape, a name, the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NoReturn, Protocol
+
+from lazyckpt.checks import brief
+from lazyckpt.errors import ArgumentError, PipelineError
+
+NAME = "lazyckpt"  # of the folder, sequence, metric or tag that the states are in
+
+Texts = Mapping[int, Callable[[], str]]
+"""How to read the state of each step; of a step that came twice, the later one."""
+
+TAKEN = """
+    mlflow       mlflow.start_run(), a run of a client, a client, or the module mlflow
+    wandb        wandb.init() or the module wandb; to load, also an offline run's folder
+    trackio      trackio.init() or the module trackio; to load, also a run of trackio.Api()
+    aim          aim.Run()
+    tensorboard  torch.utils.tensorboard.SummaryWriter(); to load, also its folder
+    dvclive      dvclive.Live(); to load, also its folder
+each with its extra: pip install lazyckpt[mlflow]"""
+
+
+class NoState(PipelineError, LookupError):
+    """A tracker has no state of that step, or none at all: the run is at its beginning."""
+
+
+class Tracker(Protocol):
+    """A module for each tracker."""
+
+    def log(self, where: Any, text: str, step: int) -> None:
+        """Keep the text of a state, on disk or on its way to a server when this returns."""
+
+    def texts(self, where: Any) -> Texts: ...
+
+
+def package(name: str, extra: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        missing = (error.name or name).partition(".")[0]
+        raise ArgumentError(
+            f"the package {missing} is not installed; pip install lazyckpt[{extra}]"
+        ) from error
+
+
+def unfit(where: Any) -> NoReturn:
+    raise ArgumentError(
+        f"expected a run of a tracker, got {brief(where)} ({type(where).__name__}); "
+        f"taken are{TAKEN}"
+    )
+
+
+def not_started(name: str, call: str) -> NoReturn:
+    raise PipelineError(f"no run of {name} is under way: {call} starts one")
