@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import reprlib
 import sys
 import zlib
@@ -330,6 +331,8 @@ def _identity(value: Any) -> Any:
         value = value.item()
     if type(value) is int and abs(value) >= 1 << 53:
         return hex(value)  # JSON readers take it for a float
+    if type(value) is float and not math.isfinite(value):
+        return repr(value)  # JSON has none of these
     if value is None or type(value) in (bool, int, float):
         return value
     if isinstance(value, str) and len(value) <= 40:

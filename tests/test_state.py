@@ -377,6 +377,14 @@ def test_rebase_refuses_with_a_reason(old: Any, new: Any, reason: str) -> None:
     assert reason in str(caught.value)
 
 
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_arguments_that_json_has_no_numbers_for(number: float) -> None:
+    pipeline = lz.source([1, 2, 3]) | lz.scan(lambda least, x: (min(least, x), x), number)
+    run = lz.run(pipeline)
+    assert next(run) == 1
+    assert list(lz.run(pipeline, run.state.to_json())) == [2, 3]
+
+
 # --- released formats ---
 
 FORMATS = sorted(Path(__file__).parent.glob("states/format-*.json"))

@@ -54,7 +54,7 @@ class Crew(ABC):
 
     @abstractmethod
     def submit(self, part: int, payload: Any, size: int) -> Ticket:
-        """Hand in a task of so many items. Never waits for one to be done. `Stale` if it is refused."""
+        """Hand in a task of so many items. Never waits for it. `Stale` if it is refused."""
 
     @abstractmethod
     def result(self, ticket: Ticket) -> Outcome:
