@@ -43,7 +43,7 @@ class Flow(Generic[T]):
     `snapshot()` is right after every item and at the end, not after an error:
     then the flow is dropped. Iterate a flow once. A pending function `fn` rides
     along, so that `map` costs no layer of its own. `taken()` is given where it
-    comes free, without an `fn`: how many items were taken, after an error too.
+    comes free: how many items were taken from `pull`, after an error too.
     `lots` is there where items come many at a time.
     """
 
@@ -65,7 +65,8 @@ class Flow(Generic[T]):
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
-        return Flow(self.pull, self.snapshot, fn if inner is None else lambda x: fn(inner(x)))
+        both = fn if inner is None else lambda x: fn(inner(x))
+        return Flow(self.pull, self.snapshot, both, self.taken)
 
     def __iter__(self) -> Iterator[T]:
         fn = self.fn
@@ -193,7 +194,7 @@ def entered(machine: Machine[U], position: Position) -> Flow[U]:
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     """The items, and a thunk that tells how many were taken, at no Python cost an item."""
-    if isinstance(items, Flow) and items.taken is not None:
+    if isinstance(items, Flow) and items.taken is not None and items.fn is None:
         return items.pull, items.taken
     ticks = repeat(True, sys.maxsize)
     return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)

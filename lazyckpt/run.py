@@ -59,7 +59,7 @@ class Run(Iterator[T], Generic[T]):
         self._machine = made.machine if self._session is None else self._session.machine
         self._strict = strict
         self._closed = False
-        self._stream: Iterator[T] | None = None
+        self._stream: Iterator[Any] | None = None
         self._loop: Iterator[T] | None = None
         self._ended = False
         # Weak, so that a loop which is left lets go of the run.
@@ -236,14 +236,23 @@ class Run(Iterator[T], Generic[T]):
 
     def _deliver(self) -> Iterator[T]:
         """The next items, as many as are given between two looks at the clock."""
-        stride = self._stride
+        stride, waits = self._stride, 0
         try:
             items = self._open()
-            begun, before = perf_counter(), self._delivered()
-            yield from islice(items, stride)
+            assert self._flow is not None
+            fn, begun, before = self._flow.fn, perf_counter(), self._delivered()
+            if fn is None:
+                yield from islice(items, stride)
+            else:
+                for item in islice(items, stride):
+                    waits = 1
+                    yield fn(item)
+                    waits = 0
         except BaseException as error:
             if isinstance(error, GeneratorExit) and _is_from_here(error):
                 raise  # this was closed, where else a function raised it
+            if waits and self._items is items:
+                self._opened_at -= 1  # it was taken, and will be again
             self._drop()
             raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause
         if self._items is not items:  # dropped in the middle of an item
@@ -276,23 +285,22 @@ class Run(Iterator[T], Generic[T]):
         self._mark: tuple[Position, int] = position, items
         self._behind = 0
         self._ended = False
-        self._start(flow, iter(flow))
+        self._start(flow)
 
-    def _open(self) -> Iterator[T]:
+    def _open(self) -> Iterator[Any]:
         if self._flow is None:
             machine = self._machine
             if machine.skip is not None:
                 self._mark = machine.skip(self._mark[0], self._behind)[0], self._delivered()
                 self._behind = 0
             flow: Flow[T] = machine.flow(self._mark[0])
-            stream = iter(flow)
-            again = sum(1 for _ in islice(stream, self._behind))
+            again = sum(1 for _ in islice(flow.pull, self._behind))
             if again < self._behind:
                 raise SourceChanged(
                     f"going over {self._behind} items again gave {again}: "
                     "a source or function does not repeat itself"
                 )
-            self._start(flow, stream)
+            self._start(flow)
         return self._items
 
     def _find(self) -> None:
@@ -308,10 +316,12 @@ class Run(Iterator[T], Generic[T]):
             )
             raise
 
-    def _start(self, flow: Flow[T], stream: Iterator[T]) -> None:
+    def _start(self, flow: Flow[T]) -> None:
         self._flow: Flow[T] | None = flow
-        self._stream = stream
-        self._items, self._taken = counted(stream) if flow.taken is None else (stream, flow.taken)
+        self._stream = flow.pull
+        self._items, self._taken = (
+            counted(flow.pull) if flow.taken is None else (flow.pull, flow.taken)
+        )
         self._opened_at = self._mark[1] + self._behind - self._taken()
 
     def _drop(self) -> None:
@@ -327,7 +337,7 @@ class Run(Iterator[T], Generic[T]):
         if isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
             self._stream.close()
         self._stream = None
-        self._items = iter(())
+        self._items, self._taken = iter(()), int
 
     def _leave(self) -> None:
         """End the block under way, so that loops ask for another."""

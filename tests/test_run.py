@@ -287,7 +287,20 @@ def test_an_iterator_of_a_run_outlives_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["zip", "strict", "turns", "blocks", "flat_map", "shuffle", "mix", "windows"]
+    "name",
+    [
+        "map",
+        "scan",
+        "multiplex",
+        "zip",
+        "strict",
+        "turns",
+        "blocks",
+        "flat_map",
+        "shuffle",
+        "mix",
+        "windows",
+    ],
 )
 def test_a_run_counts_what_it_gave_whatever_fails(name: str) -> None:
     broken: set[int] = set()
@@ -301,6 +314,9 @@ def test_a_run_counts_what_it_gave_whatever_fails(name: str) -> None:
     plain = lz.source([*range(20)])
     poor = lz.source(Stream(*range(20))) | lz.map(fail)
     pipeline: lz.Pipeline[Any] = {
+        "map": plain | lz.flat_map(lambda x: [x]) | lz.map(fail) | lz.map(abs),
+        "scan": plain | lz.scan(lambda total, x: (total + x, total + fail(x)), 0),
+        "multiplex": lz.multiplex(plain | lz.map(lambda _: 1), [plain, poor]),
         "zip": lz.zip(plain, poor, plain),
         "strict": lz.zip(poor, plain, strict=True),
         "turns": lz.interleave(plain, poor),

@@ -94,6 +94,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
 
         streams = [counted(each) for each in flows] if strict else []
+        last = flows[-1]
         rows = builtins.zip(*([stream for stream, _ in streams] or flows), strict=False)
 
         def rest() -> Iterator[tuple[Any, ...]]:
@@ -107,7 +108,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         return Flow(
             iter(()) if within("zip", ended, 1) else chain(rows, rest()),
             lambda: (tuple(each.snapshot() for each in flows), ended),
-            taken=None if strict else flows[-1].taken,
+            taken=None if strict or last.fn else last.taken,
         )
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
@@ -238,12 +239,12 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
     ['a', 1, 2, 'b']
     """
     chosen, machines = control.machine, [pipeline.machine for pipeline in pipelines]
-    numbers = range(len(machines))
+    count = len(machines)
 
     def place(index: Any) -> int:
-        if not is_integer(index) or index not in numbers:
+        if not is_integer(index) or not 0 <= index < count:
             raise PipelineError(
-                f"multiplex: control must give ints from 0 to {len(machines) - 1}, "
+                f"multiplex: control must give ints from 0 to {count - 1}, "
                 f"got {brief(index)} ({type(index).__name__})"
             )
         return operator.index(index)
@@ -269,18 +270,30 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
     def flow(position: Position) -> Flow[A]:
         before, states = position
         indices = chosen.flow(before)
+        numbered, asked = counted(indices)
+        lost = 0
         flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
 
         def items() -> Iterator[A]:
+            nonlocal lost
             streams = [iter(each) for each in flows]
-            for index in indices:
-                number = index if type(index) is int and index in numbers else place(index)
-                item = next(streams[number], _END)
-                if item is _END:
-                    raise exhausted(number)
+            for index in numbered:
+                try:
+                    if type(index) is not int or not 0 <= index < count:
+                        index = place(index)
+                    item = next(streams[index], _END)
+                    if item is _END:
+                        raise exhausted(index)
+                except BaseException:
+                    lost = 1
+                    raise
                 yield item
 
-        return Flow(items(), lambda: (indices.snapshot(), tuple(f.snapshot() for f in flows)))
+        return Flow(
+            items(),
+            lambda: (indices.snapshot(), tuple(f.snapshot() for f in flows)),
+            taken=lambda: asked() - lost,
+        )
 
     return machine(
         init=lambda epoch: (chosen.init(epoch), tuple(each.init(epoch) for each in machines)),

@@ -342,15 +342,24 @@ def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> 
     def flow(position: Position) -> Flow[B]:
         before, mine = position
         items = upstream.flow(before)
-        state = thaw(mine)
+        stream, read = counted(items)
+        state, lost = thaw(mine), 0
 
         def outputs() -> Iterator[B]:
-            nonlocal state
-            for item in items:
-                state, output = step(state, item)
+            nonlocal state, lost
+            for item in stream:
+                try:
+                    state, output = step(state, item)
+                except BaseException:
+                    lost = 1
+                    raise
                 yield output
 
-        return Flow(outputs(), lambda: (items.snapshot(), freeze(state, "scan")))
+        return Flow(
+            outputs(),
+            lambda: (items.snapshot(), freeze(state, "scan")),
+            taken=lambda: read() - lost,
+        )
 
     return machine(
         init=lambda epoch: (upstream.init(epoch), first),
