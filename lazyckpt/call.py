@@ -126,7 +126,7 @@ class Call:
 
 
 def _restore(public: Callable[..., Any], arguments: dict[str, Any], site: str) -> Call:
-    return Call(registry[public.__name__], arguments, site)
+    return Call(public.combinator, arguments, site)  # type: ignore[attr-defined]  # by define
 
 
 _FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
@@ -219,6 +219,7 @@ def define(
     validate: Callable[..., None] | None = None,
     pointwise: bool = False,
     finish: str | None = None,
+    listed: bool = True,
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = inspect.signature(build)
@@ -252,6 +253,9 @@ def define(
         pointwise=pointwise,
         finish=finish,
     )
+    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
+    if not listed:
+        return public
     known = registry.get(combinator.name)
     if known is not None and known.build.__module__ != build.__module__:
         raise ArgumentError(

@@ -218,6 +218,7 @@ class Options(TypedDict, total=False):
     rigid: Callable[..., bool]
     pointwise: bool
     finish: str
+    listed: bool
 
 
 @overload
@@ -246,6 +247,7 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
     - `pointwise`: each item is made of one item and its place alone, so that
       an executor may make many at a time
     - `finish`: the argument, a function or None, that is called on each item made
+    - `listed`: whether it is in `lazyckpt.registry`; a library's inner stages need not be
 
     A step that has a position of its own catches upstream's `End` and raises
     one with its own position, as `take` does.
@@ -269,12 +271,14 @@ def producer(
     describe: Callable[..., dict[str, Any]] | None = None,
     validate: Callable[..., None] | None = None,
     free: tuple[str, ...] = (),
+    listed: bool = True,
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
     """Make a source of a function from arguments to a machine.
 
     - `describe`: what a state remembers of the arguments, as JSON; by default
       all that decide the order
     - `free`: arguments that change no order, which a state doesn't mind
+    - `listed`: whether it is in `lazyckpt.registry`
     """
 
     return lambda build: define(
@@ -285,6 +289,7 @@ def producer(
         describe=describe,
         validate=validate,
         free=free,
+        listed=listed,
     )
 
 

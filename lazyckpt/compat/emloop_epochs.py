@@ -13,7 +13,6 @@ from zlib import crc32
 
 import numpy as np
 
-from lazyckpt.catalogue import registry
 from lazyckpt.combinators.sources import source
 from lazyckpt.errors import StateMismatch
 from lazyckpt.machine import Flow, Machine, Position, counted, entered, machine, within
@@ -95,7 +94,7 @@ class _Once(Iterable[Any]):
         return chain(self._items)
 
 
-@producer(describe=lambda passes, size, name: {"epoch_size": size, "name": name})
+@producer(listed=False, describe=lambda passes, size, name: {"epoch_size": size, "name": name})
 def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
     """Pass after pass in epochs of `size` batches; one pass an epoch, if that is 0.
 
@@ -139,9 +138,6 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
         return Flow(pull, reached)
 
     return machine(init=lambda epoch: (epoch, 0), epoch=lambda position: position[0], flow=flow)
-
-
-del registry["stream_epochs"]  # no combinator of everyone's: nothing pickles its pipelines
 
 
 class _Reached:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.catalogue import registry
 from lazyckpt.checks import brief, checked, natural, positive
 from lazyckpt.combinators.sources import source
 from lazyckpt.errors import ArgumentError, SourceChanged
@@ -127,7 +126,7 @@ class Plan:
         return self._made(epoch)
 
 
-@producer(describe=lambda draws: draws.described)
+@producer(listed=False, describe=lambda draws: draws.described)
 def drawn(draws: Draws | Plan) -> Machine[Any]:
     """The items of a sampler or a plan.
 
@@ -204,7 +203,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else type(value).__name__
 
 
-@combinator(checks={"batch_size": positive})
+@combinator(listed=False, checks={"batch_size": positive})
 def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
     """Batches of `batch_size` items each; what is left of an epoch begins the next one.
 
@@ -269,7 +268,3 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
 def rolled(length: int, batch_size: int, epoch: int) -> int:
     """How many whole batches the epochs before this one have."""
     return epoch * length // batch_size
-
-
-for _name in ("drawn", "rolling"):  # nobody else's combinators: no pipeline of them is pickled
-    del registry[_name]

@@ -1,23 +1,16 @@
-"""`smap` and `starmap`: a function of items, whose errors say which item."""
+"""`smap` and `starmap`: a function of items."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-import numpy as np
-
-from lazyckpt.call import Call, define, show
-from lazyckpt.catalogue import Combinator, registry
-from lazyckpt.compat.seqtools.errors import EvaluationError
+from lazyckpt.call import Call, show
+from lazyckpt.compat.seqtools import evaluating
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import Flow, Machine, Position, Table, View, stateless
 from lazyckpt.pipeline import Stage
 
-A = TypeVar("A")
 B = TypeVar("B")
 
 
@@ -53,122 +46,9 @@ def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySeque
     return LazySequence(LazySequence.of(sequence) | _smap(f, True))
 
 
-@dataclass(frozen=True)
-class _Evaluation:
-    """The user's function, and where it was given."""
-
-    func: Callable[..., Any]
-    spread: bool
-    site: str
-
-    def __post_init__(self) -> None:
-        self.__dict__["__qualname__"] = show(self.func)
-
-    def __call__(self, item: Any) -> Any:
-        return self.func(*item) if self.spread else self.func(item)
-
-    def failed(self, error: Exception, number: int | None) -> Exception:
-        """The error to raise: one from further below is that already."""
-        if isinstance(error, EvaluationError):
-            return error
-        which = "an item" if number is None else f"item {number}"
-        made = EvaluationError(
-            f"{which} of smap({show(self.func)}), built at {self.site}, failed: "
-            f"{type(error).__name__}: {error}"
-        )
-        made.__cause__ = error
-        return made
-
-
-def _build(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
-    """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
-    call = fn if fn.spread else fn.func
-    jump, view, length = upstream.skip, upstream.view, upstream.length
-
-    def number(position: Position) -> int | None:
-        start = upstream.init(upstream.epoch(position))
-        if jump is None or length is None:
-            return 0 if position == start else None
-        bound = 1
-        while jump(start, bound)[0] < position:
-            bound *= 2
-        return bisect_left(range(bound), position, key=lambda n: jump(start, n)[0])
-
-    def step(position: Position) -> tuple[Position, Any]:
-        after, item = upstream.step(position)
-        try:
-            return after, call(item)
-        except Exception as error:
-            raise fn.failed(error, number(position))  # noqa: B904  # it has its cause
-
-    def flow(position: Position) -> Flow[Any]:
-        before = upstream.flow(position)
-
-        def items() -> Iterator[Any]:
-            for given, item in enumerate(before):
-                try:
-                    made = call(item)
-                except Exception as error:
-                    first = number(position)
-                    raise fn.failed(error, None if first is None else first + given)  # noqa: B904
-                yield made
-
-        return Flow(items(), before.snapshot)
-
-    return stateless(
-        upstream,
-        step=step,
-        flow=flow,
-        skip=jump,
-        length=length,
-        view=None if view is None else _viewed(upstream, view, fn),
-    )
-
-
-def _viewed(upstream: Machine[A], view: View[A], fn: _Evaluation) -> View[Any]:
-    get, rows, _ = view.table
-    call = fn if fn.spread else fn.func
-
-    def failed(error: Exception, index: int) -> Exception:
-        """Of the table's index `index`, which here has another number, or the first of several."""
-        length = upstream.length
-        if not isinstance(length, int):
-            return fn.failed(error, None)
-        order = np.asarray(view.ahead(upstream.init(0), range(length)))
-        return fn.failed(error, int(np.argmax(order == index)))
-
-    def one(index: int, item: Any) -> Any:
-        try:
-            return call(item)
-        except Exception as error:
-            raise failed(error, index)  # noqa: B904
-
-    def many(indices: Any) -> list[Any]:
-        assert rows is not None
-        return [one(int(index), item) for index, item in zip(indices, rows(indices), strict=True)]
-
-    return View(Table(lambda index: one(index, get(index)), rows and many), view.ahead)
-
-
-# States and pickles know combinators by name. This one is not among the public
-# ones: it's taken from their registry again, and its calls find it here.
-define(_build, Stage, is_source=False, lockstep=True, pointwise=True)  # type: ignore[arg-type]
-_SMAP: Combinator = registry.pop("_build")._replace(name="smap")
-
-
-class _Call(Call):
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _recalled, (self.arguments, self.site)
-
-
-def _recalled(arguments: dict[str, Any], site: str) -> Call:
-    return _Call(_SMAP, arguments, site)
-
-
 def _smap(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
     if not callable(f):
         raise ArgumentError(f"smap: f must be callable, got f={show(f)} ({type(f).__name__})")
     site = built_at()
-    return Stage((_recalled({"fn": _Evaluation(f, spread, site)}, site),))
+    (call,) = evaluating.smap(evaluating.Evaluation(f, spread, site)).calls
+    return Stage((Call(call.combinator, call.arguments, site),))
