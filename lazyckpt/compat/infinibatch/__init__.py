@@ -59,8 +59,8 @@ What memory and the time to the first item depend on:
   hold so many items, and read as many before the first one comes. So does a restore.
 - `BufferedShuffleIterator(buffer_size)` holds so many items. A restore reads about 12
   times as many; prefer the blockwise one where reading is slow.
-- `PrefetchIterator(buffer_size)` holds so many items, and one or two lots of up to
-  2,048 small ones; it starts one process, with the first item.
+- `PrefetchIterator(buffer_size)` holds so many items, and of small ones up to three
+  lots of at most 2,048; it starts one process, with the first item.
 - `SelectManyIterator` holds one collection if the selector gives a list, one item if
   it gives an iterator. A restore goes through one collection up to its place: many
   small chunks restore sooner than few large ones.
@@ -68,50 +68,7 @@ What memory and the time to the first item depend on:
 
 from lazyckpt.compat.infinibatch import datasets, iterators
 from lazyckpt.compat.infinibatch.datasets import bump_seed, chunked_dataset_iterator
-from lazyckpt.compat.infinibatch.iterators import (
-    BlockwiseShuffleIterator,
-    BucketedReadaheadBatchIterator,
-    BufferedShuffleIterator,
-    CheckpointableIterator,
-    ChunkedSourceIterator,
-    FixedBatchIterator,
-    InfinitePermutationSourceIterator,
-    MapIterator,
-    MultiplexIterator,
-    NativeCheckpointableIterator,
-    ParallelMapIterator,
-    PrefetchIterator,
-    RandomIterator,
-    RecurrentIterator,
-    SamplingRandomMapIterator,
-    SelectManyIterator,
-    WindowedIterator,
-    ZipIterator,
-    create_source_iterator,
-)
+from lazyckpt.compat.infinibatch.iterators import *  # noqa: F403  # its names, listed there
 
-__all__ = [
-    "BlockwiseShuffleIterator",
-    "BucketedReadaheadBatchIterator",
-    "BufferedShuffleIterator",
-    "CheckpointableIterator",
-    "ChunkedSourceIterator",
-    "FixedBatchIterator",
-    "InfinitePermutationSourceIterator",
-    "MapIterator",
-    "MultiplexIterator",
-    "NativeCheckpointableIterator",
-    "ParallelMapIterator",
-    "PrefetchIterator",
-    "RandomIterator",
-    "RecurrentIterator",
-    "SamplingRandomMapIterator",
-    "SelectManyIterator",
-    "WindowedIterator",
-    "ZipIterator",
-    "bump_seed",
-    "chunked_dataset_iterator",
-    "create_source_iterator",
-    "datasets",
-    "iterators",
-]
+__all__ = ["bump_seed", "chunked_dataset_iterator", "datasets", "iterators"]
+__all__ += iterators.__all__

@@ -15,24 +15,38 @@ from lazyckpt.executors.crew import Ticket
 from lazyckpt.executors.executor import Executor, Session
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.machine import Flow, Machine, Position
-from lazyckpt.pipeline import Pipeline
+from lazyckpt.pipeline import Pipeline, combinator
 
 logger = logging.getLogger("lazyckpt.compat.infinibatch")
 
 _MARK = "infinibatch_ahead"
-_MOST = (
-    64  # items, or lots of them, that `processes` can have under way and never wait for its pipe
-)
 
 
-def executing(pipeline: Pipeline[Any], workers: int, buffer_size: int) -> Executor:
+@combinator(listed=False, free=("executor", "logs"), lockstep=True)
+def infinibatch_ahead(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
+    """The items as they are; what comes before is made ahead, by an executor.
+
+    State: none.
+    """
+    return upstream
+
+
+def made_ahead(
+    pipeline: Pipeline[Any], workers: int, buffer_size: int, logs: bool = False
+) -> Pipeline[Any]:
+    """A pipeline whose items processes make ahead; a log says, if it is to, when none is ready."""
+    executor = _executing(pipeline, workers, buffer_size)
+    return pipeline | infinibatch_ahead(executor=executor, logs=logs)
+
+
+def _executing(pipeline: Pipeline[Any], workers: int, buffer_size: int) -> Executor:
     """Processes; threads where processes are not forked and the pipeline can't be sent to them."""
     if multiprocessing.get_start_method() != "fork":
         try:
             pickle.dumps(pipeline)
         except Exception:
             return threads(workers, buffer_size=buffer_size)
-    return processes(workers, buffer_size=min(buffer_size, _MOST))
+    return processes(workers, buffer_size=buffer_size)
 
 
 def is_ahead(pipeline: Pipeline[Any]) -> bool:

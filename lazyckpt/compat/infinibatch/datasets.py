@@ -77,7 +77,11 @@ class _Reader:
         self._empty: list[int] = []
 
     def __call__(self, number: int) -> Iterable[Any]:
-        found = iter(self._read(deepcopy(self._refs[number])))
+        items = self._read(deepcopy(self._refs[number]))
+        if type(items) is list and items:
+            self._empty.clear()
+            return items
+        found = iter(items)
         for first in found:
             self._empty.clear()
             return chain([first], found)

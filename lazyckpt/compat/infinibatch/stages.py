@@ -1,214 +1,25 @@
-"""The stages that draw as `random.Random` does, and sources that are objects.
-
-Combinators, but no public names, and so not in the registry.
-"""
+"""The stages under Infinibatch's iterators that draw as `random.Random` does."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from itertools import chain, count, groupby, islice
+from collections.abc import Callable, Iterator
+from itertools import chain, groupby, islice
 from operator import length_hint
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from lazyckpt.call import Call, define
-from lazyckpt.catalogue import Combinator, registry
-from lazyckpt.combinators.sources import source
-from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words, told
-from lazyckpt.errors import SourceChanged
-from lazyckpt.executors.executor import Executor
-from lazyckpt.frozen import freeze, thaw
-from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine, placed, within
-from lazyckpt.noise import Indices, affine, as_array
-from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.compat.infinibatch.sources import shrunk
+from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words
+from lazyckpt.machine import Flow, Machine, Position, counted, machine, within
+from lazyckpt.pipeline import combinator
 
-ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 _EMPTY: Any = object()
-_ours: dict[str, Combinator] = {}
 
 
-class _Call(Call):
-    """A call that pickles without the registry."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _called, (self.name, self.arguments, self.site)
-
-
-def _called(name: str, arguments: dict[str, Any], site: str) -> Call:
-    return _Call(_ours[name], arguments, site)
-
-
-def _stage(build: Callable[..., Machine[Any]]) -> Callable[..., Stage[Any, Any]]:
-    return _private(build, Stage, is_source=False, free=("origin",))
-
-
-def _private(build: Callable[..., Machine[Any]], kind: Any, **options: Any) -> Callable[..., Any]:
-    def wrap(call: Call) -> Any:
-        return kind((_Call(call.combinator, call.arguments, call.site),))
-
-    public = define(build, wrap, **options)
-    _ours[build.__name__] = registry.pop(build.__name__)
-    return public
-
-
-def _source(
-    describe: Callable[..., dict[str, Any]],
-) -> Callable[[Callable[..., Machine[Any]]], Callable[..., Pipeline[Any]]]:
-    return lambda build: _private(build, Pipeline, is_source=True, describe=describe)
-
-
-@_source(lambda iterable: {})
-def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
-    """The items of anything that can be iterated over again.
-
-    State: the epoch and a count of items.
-    """
-    if type(iterable) in (list, tuple, range):
-        built: Machine[Any] = source(iterable).machine
-
-        def indexed(position: Position) -> Flow[Any]:
-            _, index = placed("NativeCheckpointableIterator", position)
-            if index > (length := len(iterable)):  # type: ignore[arg-type]
-                raise _shrunk(index, length)
-            return built.flow(position)
-
-        return built._replace(flow=indexed)
-
-    def flow(position: Position) -> Flow[Any]:
-        epoch, index = placed("NativeCheckpointableIterator", position)
-        stream, taken = counted(iterable)
-        if sum(1 for _ in islice(stream, index)) < index:
-            raise _shrunk(index, taken())
-        return Flow(stream, lambda: (epoch, taken()))
-
-    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
-
-
-def _shrunk(index: int, length: int) -> SourceChanged:
-    return SourceChanged(f"the state stands after item {index} of a source that now has {length}")
-
-
-def _first(position: Position) -> int:
-    return int(position[0])
-
-
-@_source(lambda iterator: {"type": type(iterator).__name__})
-def infinibatch_foreign(iterator: Any) -> Machine[Any]:
-    """A user's own CheckpointableIterator, as it is.
-
-    State: the user's own; it has to be made of JSON values and tuples.
-    """
-    turns = count()
-    current = -1
-
-    def flow(position: Position) -> Flow[Any]:
-        epoch, mine = position
-        turn = -1
-
-        def items() -> Iterator[Any]:
-            nonlocal turn, current
-            turn = current = next(turns)
-            iterator.setstate(None if mine == 0 else thaw(mine))
-            for item in iterator:
-                yield item
-                if turn != current:
-                    raise RuntimeError(f"{iterator!r} is used by two at once")
-
-        def snapshot() -> Position:
-            if turn < 0:
-                return position
-            return epoch, freeze(iterator.getstate(), type(iterator).__name__)
-
-        return Flow(items(), snapshot)
-
-    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
-
-
-@_source(lambda items, seed, origin: {"length": len(items), "seed": told(seed)})
-def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
-    """One permutation of the items after another, for ever.
-
-    State: the epoch, the generator's place before the permutation, and a count
-    of its items.
-    """
-    size = len(items)
-    words: Words | None = None
-
-    @lru_cache(max(2, (1 << 18) // size))
-    def drawn(origin: int, place: int) -> tuple[Any, int]:
-        """The permutation that begins at a place, and where the next one does."""
-        nonlocal words
-        if words is None or (words.origin, words.drawn) != (origin, place):
-            words = Words(seed, origin, place)
-        return words.permutation(size), words.drawn
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, origin, place, index = position
-        within("InfinitePermutationSourceIterator", index, size)
-        index += n
-        while index > size:
-            place, index = drawn(origin, place)[1], index - size
-        return (epoch, origin, place, index), n
-
-    def ahead(position: Position, offsets: Indices) -> Indices:
-        _, origin, place, index = position
-        places = affine(offsets, index)
-        if isinstance(places, range) and len(places) and places[-1] < size:
-            order = drawn(origin, place)[0]
-            return np.asarray(order[places.start : places.stop : places.step], np.int64)
-        wanted = as_array(places)
-        orders = []
-        for _ in range(int(wanted.max(initial=0)) // size + 1):
-            order, place = drawn(origin, place)
-            orders.append(order)
-        return np.concatenate(orders)[wanted].astype(np.int64)
-
-    get = items.__getitem__
-
-    def step(position: Position) -> tuple[Position, Any]:
-        return skip(position, 1)[0], get(int(ahead(position, range(1))[0]))
-
-    return machine(
-        init=lambda epoch: (epoch, origin, 0, 0),
-        epoch=_first,
-        step=step,
-        skip=skip,
-        length=math.inf,
-        view=View(Table(get), ahead),
-    )
-
-
-@_source(lambda seed, origin: {"seed": told(seed)})
-def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
-    """The floats of `Random(seed).random()`.
-
-    State: the epoch and the generator's place.
-    """
-
-    def flow(position: Position) -> Flow[float]:
-        epoch, origin, place = position
-        within("RandomIterator", place, math.inf)
-
-        random = Tracked(seed, origin, place, 0).random.random
-        items, taken = counted(iter(random, None))
-        return Flow(items, lambda: (epoch, origin, place + 2 * taken()))
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, origin, place = position
-        return (epoch, origin, place + 2 * n), n
-
-    return machine(
-        init=lambda epoch: (epoch, origin, 0), epoch=_first, flow=flow, skip=skip, length=math.inf
-    )
-
-
-@_stage
+@combinator(listed=False, free=("origin",))
 def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed, origin: int
 ) -> Machine[Any]:
@@ -243,7 +54,7 @@ def infinibatch_random_map(
     )
 
 
-@_stage
+@combinator(listed=False, free=("origin",))
 def infinibatch_blocks(
     upstream: Machine[Any], block_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
@@ -255,7 +66,7 @@ def infinibatch_blocks(
     return _sections(upstream, block_size, lambda items: items, seed, origin)
 
 
-@_stage
+@combinator(listed=False, free=("origin",))
 def infinibatch_buckets(
     upstream: Machine[Any],
     read_ahead: int,
@@ -317,9 +128,10 @@ def _sections(
         before = upstream.flow(anchor)
         some: list[Any] = []
         ticks: Iterator[Any] = iter(some)
+        passed = 0  # items of the sections before
 
         def sections() -> Iterator[Iterator[Any]]:
-            nonlocal anchor, place, given, some, ticks
+            nonlocal anchor, place, given, some, ticks, passed
             words = None if seed is _EMPTY else Words(seed, origin, place)
             stream, here = iter(before), anchor
             while items := list(islice(stream, size)):
@@ -328,21 +140,25 @@ def _sections(
                 if words is not None:
                     words.shuffle(outputs)
                 if given > len(outputs):
-                    raise _shrunk(given, len(outputs))
+                    raise shrunk(given, len(outputs))
                 begun: Any = iter(outputs)
                 begun.__setstate__(given)
+                passed += len(some) - given
                 anchor, place, some, ticks, given = here, start, outputs, begun, 0
                 yield ticks
                 here = before.snapshot()
             if given:
-                raise _shrunk(given, 0)
-            anchor, some = before.snapshot(), []
+                raise shrunk(given, 0)
+            anchor, some, passed = before.snapshot(), [], passed + len(some)
             place = place if words is None else words.drawn
 
         def snapshot() -> Position:
-            return anchor, origin, place, len(some) - length_hint(ticks) if some else given
+            return anchor, origin, place, index() if some else given
 
-        return Flow(chain.from_iterable(sections()), snapshot)
+        def index() -> int:
+            return len(some) - length_hint(ticks)
+
+        return Flow(chain.from_iterable(sections()), snapshot, taken=lambda: passed + index())
 
     return machine(
         init=lambda epoch: (upstream.init(epoch), origin, 0, 0),
@@ -351,7 +167,7 @@ def _sections(
     )
 
 
-@_stage
+@combinator(listed=False, free=("origin",))
 def infinibatch_reservoir(
     upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
@@ -407,10 +223,10 @@ def infinibatch_reservoir(
                 held[slots[: read - number]] = np.arange(number, read)
                 number = read
             if number < goal:
-                raise _shrunk(goal, number)
+                raise shrunk(goal, number)
             final = [slot for slot in range(buffer_size - 1, -1, -1) if buffer[slot] is not _EMPTY]
             if flushed > len(final):
-                raise _shrunk(goal + flushed, number + len(final))
+                raise shrunk(goal + flushed, number + len(final))
             left = len(final)
             rest = iter(final[flushed:])
             for slot in rest:
@@ -428,16 +244,3 @@ def infinibatch_reservoir(
         flow=flow,
         length=upstream.length,
     )
-
-
-def _ahead(build: Callable[..., Machine[Any]]) -> Callable[..., Stage[Any, Any]]:
-    return _private(build, Stage, is_source=False, free=("executor", "logs"), lockstep=True)
-
-
-@_ahead
-def infinibatch_ahead(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
-    """The items as they are; what comes before is made ahead, by an executor.
-
-    State: none.
-    """
-    return upstream

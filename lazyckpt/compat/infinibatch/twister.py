@@ -26,7 +26,7 @@ _RAW = 1 << 64  # origins from here on are whole states
 _FAR = 1 << 23  # words; to pass over more, jumping is faster
 _SEARCH = 1 << 27  # words from a seed within which a state is looked for
 _NEAR = 1 << 22  # the same from the last state that is known
-_FEW = 2048  # shuffled one by one up to here
+_FEW = 1024  # shuffled one by one up to here
 
 Key = tuple[NDArray[np.uint32], int]
 Seed = int | float | str | bytes | None
@@ -235,10 +235,9 @@ class Words:
 
     def shuffle(self, items: list[Any]) -> None:
         """`shuffle(items)`."""
-        if len(items) > _FEW:
-            items[:] = map(items.__getitem__, self.permutation(len(items)).tolist())
-            return
-        for i, j in zip(range(len(items) - 1, 0, -1), self._few(len(items) - 1), strict=True):
+        last = len(items) - 1
+        slots = self._few(last) if last < _FEW else self._many(last).tolist()[:0:-1]
+        for i, j in zip(range(last, 0, -1), slots, strict=True):
             items[i], items[j] = items[j], items[i]
 
     def permutation(self, size: int) -> NDArray[np.int32]:
@@ -247,20 +246,24 @@ class Words:
             items = list(range(size))
             self.shuffle(items)
             return np.array(items, np.int32)
-        slots = np.zeros(size, np.int32)
-        i = size - 1
+        return _swapped(self._many(size - 1))
+
+    def _many(self, last: int) -> NDArray[np.int32]:
+        """`randrange(i + 1)` at index i, drawn for every i from the last down to 1."""
+        slots = np.zeros(last + 1, np.int32)
+        i = last
         while i >= _FEW:
             bits = (i + 1).bit_length()
             need = i + 2 - (1 << bits - 1)  # until a bit less will do
-            drawn = (self._peek(min(1 << bits - 4, 1 << 16)) >> np.uint32(32 - bits)).astype(
-                np.int32
-            )
+            count = min(need + (need >> 1) + 64, 1 << bits - 2, 1 << 16)
+            drawn = (self._peek(count) >> np.uint32(32 - bits)).astype(np.int32)
             # Each that fits lowers the bound for those after it. A guess of which do
             # is right further with every round, and right where it is its own result.
-            fits = drawn <= i
+            steps = np.arange(count, dtype=np.int32)
+            fits = drawn <= i - (steps * ((i + 1) / (1 << bits))).astype(np.int32)
             while True:
                 again = drawn <= i + fits - np.cumsum(fits, dtype=np.int32)
-                if np.array_equal(again, fits):
+                if (again == fits).all():
                     break
                 fits = again
             places = np.flatnonzero(fits)[:need]
@@ -268,7 +271,7 @@ class Words:
             slots[i : i - len(places) : -1] = drawn[places]
             i -= len(places)
         slots[i:0:-1] = self._few(i)
-        return _swapped(slots)
+        return slots
 
     def _few(self, last: int) -> list[int]:
         """`randrange(i + 1)` for every i from the last down to 1."""

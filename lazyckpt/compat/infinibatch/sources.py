@@ -1,0 +1,174 @@
+"""Sources under Infinibatch's iterators: objects, and streams drawn as `random.Random` does."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import count, islice, repeat, starmap
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.combinators.sources import source
+from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words, told
+from lazyckpt.errors import SourceChanged
+from lazyckpt.frozen import freeze, thaw
+from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine, placed, within
+from lazyckpt.noise import Indices, affine, as_array
+from lazyckpt.pipeline import producer
+
+ATOMS = {int, float, bool, complex, str, bytes, type(None)}
+
+
+@producer(listed=False, describe=lambda iterable: {})
+def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
+    """The items of anything that can be iterated over again.
+
+    State: the epoch and a count of items.
+    """
+    if type(iterable) in (list, tuple, range):
+        built: Machine[Any] = source(iterable).machine
+
+        def indexed(position: Position) -> Flow[Any]:
+            _, index = placed("NativeCheckpointableIterator", position)
+            if index > (length := len(iterable)):  # type: ignore[arg-type]
+                raise shrunk(index, length)
+            return built.flow(position)
+
+        return built._replace(flow=indexed)
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index = placed("NativeCheckpointableIterator", position)
+        stream, taken = counted(iterable)
+        if sum(1 for _ in islice(stream, index)) < index:
+            raise shrunk(index, taken())
+        return Flow(stream, lambda: (epoch, taken()))
+
+    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
+
+
+def shrunk(index: int, length: int) -> SourceChanged:
+    return SourceChanged(f"the state stands after item {index} of a source that now has {length}")
+
+
+def _first(position: Position) -> int:
+    return int(position[0])
+
+
+@producer(listed=False, describe=lambda iterator: {"type": type(iterator).__name__})
+def infinibatch_foreign(iterator: Any) -> Machine[Any]:
+    """A user's own CheckpointableIterator, as it is.
+
+    State: the user's own; it has to be made of JSON values and tuples.
+    """
+    turns = count()
+    current = -1
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, mine = position
+        turn = -1
+
+        def items() -> Iterator[Any]:
+            nonlocal turn, current
+            turn = current = next(turns)
+            iterator.setstate(None if mine == 0 else thaw(mine))
+            for item in iterator:
+                yield item
+                if turn != current:
+                    raise RuntimeError(f"{iterator!r} is used by two at once")
+
+        def snapshot() -> Position:
+            if turn < 0:
+                return position
+            return epoch, freeze(iterator.getstate(), type(iterator).__name__)
+
+        return Flow(items(), snapshot)
+
+    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
+
+
+@producer(
+    listed=False, describe=lambda items, seed, origin: {"length": len(items), "seed": told(seed)}
+)
+def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
+    """One permutation of the items after another, for ever.
+
+    State: the epoch, the generator's place before the permutation, and a count
+    of its items.
+    """
+    size = len(items)
+    words: Words | None = None
+
+    @lru_cache(max(2, (1 << 18) // size))
+    def drawn(origin: int, place: int) -> tuple[Any, int]:
+        """The permutation that begins at a place, and where the next one does."""
+        nonlocal words
+        if words is None or (words.origin, words.drawn) != (origin, place):
+            words = Words(seed, origin, place)
+        return words.permutation(size), words.drawn
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, origin, place, index = position
+        within("InfinitePermutationSourceIterator", index, size)
+        index += n
+        while index > size:
+            place, index = drawn(origin, place)[1], index - size
+        return (epoch, origin, place, index), n
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        _, origin, place, index = position
+        places = affine(offsets, index)
+        if isinstance(places, range) and len(places) and places[-1] < size:
+            order = drawn(origin, place)[0]
+            return np.asarray(order[places.start : places.stop : places.step], np.int64)
+        wanted = as_array(places)
+        orders = []
+        for _ in range(int(wanted.max(initial=0)) // size + 1):
+            order, place = drawn(origin, place)
+            orders.append(order)
+        return np.concatenate(orders)[wanted].astype(np.int64)
+
+    get = items.__getitem__
+
+    def step(position: Position) -> tuple[Position, Any]:
+        return skip(position, 1)[0], get(int(ahead(position, range(1))[0]))
+
+    return machine(
+        init=lambda epoch: (epoch, origin, 0, 0),
+        epoch=_first,
+        step=step,
+        skip=skip,
+        length=math.inf,
+        view=View(Table(get), ahead),
+    )
+
+
+@producer(listed=False, describe=lambda seed, origin: {"seed": told(seed)})
+def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
+    """The floats of `Random(seed).random()`.
+
+    State: the epoch and the generator's place.
+    """
+
+    def flow(position: Position) -> Flow[float]:
+        epoch, origin, place = position
+        within("RandomIterator", place, math.inf)
+
+        calls = repeat((), sys.maxsize)
+        items = starmap(Tracked(seed, origin, place, 0).random.random, calls)
+
+        def taken() -> int:
+            return sys.maxsize - length_hint(calls)
+
+        return Flow(items, lambda: (epoch, origin, place + 2 * taken()), taken=taken)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, origin, place = position
+        return (epoch, origin, place + 2 * n), n
+
+    return machine(
+        init=lambda epoch: (epoch, origin, 0), epoch=_first, flow=flow, skip=skip, length=math.inf
+    )
