@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from random import Random
 from typing import Any
+from weakref import ref
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -24,6 +26,7 @@ from infinibatch import iterators as old
 import lazyckpt as lz
 from lazyckpt.compat import infinibatch
 from lazyckpt.compat.infinibatch import datasets, iterators, twister
+from lazyckpt.compat.infinibatch.lasting import Lasting
 
 CODES = [*range(1, 8), *range(10, 38), *range(39, 48)]
 
@@ -279,13 +282,55 @@ def test_d_copies_go_on_on_their_own(name: str) -> None:
     assert [some(each, 20) for each in copies] == [rest, rest]
 
 
-def test_d_pickles_go_on() -> None:
-    it = iterators.BlockwiseShuffleIterator(
-        iterators.SamplingRandomMapIterator(native(iterators), drawing), 7
+AHEAD: dict[str, Make] = {
+    "prefetch": lambda it: it.PrefetchIterator(stream(it), 3),
+    "parallel": lambda it: it.ParallelMapIterator(stream(it), str, 2, 3),
+    "dataset": lambda it: datasets.chunked_dataset_iterator(
+        list("abc"), list, 4, transform=str.upper, prefetch=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*NAMES, *AHEAD])
+@pytest.mark.parametrize("cut", [0, 3])
+def test_d_pickles_go_on(name: str, cut: int) -> None:
+    it = {**MAKES, **AHEAD}[name](iterators)
+    some(it, cut)
+    found = cloudpickle.loads(cloudpickle.dumps(it))
+    assert type(found) is type(it)
+    assert found.getstate()["position"] == it.getstate()["position"]
+    assert some(found, 20) == some(it, 20)
+    found.close(), it.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_iterator_that_is_dropped_is_gone_at_once(name: str) -> None:
+    for count in (0, 3, 100):
+        it = MAKES[name](iterators)
+        some(it, count)
+        gone = ref(it)
+        del it
+        assert gone() is None
+
+
+def test_an_end_and_an_error_are_not_for_good() -> None:
+    class Blocks(Lasting):
+        def _block(self) -> Iterator[int] | None:
+            found = next(turns)
+            if isinstance(found, BaseException):
+                raise found
+            return None if found is None else iter(found)
+
+    turns: Iterator[Any] = iter(
+        [[1, 2], KeyboardInterrupt(), [], [3], None, None, [4] * 100, KeyError(), None]
     )
-    some(it, 3)
-    found = pickle.loads(pickle.dumps(it))
-    assert some(found) == some(it)
+    it = Blocks()
+    assert [next(it), next(it)] == [1, 2]
+    with pytest.raises(KeyboardInterrupt):
+        next(it)
+    assert [list(it), list(it)] == [[3], []]
+    given = until_it_fails(it)
+    assert [given, list(it)] == [[4] * 100, []]
 
 
 def until_it_fails(iterator: Any) -> list[Any]:
@@ -696,10 +741,39 @@ def test_ib36_prefetch_gives_what_the_source_gives() -> None:
     it.close()
 
 
-def test_a_large_buffer_of_many_small_items() -> None:
-    it = iterators.PrefetchIterator(native(iterators, 20_000), 5000)
-    assert some(it, 20_000) == list(range(20_000))
+@pytest.mark.parametrize("size", [1000, 5000])
+@pytest.mark.parametrize("wide", [1, 2000])
+def test_a_large_buffer(size: int, wide: int) -> None:
+    """Of small items, and of ones that fill a pipe; left, re-set and failing amid it all."""
+    n, failing = 4 * size // wide + 3000, 2 * size // wide + 2000
+
+    def make(x: int) -> Any:
+        if x == failing:
+            raise KeyError(x)
+        return (x, "x" * wide)
+
+    expected = [(x, "x" * wide) for x in range(n)]
+    source = iterators.MapIterator(native(iterators, n), make)
+    it = iterators.PrefetchIterator(source, size)
+    assert some(it, failing // 2) == expected[: failing // 2]
+    middle = it.getstate()
+    it.setstate(None)
+    assert some(it, 3) == expected[:3]
+    it.setstate(middle)
+    assert until_it_fails(it) == expected[failing // 2 : failing]
+    with pytest.raises(KeyError):
+        next(it)
+    state = through_json(it.getstate())
+    it.setstate(middle)
+    assert some(it, 1) == expected[failing // 2 : failing // 2 + 1]
     it.close()
+    failing = -1
+    after = iterators.PrefetchIterator(iterators.MapIterator(native(iterators, n), make), size)
+    after.setstate(state)
+    assert some(after, n) == expected[2 * size // wide + 2000 :]
+    after.setstate(None)
+    next(after)
+    after.close()
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])
@@ -958,6 +1032,22 @@ def test_words_make_what_random_makes(bound: int) -> None:
             assert words.permutation(size).tolist() == expected
             assert words.below(bound, 77).tolist() == [random.randrange(bound) for _ in range(77)]
         assert twister.located("x", 0, random.getstate()) == (0, words.drawn)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, 2049, 5000, 70_000])
+def test_shuffling_is_what_random_does(size: int) -> None:
+    words, random, ours = twister.Words(5, 0, 0), Random(5), list(range(size))
+    theirs = list(ours)
+    for _ in range(3):
+        words.shuffle(ours), random.shuffle(theirs)
+        assert ours == theirs
+        assert words.permutation(size).tolist() == shuffled(random, size)
+
+
+def shuffled(random: Random, size: int) -> list[int]:
+    found = list(range(size))
+    random.shuffle(found)
+    return found
 
 
 @pytest.mark.parametrize("steps", [20_000, 10_000_001])

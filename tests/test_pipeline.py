@@ -366,6 +366,21 @@ def test_a_combinator_of_ones_own() -> None:
         lz.run(lz.source([1]) | add(11), lz.init(lz.source([1]) | add(10)))
 
 
+@lz.combinator(listed=False, transparent=True)
+def unlisted(upstream: Machine[int], n: int) -> Machine[int]:
+    """Numbers, n times as high."""
+    return stateless(upstream, flow=lambda at: upstream.flow(at).map(lambda x: x * n))
+
+
+def test_a_combinator_that_no_registry_lists() -> None:
+    pipeline = lz.source([1, 2, 3]) | unlisted(10)
+    assert "unlisted" not in lz.registry
+    assert list(pickle.loads(pickle.dumps(pipeline))) == list(pipeline) == [10, 20, 30]
+    assert pipeline == pickle.loads(pickle.dumps(pipeline))
+    with pytest.raises(lz.StateMismatch, match=r"unlisted\(n=10\) -> unlisted\(n=11\)"):
+        lz.run(lz.source([1]) | unlisted(11), lz.init(lz.source([1]) | unlisted(10)))
+
+
 @pytest.mark.usefixtures("_registered")
 def test_a_producer_of_ones_own() -> None:
     pipeline = triangle(3) | lz.shuffle(2, seed=0) | lz.batch(4)
