@@ -19,6 +19,7 @@ _LONG = 16e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill
 _HUGE = 5 << 19  # the same, where the buffer has room for twice that: two items of 1 MiB
 _MOST = 2048  # items
+_FIRST = 64  # items of the buffer to ask for while it is not known how many make a chunk
 
 
 class Pace:
@@ -26,6 +27,7 @@ class Pace:
 
     def __init__(self, crew: Crew, is_gated: bool) -> None:
         self.size = 1
+        self._is_growing = not is_gated
         self.wide = 2 * crew.workers if crew.workers > 1 else 1
         self._crew = crew
         self._is_gated = is_gated
@@ -34,7 +36,7 @@ class Pace:
 
     def slow(self, count: int) -> None:
         """Go one by one for so many items."""
-        self.size, self._slow = 1, count
+        self.size, self._slow, self._is_growing = 1, count, False
 
     def saw(self, outcome: Outcome) -> None:
         count = len(outcome.items)
@@ -44,8 +46,9 @@ class Pace:
         size = outcome.size or 1
         spared = min(self._crew.buffer_size // 2, _HUGE / size)  # the buffer has room for those
         small = max(_LARGE / size, spared)
-        fitting = min(small, _LONG * count / (outcome.seconds or _LONG))
-        self.size = max(1, min(int(fitting), 8 * self.size, _MOST))
+        fitting = min(small, _LONG * count / (outcome.seconds or _LONG), _MOST)
+        self._is_growing = fitting > 8 * self.size
+        self.size = max(1, min(int(fitting), 8 * self.size))
         self._is_small = outcome.size <= _LARGE
 
     def share(self, left: int) -> int:
@@ -53,9 +56,13 @@ class Pace:
         return max(-(-left // self.wide), -(-self.size // 8))
 
     def most(self) -> int:
-        """Items to have under way: a chunk a worker, the next two if small, and the buffer."""
+        """Items to have under way: a chunk a worker, the next two if small, and the buffer.
+
+        As long as chunks grow, few of them: a buffer full of the first would take long.
+        """
         chunks = self._crew.workers * (3 if self._is_small else 1)
-        return chunks * self.size + self._crew.buffer_size
+        buffer = self._crew.buffer_size
+        return chunks * self.size + (min(buffer, _FIRST) if self._is_growing else buffer)
 
 
 class Task(NamedTuple):

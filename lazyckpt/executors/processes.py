@@ -80,14 +80,10 @@ class _Hand:
         self.sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         self.receiver = Receiver(connection)
         self.tickets: deque[Ticket] = deque()
+        self.load = 0  # items of those
         self.given = 0
         self.is_amid = False  # a message
         self.is_unfit = False
-
-    @property
-    def load(self) -> int:
-        """Items that it has been asked for."""
-        return sum(ticket.size for ticket in self.tickets)
 
     def take(self) -> None:
         """Take in the next outcome; EOFError if there can be none."""
@@ -100,9 +96,14 @@ class _Hand:
         if isinstance(found, Unfit):
             self.is_unfit = True
             while self.tickets:
-                self.tickets.popleft().outcome = Outcome([], found.failure)
+                self._done(Outcome([], found.failure))
         else:
-            self.tickets.popleft().outcome = found
+            self._done(found)
+
+    def _done(self, outcome: Outcome) -> None:
+        ticket = self.tickets.popleft()
+        self.load -= ticket.size
+        ticket.outcome = outcome
 
     def take_in(self) -> None:
         """Take in what has come."""
@@ -161,10 +162,12 @@ class Processes(Crew):
         hand.given += 1
         ticket = Ticket(life, hand, size)
         hand.tickets.append(ticket)
+        hand.load += size
         try:
             hand.sender.send((part, payload))
         except Unwritable as error:
             hand.tickets.remove(ticket)
+            hand.load -= size
             ticket.outcome = _torn(error)
         except OSError:
             pass  # it has died, as `result` will tell in its turn
