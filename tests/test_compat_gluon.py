@@ -6,6 +6,7 @@ import faulthandler
 import gc
 import json
 import os
+import pickle
 import random
 import signal
 import threading
@@ -1171,3 +1172,27 @@ def test_gl21_samplers_serve_torch_too() -> None:
     made = torch.utils.data.DataLoader(TENS[:4], batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
     assert len(made) == 2
     assert sorted(joined(made)) == [0, 10, 20, 30]
+
+
+def test_loaders_and_samplers_pickle() -> None:
+    lengths = [3, 9, 4, 8, 2, 7]
+    samplers: list[Any] = [
+        SortedSampler(lengths),
+        FixedBucketSampler(lengths, 2, num_buckets=2, shuffle=True, num_shards=2),
+        SortedBucketSampler(lengths, 2, mult=2, shuffle=True),
+        SplitSampler(7, 3, 1, even_size=True),
+    ]
+    for sampler in samplers:
+        next(iter(sampler))
+        copied = pickle.loads(pickle.dumps(sampler))
+        assert [list(sampler), len(sampler)] == [list(copied), len(copied)]
+    for options in (
+        {"batch_size": 2, "shuffle": True},
+        {"batch_size": 2, "last_batch": "rollover"},
+        {"batch_sampler": samplers[1]},
+    ):
+        loader = ShardedDataLoader(np.arange(6) * 10, **options)  # type: ignore[arg-type]
+        epoch = iter(loader)
+        first = next(epoch)
+        copied = pickle.loads(pickle.dumps(loader))
+        assert str(next(iter(copied), None)) == str(next(epoch, None)) != str(first)

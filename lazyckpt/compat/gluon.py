@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
-
-from lazyckpt.call import Chain
-from lazyckpt.checks import Unfit, brief, checked, function, integer, optional, positive
-from lazyckpt.combinators.grouping import batch, stack
+from lazyckpt.checks import Unfit, checked, function, integer, optional, positive
+from lazyckpt.combinators.grouping import batch
 from lazyckpt.combinators.mapping import map
 from lazyckpt.combinators.ordering import shuffle as shuffled
 from lazyckpt.compat.gluon_batches import rolled, rolling, sampled, seeded
@@ -22,6 +18,7 @@ from lazyckpt.compat.gluon_buckets import (
     ExpWidthBucket,
     LinearWidthBucket,
 )
+from lazyckpt.compat.gluon_making import Fetch, default_batchify_fn, pinned, staff
 from lazyckpt.compat.gluon_samplers import (
     FixedBucketSampler,
     SortedBucketSampler,
@@ -29,11 +26,6 @@ from lazyckpt.compat.gluon_samplers import (
     SplitSampler,
 )
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.executors.ahead import Ahead, pulling
-from lazyckpt.executors.crew import Gate
-from lazyckpt.executors.executor import Executor, Session, Staffed
-from lazyckpt.executors.local import processes, threads
-from lazyckpt.executors.parts import Each, folded
 from lazyckpt.machine import End
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
@@ -87,7 +79,8 @@ class ShardedDataLoader:
 
     State: `state_dict()` is that after the last batch delivered, whatever is in
     flight; the next `iter` after `load_state_dict` gives the rest of its epoch,
-    or the next one where nothing is left. A sampler of your own must give the
+    or the next one where nothing is left. It goes along with a pickled loader.
+    A sampler of your own must give the
     same again for that: one with a `len` is gone through once for each epoch
     before, so that a generator of its own gets where it was, unless it has a
     `set_epoch`, which is yours to call. One that gives something else is refused
@@ -109,6 +102,7 @@ class ShardedDataLoader:
     together, and for wrong ones, at once; `StateMismatch` for a state of another
     pipeline; `PipelineError` for an iterator used after `close`.
 
+    >>> import numpy as np
     >>> loader = ShardedDataLoader(np.arange(5) * 10, batch_size=2, last_batch="rollover")
     >>> [batch.tolist() for batch in loader], len(loader)
     ([[0, 10], [20, 30]], 3)
@@ -118,6 +112,13 @@ class ShardedDataLoader:
     >>> list(shards)
     [[array([0, 1]), array([2])], array([3, 4])]
     """
+
+    _given: tuple[tuple[Any, ...], dict[str, Any]]  # what it was made of
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        self = super().__new__(cls)
+        self._given = args, options
+        return self
 
     def __init__(
         self,
@@ -153,14 +154,15 @@ class ShardedDataLoader:
         self._sampler = sampler if batch_sampler is None else batch_sampler
         if self._sampler is None:
             self._sampler = range(len(dataset))
-        self._batches = self._batched(seeded(seed) if shuffle else None)
-        make = _Fetch(dataset, fit("batchify_fn", batchify_fn, optional(function)))
+        self._seed = seeded(seed) if shuffle else seed
+        self._batches = self._batched(self._seed if shuffle else None)
+        make = Fetch(dataset, fit("batchify_fn", batchify_fn, optional(function)))
         workers = max(0, fit("num_workers", num_workers, integer))
         prefetch = 2 * workers if prefetch is None else prefetch
         self._prefetch = max(0, fit("prefetch", prefetch, integer))
         self._is_gated = True  # nothing is made ahead before the first iteration
         self._pin_memory = bool(pin_memory)
-        executor = _executor(workers, self._prefetch, bool(thread_pool))
+        executor = staff(workers, self._prefetch, bool(thread_pool))
         self._run: Run[Any] = Run(self._batches | map(make), executor=executor)
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
@@ -224,6 +226,11 @@ class ShardedDataLoader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        args, options = self._given
+        options = {**options, "seed": self._seed}
+        return _restored, (type(self), args, options, self.state_dict())
+
     def _next(self, turn: _Epoch) -> Any:
         if turn.ended:
             raise StopIteration
@@ -237,7 +244,7 @@ class ShardedDataLoader:
                 self._advance()
             raise
         self._begun = True
-        return _pinned(made) if self._pin_memory else made
+        return pinned(made) if self._pin_memory else made
 
     def _at(self) -> tuple[int, bool]:
         """The epoch, and whether nothing of it was delivered."""
@@ -262,6 +269,14 @@ class ShardedDataLoader:
         self._run.load_state_dict(replace(self._run.state, position=following))
 
 
+def _restored(
+    kind: type[ShardedDataLoader], args: Any, options: Any, state: dict[str, Any]
+) -> ShardedDataLoader:
+    found = kind(*args, **options)
+    found.load_state_dict(state)
+    return found
+
+
 class _Epoch(Iterator[Any]):
     """One iteration of a loader, which it keeps alive."""
 
@@ -273,83 +288,3 @@ class _Epoch(Iterator[Any]):
 
     def __len__(self) -> int:
         return len(self._loader)
-
-
-class _Fetch:
-    """A batch, or a list of batches, for indices: what the workers do."""
-
-    def __init__(self, dataset: Any, batchify: Callable[[list[Any]], Any] | None) -> None:
-        self._dataset = dataset
-        self._batchify = batchify or default_batchify_fn
-
-    def __call__(self, indices: Any) -> Any:
-        try:
-            is_sharded = len(indices) > 0 and _is_shard(indices[0])
-        except (TypeError, KeyError):
-            raise TypeError(
-                f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
-            ) from None
-        return [self._made(shard) for shard in indices] if is_sharded else self._made(indices)
-
-    def _made(self, indices: Any) -> Any:
-        dataset = self._dataset
-        return self._batchify([dataset[index] for index in indices])
-
-
-def _is_shard(first: Any) -> bool:
-    return isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0
-
-
-def default_batchify_fn(data: Sequence[Any]) -> Any:
-    """Items as a batch: arrays, tensors and numbers stacked, tuples as a list of batched fields.
-
-    Lists become arrays, dicts are stacked field by field, strings stay a list.
-    Unequal shapes and lengths are refused, as `lazyckpt.stack` does.
-
-    >>> default_batchify_fn([(1, [1.5, 2.0]), (2, [0.5, 1.0])])
-    [array([1, 2]), array([[1.5, 2. ],
-           [0.5, 1. ]])]
-    """
-    first = data[0] if len(data) else None
-    if isinstance(first, tuple):
-        return [default_batchify_fn(field) for field in zip(*data, strict=True)]
-    return np.asarray(data) if isinstance(first, list) else stack(data)
-
-
-def _pinned(made: Any) -> Any:
-    """The same in page-locked memory, where there is a device to copy to."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return made
-    if isinstance(made, torch.Tensor):
-        return made.pin_memory() if made.device.type == "cpu" else made
-    if isinstance(made, np.ndarray) and made.dtype.kind in "biuf":
-        return torch.from_numpy(made).pin_memory().numpy()
-    if isinstance(made, dict):
-        return {key: _pinned(value) for key, value in made.items()}
-    return [_pinned(each) for each in made] if isinstance(made, list) else made
-
-
-def _executor(workers: int, prefetch: int, is_threaded: bool) -> Executor | None:
-    if not workers:
-        return None
-    busy = min(workers, max(prefetch, 1))
-    make: Callable[..., Executor] = threads if is_threaded else processes
-    pool = make(busy, buffer_size=max(1, prefetch - busy), gated=True)
-    return _Pool(pool.public, pool.arguments)
-
-
-class _Pool(Staffed):
-    """Workers for the last stage alone: what comes before stays with the consumer, so that a
-    sampler is asked in the thread and the process that it was made for.
-    """
-
-    __slots__ = ()
-
-    def open(self, chain: Chain) -> Session:
-        staff = self.staff(**self.arguments)
-        gate, fetch = Gate(staff.gated), chain.calls[-1:]
-        crew = staff.start([Each(fetch)], staff.workers)
-        gate.crews.append(crew)
-        feed = pulling(folded(chain.calls[:-1], None), fetch)
-        return Session(chain.machine, lambda at: Ahead(crew, gate, 0, feed, at), gate)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
@@ -120,10 +119,14 @@ class Plan:
 
     def __init__(self, made: Callable[[int], list[Any]], length: int, **described: Any) -> None:
         self.length, self.described = length, {"length": length, **described}
-        self._made = lru_cache(maxsize=1)(made)
+        self._made = made
+        self._kept: tuple[int, list[Any]] | None = None
 
     def upto(self, epoch: int, stop: int) -> list[Any]:
-        return self._made(epoch)
+        kept = self._kept
+        if kept is None or kept[0] != epoch:
+            kept = self._kept = epoch, self._made(epoch)
+        return kept[1]
 
 
 @producer(listed=False, describe=lambda draws: draws.described)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -113,7 +114,7 @@ class FixedBucketSampler(Sampler):
         shards = fit("num_shards", num_shards, natural)
         chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
         plan = Plan(
-            lambda epoch: _grouped(_batches(buckets, sizes, epoch, chance), shards),
+            partial(_grouped, buckets, sizes, chance, shards),
             -(-self._batches // max(shards, 1)),
             batch_sizes=sizes,
             num_shards=shards,
@@ -129,8 +130,20 @@ class FixedBucketSampler(Sampler):
         )
 
 
+def _grouped(
+    buckets: list[NDArray[np.int64]], sizes: list[int], seed: int | None, shards: int, epoch: int
+) -> list[Any]:
+    """The batches of an epoch, or lists of as many as there are shards."""
+    batches = _batches(buckets, sizes, seed, epoch)
+    if not shards:
+        return batches
+    last = max(len(batches) - shards, 0)
+    starts = [min(start, last) for start in range(0, len(batches), shards)]
+    return [batches[start : start + shards] for start in starts]
+
+
 def _batches(
-    buckets: list[NDArray[np.int64]], sizes: list[int], epoch: int, seed: int | None
+    buckets: list[NDArray[np.int64]], sizes: list[int], seed: int | None, epoch: int
 ) -> list[list[int]]:
     """The batches of all buckets, of the largest key first, or in random order."""
     found = []
@@ -148,14 +161,6 @@ def _batches(
 def _order(size: int, seed: int, epoch: int, number: int) -> NDArray[np.int64]:
     key = derive(seed, "FixedBucketSampler", epoch, number + 1)
     return Permutation(key, size).at(range(size))
-
-
-def _grouped(batches: list[Any], shards: int) -> list[Any]:
-    if not shards:
-        return batches
-    last = max(len(batches) - shards, 0)
-    starts = [min(start, last) for start in range(0, len(batches), shards)]
-    return [batches[start : start + shards] for start in starts]
 
 
 def _ratio(value: Any) -> float:

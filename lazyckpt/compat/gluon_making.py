@@ -1,0 +1,99 @@
+"""How a loader of `compat.gluon` makes batches of indices, and which workers do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.call import Chain
+from lazyckpt.checks import brief
+from lazyckpt.combinators.grouping import stack
+from lazyckpt.executors.ahead import Ahead, pulling
+from lazyckpt.executors.crew import Gate
+from lazyckpt.executors.executor import Executor, Session, Staffed
+from lazyckpt.executors.local import processes, threads
+from lazyckpt.executors.parts import Each, folded
+
+
+class Fetch:
+    """A batch, or a list of batches, for indices: what the workers do."""
+
+    def __init__(self, dataset: Any, batchify: Callable[[list[Any]], Any] | None) -> None:
+        self._dataset = dataset
+        self._batchify = batchify or default_batchify_fn
+
+    def __call__(self, indices: Any) -> Any:
+        try:
+            is_sharded = len(indices) > 0 and _is_shard(indices[0])
+        except (TypeError, KeyError):
+            raise TypeError(
+                f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
+            ) from None
+        return [self._made(shard) for shard in indices] if is_sharded else self._made(indices)
+
+    def _made(self, indices: Any) -> Any:
+        dataset = self._dataset
+        return self._batchify([dataset[index] for index in indices])
+
+
+def _is_shard(first: Any) -> bool:
+    return isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0
+
+
+def default_batchify_fn(data: Sequence[Any]) -> Any:
+    """Items as a batch: arrays, tensors and numbers stacked, tuples as a list of batched fields.
+
+    Lists become arrays, dicts are stacked field by field, strings stay a list.
+    Unequal shapes and lengths are refused, as `lazyckpt.stack` does.
+
+    >>> default_batchify_fn([(1, [1.5, 2.0]), (2, [0.5, 1.0])])
+    [array([1, 2]), array([[1.5, 2. ],
+           [0.5, 1. ]])]
+    """
+    first = data[0] if len(data) else None
+    if isinstance(first, tuple):
+        return [default_batchify_fn(field) for field in zip(*data, strict=True)]
+    return np.asarray(data) if isinstance(first, list) else stack(data)
+
+
+def pinned(made: Any) -> Any:
+    """The same in page-locked memory, where there is a device to copy to."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return made
+    if isinstance(made, torch.Tensor):
+        return made.pin_memory() if made.device.type == "cpu" else made
+    if isinstance(made, np.ndarray) and made.dtype.kind in "biuf":
+        return torch.from_numpy(made).pin_memory().numpy()
+    if isinstance(made, dict):
+        return {key: pinned(value) for key, value in made.items()}
+    return [pinned(each) for each in made] if isinstance(made, list) else made
+
+
+def staff(workers: int, prefetch: int, is_threaded: bool) -> Executor | None:
+    """Workers for a loader; None for none."""
+    if not workers:
+        return None
+    busy = min(workers, max(prefetch, 1))
+    make: Callable[..., Executor] = threads if is_threaded else processes
+    pool = make(busy, buffer_size=max(1, prefetch - busy), gated=True)
+    return _Pool(pool.public, pool.arguments)
+
+
+class _Pool(Staffed):
+    """Workers for the last stage alone: what comes before stays with the consumer, so that a
+    sampler is asked in the thread and the process that it was made for.
+    """
+
+    __slots__ = ()
+
+    def open(self, chain: Chain) -> Session:
+        staff = self.staff(**self.arguments)
+        gate, fetch = Gate(staff.gated), chain.calls[-1:]
+        crew = staff.start([Each(fetch)], staff.workers)
+        gate.crews.append(crew)
+        feed = pulling(folded(chain.calls[:-1], None), fetch)
+        return Session(chain.machine, lambda at: Ahead(crew, gate, 0, feed, at), gate)
