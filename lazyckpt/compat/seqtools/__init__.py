@@ -11,7 +11,6 @@ is installed, lambdas and closures go to workers as they are.
 from lazyckpt.compat.seqtools import instrument
 from lazyckpt.compat.seqtools.arranging import (
     arange,
-    batch,
     case,
     collate,
     concatenate,
@@ -19,12 +18,11 @@ from lazyckpt.compat.seqtools.arranging import (
     gather,
     interleave,
     repeat,
-    split,
     switch,
     take,
-    unbatch,
 )
 from lazyckpt.compat.seqtools.errors import EvaluationError, seterr
+from lazyckpt.compat.seqtools.grouping import batch, split, unbatch
 from lazyckpt.compat.seqtools.instrument import debug, monitor_throughput
 from lazyckpt.compat.seqtools.keeping import add_cache, uniter
 from lazyckpt.compat.seqtools.loader import DataLoader
