@@ -141,7 +141,7 @@ def test_how_far_ahead_large_items_are_made(
 
 @pytest.mark.parametrize(("workers", "buffer_size"), [(1, 2), (1, 8), (3, 2)])
 def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_size: int) -> None:
-    size, most = 1 << 23, buffer_size + 3 * workers + 3  # with those that the consumer has at hand
+    size, most = 1 << 23, buffer_size + 3 * workers + 4  # with those that the consumer has at hand
 
     def large(x: int) -> Any:
         return np.full(size, 1, np.uint8)
