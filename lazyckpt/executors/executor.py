@@ -83,10 +83,10 @@ class Session:
 
 
 def _stop(crews: list[Crew], owner: int) -> None:
-    if os.getpid() != owner:  # a process forked from the one that has them
-        return
+    is_theirs = os.getpid() != owner  # that of the process which this one was forked from
     for crew in crews:
-        crew.stop()
+        if not (crew.is_foreign and is_theirs):
+            crew.stop()
 
 
 def _dropped(crews: list[Crew], owner: int) -> None:
