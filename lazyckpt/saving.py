@@ -16,7 +16,7 @@ from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.run import Run
 from lazyckpt.state import State
 
-_LONGEST = 1 << 24  # bytes; a state is far smaller
+_LONGEST = (1 << 24) + 2  # bytes, one more than of the longest state
 
 
 class _Place(NamedTuple):
@@ -116,12 +116,12 @@ def _state(place: _Place, name: str) -> State:
     content = place.read(name)
     if not content:
         raise InvalidState("the file is empty")
-    return State.from_json(content)
+    return State.from_json(content.removesuffix(b"\n"))
 
 
 def _is_state(content: bytes) -> bool:
     try:
-        State.from_json(content)
+        State.from_json(content.removesuffix(b"\n"))
     except InvalidState:
         return False
     return True
@@ -153,7 +153,7 @@ def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
 
     def read(name: str) -> bytes:
         with system.open(name, "rb") as file:
-            content: bytes = file.read(_LONGEST + 1)
+            content: bytes = file.read(_LONGEST)
         return content
 
     return _Place(found, read, system.pipe_file, system.unstrip_protocol)
@@ -161,7 +161,7 @@ def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
 
 def _read(name: str) -> bytes:
     with open(name, "rb") as file:
-        return file.read(_LONGEST + 1)
+        return file.read(_LONGEST)
 
 
 def _write(name: str, content: bytes) -> None:
