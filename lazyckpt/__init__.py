@@ -8,7 +8,7 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-executors, run, pipeline, combinators, testing, integrations.
+executors, run, saving, pipeline, combinators, testing, integrations.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from lazyckpt.executors.local import inline, processes, threads
 from lazyckpt.executors.remote import futures, ray
 from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
 from lazyckpt.run import Run, init, state_at, step
+from lazyckpt.saving import load, save
 from lazyckpt.state import State, rebase
 
 __version__ = "0.1.0"
@@ -91,6 +92,7 @@ __all__ = [
     "inline",
     "interleave",
     "interleave_map",
+    "load",
     "map",
     "mix",
     "mix_counts",
@@ -105,6 +107,7 @@ __all__ = [
     "registry",
     "repeat",
     "run",
+    "save",
     "scan",
     "shard",
     "shards",

@@ -12,6 +12,7 @@ from typing import Any
 from lazyckpt.checks import Unfit, brief
 from lazyckpt.errors import InvalidState
 
+_CLASHES = 1000  # keys of one hash: looking one up tries them all
 _KINDS = "None, bool, int, float, str, list, dict and tuple"
 
 
@@ -44,7 +45,12 @@ def freeze(value: Any, stage: str) -> Own:
 
 def thaw(own: Own) -> Any:
     """What was frozen, as fresh objects."""
-    return _thawed(own[0])
+    if type(own) is not Own:
+        raise InvalidState(f"a state has {brief(own)} where there is one of the user's own")
+    try:
+        return _thawed(own[0])
+    except (TypeError, RecursionError) as error:
+        raise InvalidState(f"a state of the user's own can't be made again: {error}") from None
 
 
 def storable(value: Any) -> Any:
@@ -80,5 +86,8 @@ def _thawed(value: Any) -> Any:
     if kind is FrozenList:
         return [_thawed(v) for v in value]
     if kind is FrozenDict:
-        return {_thawed(k): _thawed(v) for k, v in value}
+        keys = [_thawed(k) for k, _ in value]
+        if len(keys) - len(set(map(hash, keys))) > _CLASHES:
+            raise InvalidState("a dict has keys that were made to make it slow")
+        return dict(zip(keys, [_thawed(v) for _, v in value], strict=True))
     return value

@@ -144,7 +144,7 @@ def machine(
         flow = _viewing(skip, view)
     if flow is None:
         assert step is not None, "a machine needs a step or a flow"
-        flow = _stepping(step)
+        flow = _stepping(step, skip)
     return Machine(init, step or _continuing(flow), flow, epoch, skip, length, view)
 
 
@@ -172,7 +172,9 @@ def stateless(
 def within(stage: str, number: Any, most: float = sys.maxsize) -> int:
     """A number out of a position, if it is an int from 0 to `most`; an `InvalidState` if not."""
     if type(number) is not int or not 0 <= number <= most:
-        raise InvalidState(f"{stage}: a state with {number} does not fit, where at most {most} can")
+        raise InvalidState(
+            f"{stage}: a state with {brief(number)} does not fit, where at most {most} can"
+        )
     return number
 
 
@@ -183,10 +185,15 @@ def placed(stage: str, position: Position, length: float = sys.maxsize) -> tuple
 
 
 def entered(machine: Machine[U], position: Position) -> Flow[U]:
-    """A flow from a position out of a state; `InvalidState` if it doesn't fit."""
+    """A flow from a position out of a state; `InvalidState` if it doesn't fit.
+
+    What a machine's flow does with its position before it is read from decides
+    that: there each stage checks its part of it, and so that it costs no more
+    than the reading again of what it says was read.
+    """
     try:
         return machine.flow(position)
-    except (TypeError, ValueError, IndexError, OverflowError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
         if isinstance(error, InvalidState):
             raise
         raise InvalidState(f"a state's position {brief(position)} does not fit: {error}") from None
@@ -200,8 +207,14 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)
 
 
-def _stepping(step: Callable[[Position], tuple[Position, U]]) -> Callable[[Position], Flow[U]]:
+def _stepping(
+    step: Callable[[Position], tuple[Position, U]],
+    skip: Callable[[Position, int], tuple[Position, int]] | None,
+) -> Callable[[Position], Flow[U]]:
     def flow(position: Position) -> Flow[U]:
+        if skip is not None:
+            skip(position, 0)  # which checks it
+
         def items() -> Iterator[U]:
             nonlocal position
             while True:

@@ -17,7 +17,7 @@ from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChange
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.parts import Stale
 from lazyckpt.machine import End, Flow, Lots, Position, counted, entered
-from lazyckpt.skipping import Tally, skipping
+from lazyckpt.skipping import Skipped, Tally, skipping
 from lazyckpt.state import State, as_state, matching
 
 T = TypeVar("T")
@@ -57,6 +57,7 @@ class Run(Iterator[T], Generic[T]):
         made = skipping(pipeline, self._tally) if skips else pipeline
         self._session = None if executor is None else executor.open(made)
         self._machine = made.machine if self._session is None else self._session.machine
+        self._tally.is_here = self._session is None
         self._strict = strict
         self._closed = False
         self._stream: Iterator[Any] | None = None
@@ -77,12 +78,21 @@ class Run(Iterator[T], Generic[T]):
         return State(self._pipeline.identity, self._delivered(), position)
 
     @property
-    def skipped(self) -> int:
-        """Items left out so far by this run, with `on_error="skip"`.
+    def skipped(self) -> Skipped:
+        """How many items this run has left out before the last one delivered, as an int.
 
-        With workers, those in the lots that have come.
+        Its `first` are texts of the first 8: the stage, and the error. Whatever the
+        executor, they are those of that item, for a state and for a count alike.
+        What a resume, or going on after an error, reads again is counted again.
+
+        >>> import lazyckpt as lz
+        >>> run = lz.run(lz.source(["1", "b", "3"]) | lz.map(int), on_error="skip")
+        >>> list(run), run.skipped
+        ([1, 3], 1)
+        >>> print(*run.skipped.first)
+        map(int): ValueError: invalid literal for int() with base 10: 'b'
         """
-        return self._tally.total
+        return self._tally.now()
 
     def state_dict(self) -> dict[str, Any]:
         """The state as a dict of JSON values."""

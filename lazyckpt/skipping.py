@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,66 +15,106 @@ _BLIND = {"shuffle", "block_shuffle", "repeat", "shard", "take", "skip", "gather
 _JOINING = {"concat", "interleave", "mix"}
 
 
-class _Skipped:
+_FIRST = 8  # of what was left out that are told
+
+
+class Skipped(int):
+    """How many items were left out, and of the `first` 8 the stage and the error, as text."""
+
+    first: tuple[str, ...]
+
+    def __new__(cls, count: int = 0, first: tuple[str, ...] = ()) -> Skipped:
+        self = super().__new__(cls, count)
+        self.first = first
+        return self
+
+    def and_then(self, more: Skipped) -> Skipped:
+        """These, and those that were left out after them."""
+        return Skipped(self + more, (self.first + more.first)[:_FIRST])
+
+
+class _Hole:
     """Stands for an item that is left out, until there is a stage that would look at it."""
 
-    def __reduce__(self) -> str:
-        return "SKIPPED"
-
-
-SKIPPED = _Skipped()
+    def __init__(self, what: str) -> None:
+        self.what = what
 
 
 class Tally:
-    """How many items were left out: here, and by workers as far as their lots have come.
+    """What was left out: in the order in which the stream was gone through, wherever that was.
 
     Where it's pickled, its copy begins anew; what that counts comes back with its lots.
     """
 
     def __init__(self) -> None:
-        self._told, self._new = 0, 0
-        self._lock = Lock()
+        self.known = Skipped()  # up to the lot at hand
+        self.of_lot: Callable[[], Skipped] = Skipped  # of the items of it that were delivered
+        self.is_here = False  # whether nothing is made ahead, so that all is of items delivered
+        self._new = Skipped()
 
-    @property
-    def total(self) -> int:
-        return self._told + self._new
+    def now(self) -> Skipped:
+        """What was left out before the item that was delivered last."""
+        return self.known.and_then(self._new if self.is_here else self.of_lot())
 
-    def add(self) -> None:
-        with self._lock:
-            self._new += 1
+    def add(self, what: str) -> None:
+        self.more(Skipped(1, (what,)))
 
-    def told(self) -> int:
+    def more(self, some: Skipped) -> None:
+        self._new = self._new.and_then(some)
+
+    def told(self) -> Skipped:
         """What has been counted since this was last asked."""
-        with self._lock:
-            new, self._new = self._new, 0
+        new, self._new = self._new, Skipped()
         return new
-
-    def take(self, count: int) -> None:
-        """Count what a worker tells."""
-        with self._lock:
-            self._told += count
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tally, ()
 
 
 class _Guard:
-    """A function that gives `instead` where it fails, and passes on what was left out before."""
+    """A function that gives a hole where it fails, and passes on those that there are."""
 
-    def __init__(self, fn: Callable[..., Any], tally: Tally, instead: Any = SKIPPED) -> None:
-        self.fn, self.tally, self.instead = fn, tally, instead
+    def __init__(self, fn: Callable[..., Any], stage: str, tally: Tally) -> None:
+        self.fn, self.stage, self.tally = fn, stage, tally
 
     def __call__(self, *args: Any) -> Any:
-        if args[-1] is SKIPPED:
-            return SKIPPED
+        if isinstance(args[-1], _Hole):
+            return args[-1]
         try:
             return self.made(*args)
-        except Exception:
-            self.tally.add()
-            return self.instead
+        except Exception as error:
+            return self.instead(f"{self.stage}: {_short(error)}")
 
     def made(self, *args: Any) -> Any:
         return self.fn(*args)
+
+    def instead(self, what: str) -> Any:
+        return _Hole(what)
+
+
+def _short(error: Exception) -> str:
+    """Its type and message, in one line."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = type(error).__name__
+    return " ".join(text.split())[:120]
+
+
+class _Sieve:
+    """A predicate that holes don't meet. In a stream one comes after another, so they are counted.
+
+    All before it may be done in any order, by any worker.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def __call__(self, item: Any) -> bool:
+        if isinstance(item, _Hole):
+            self.tally.add(item.what)
+            return False
+        return True
 
 
 class _Star(_Guard):
@@ -89,6 +128,14 @@ class _Tap(_Guard):
         return args[0]
 
 
+class _Predicate(_Guard):
+    """One that is false where it fails."""
+
+    def instead(self, what: str) -> Any:
+        self.tally.add(what)
+        return False
+
+
 class _Expansion(_Guard):
     """What comes before a failure within an expansion stays."""
 
@@ -99,8 +146,12 @@ class _Expansion(_Guard):
     def _items(self, found: Any) -> Iterator[Any]:
         try:
             yield from found
-        except Exception:
-            self.tally.add()
+        except Exception as error:
+            self.instead(f"{self.stage}: {_short(error)}")
+
+    def instead(self, what: str) -> Any:
+        self.tally.add(what)
+        return ()
 
 
 class _Data(_Guard):
@@ -116,10 +167,6 @@ class _Data(_Guard):
         return self.fn[args[0]]  # type: ignore[index]
 
 
-def _is_there(item: Any) -> bool:
-    return item is not SKIPPED
-
-
 def skipping(chain: Chain, tally: Tally) -> Chain:
     """The pipeline without the items that fail, whose states are those of the pipeline.
 
@@ -133,12 +180,12 @@ def skipping(chain: Chain, tally: Tally) -> Chain:
     for call in chain.calls:
         for each, is_blind, makes in _guarded(call, tally):
             if holes and not is_blind:
-                calls.append(_call("filter", call.site, _is_there))
+                calls.append(_call("filter", call.site, _Sieve(tally)))
                 holes = False
             calls.append(each)
             holes = holes or makes
     if holes:
-        calls.append(_call("filter", chain.calls[-1].site, _is_there))
+        calls.append(_call("filter", chain.calls[-1].site, _Sieve(tally)))
     return type(chain)(tuple(calls))
 
 
@@ -147,7 +194,7 @@ def tally_of(chain: Chain) -> Tally | None:
     for call in chain.calls:
         for value in call.arguments.values():
             for each in value if isinstance(value, tuple) else (value,):
-                if isinstance(each, _Guard):
+                if isinstance(each, (_Guard, _Sieve)):
                     return each.tally
                 if isinstance(each, Chain) and (found := tally_of(each)) is not None:
                     return found
@@ -156,21 +203,21 @@ def tally_of(chain: Chain) -> Tally | None:
 
 def _guarded(call: Call, tally: Tally) -> Iterator[tuple[Call, bool, bool]]:
     """The calls in its place, each with whether it minds no holes, and whether it makes some."""
-    name, arguments = call.name, call.arguments
+    name, arguments, stage = call.name, call.arguments, repr(call)
     finish = call.combinator.finish
     if name in ("map", "random_map") and not arguments.get("vectorized"):
-        yield call.replaced(fn=_Guard(arguments["fn"], tally)), True, True
+        yield call.replaced(fn=_Guard(arguments["fn"], stage, tally)), True, True
     elif name in ("starmap", "tap"):
         guard = _Star if name == "starmap" else _Tap
-        yield _call("map", call.site, guard(arguments["fn"], tally)), True, True
+        yield _call("map", call.site, guard(arguments["fn"], stage, tally)), True, True
     elif name == "flat_map":
-        yield call.replaced(fn=_Expansion(arguments["fn"], tally, ())), False, False
+        yield call.replaced(fn=_Expansion(arguments["fn"], stage, tally)), False, False
     elif name == "filter":
-        guarded = _Guard(arguments["predicate"], tally, instead=False)
+        guarded = _Predicate(arguments["predicate"], stage, tally)
         yield call.replaced(predicate=guarded), False, False
     elif name == "source" and hasattr(arguments["data"], "__getitem__"):
         is_plain = isinstance(arguments["data"], (list, tuple, range, np.ndarray))
-        data = arguments["data"] if is_plain else _Data(arguments["data"], tally)
+        data = arguments["data"] if is_plain else _Data(arguments["data"], stage, tally)
         yield call.replaced(data=data), False, not is_plain
     elif name in _JOINING:
         yield (
@@ -180,7 +227,7 @@ def _guarded(call: Call, tally: Tally) -> Iterator[tuple[Call, bool, bool]]:
         )
     elif finish is not None and arguments[finish] is not None:
         yield call.replaced(**{finish: None}), False, False
-        yield _call("map", call.site, _Guard(arguments[finish], tally)), True, True
+        yield _call("map", call.site, _Guard(arguments[finish], stage, tally)), True, True
     else:
         yield call, name in _BLIND, False
 

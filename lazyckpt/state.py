@@ -11,14 +11,15 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 from lazyckpt.call import Chain, runnable
-from lazyckpt.checks import brief
-from lazyckpt.errors import InvalidState, StateMismatch
+from lazyckpt.checks import brief, checked
+from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.frozen import FrozenDict, FrozenList, Own
 from lazyckpt.machine import Position, entered
 
 FORMAT = 1
 _EXACT = 1 << 53  # ints below survive every JSON reader
 _LONGEST = 1 << 24  # characters; a state is far smaller
+_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error takes long
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,11 @@ class State:
         has gone on, or read them again before it does.
         """
         leaf = self.position
-        while isinstance(leaf, tuple):
+        while type(leaf) is tuple and leaf:
             leaf = leaf[0]
-        return int(leaf)
+        if type(leaf) is not int:
+            raise InvalidState(f"a state's position {brief(self.position)} has no epoch")
+        return leaf
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
@@ -63,17 +66,31 @@ class State:
 
     def to_json(self) -> str:
         """One line of ASCII JSON, at most 1 KB for any built-in pipeline of ten stages."""
-        return _dumps(self.to_dict())
+        text = _dumps(self.to_dict())
+        if len(text) > _LONGEST:
+            raise InvalidState(f"a state of {len(text):,} characters is too long to be read again")
+        return text
 
     @staticmethod
     def from_json(text: str | bytes) -> State:
-        """The state that `to_json` wrote; `InvalidState` for anything else. Executes nothing."""
+        """The state that `to_json` wrote; `InvalidState` for anything else.
+
+        Executes nothing, whoever wrote the text, and takes a few seconds and half
+        a gigabyte at most: more than 16 MiB are refused. What no run of a pipeline
+        could have reached is refused where that enters it, or reads again
+        what it says was read before: an endless source can be read for ever.
+        """
         if not isinstance(text, (str, bytes)):
             raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")
         if len(text) > _LONGEST:
             raise InvalidState(f"{len(text):,} characters are no state")
         try:
-            found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twice)
+            found = json.loads(
+                text,
+                parse_int=_short_int,
+                parse_constant=_no_constant,
+                object_pairs_hook=_no_twice,
+            )
         except (ValueError, RecursionError) as error:
             raise InvalidState(
                 f"not a state, or a truncated one: {error}: {_excerpt(text)}"
@@ -180,7 +197,7 @@ class _Change(NamedTuple):
 
     def __str__(self) -> str:
         old, new = (
-            ", ".join(f"{k}={json.dumps(v)}" for k, v in values.items())
+            _cut(", ".join(f"{k}={json.dumps(v)}" for k, v in values.items()))
             for values in (self.before, self.after)
         )
         return f"stage {self.number}: {self.name}({old}) -> {self.name}({new})"
@@ -191,8 +208,8 @@ def _changes(state: State, chain: Chain) -> list[_Change]:
     if [name for name, _ in old] != [name for name, _ in new]:
         raise StateMismatch(
             "the state belongs to another pipeline:\n"
-            f"    {' | '.join(name for name, _ in old)}\n"
-            f" -> {' | '.join(name for name, _ in new)}"
+            f"    {_cut(' | '.join(name for name, _ in old))}\n"
+            f" -> {_cut(' | '.join(name for name, _ in new))}"
         )
     found = []
     for number, ((name, before), (_, after)) in enumerate(zip(old, new, strict=True), 1):
@@ -217,7 +234,14 @@ def _check_changes(changes: list[_Change], state: State, chain: Chain) -> None:
         call = calls[change.number - 1]
         known = call.combinator.signature.parameters
         before = {name: known[name].default for name in change.after} | change.before
-        calls[change.number - 1] = call.replaced(**before)
+        try:
+            fit = {
+                k: checked(call.name, k, v, call.combinator.checks.get(k, _as_it_is))
+                for k, v in before.items()
+            }
+        except ArgumentError as error:
+            raise StateMismatch(f"{refusal}; {error}") from None
+        calls[change.number - 1] = call.replaced(**fit)
     entered(chain.machine, state.position)
     if Chain(tuple(calls)).machine.epoch(state.position) != chain.machine.epoch(state.position):
         raise StateMismatch(f"the state stands beyond the end after {'; '.join(map(str, changes))}")
@@ -226,7 +250,7 @@ def _check_changes(changes: list[_Change], state: State, chain: Chain) -> None:
 def _encode(value: Any) -> Any:
     kind = type(value)
     if kind is int:
-        return value if -_EXACT < value < _EXACT else {"int": hex(value)}
+        return value if -_EXACT < value < _EXACT else {"int": _hex(value)}
     if kind is tuple:
         return [_encode(v) for v in value]
     if kind is Own:
@@ -248,6 +272,8 @@ def _decode(value: Any) -> Any:
         return value
     ((tag, inner),) = value.items()
     if tag == "int":
+        if len(inner) > _DIGITS:
+            raise InvalidState(f"an int of {len(inner):,} digits is too long for a state")
         return int(inner, 16)
     if tag == "own":
         return Own((_decode(inner),))
@@ -277,12 +303,33 @@ def _is_described(pipeline: Any) -> bool:
     )
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _cut(text: str) -> str:
+    """What a state says, as an error may show it: in one line, and no control codes."""
+    return "".join(c if c.isprintable() else "?" for c in text[:1000])
+
+
 def _dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _check(body: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(json.dumps(body, sort_keys=True).encode()):08x}"
+
+
+def _hex(value: int) -> str:
+    if value.bit_length() > 4 * _DIGITS - 16:  # a sign and 0x stand before them
+        raise InvalidState(f"an int of {value.bit_length():,} bits is too long for a state")
+    return hex(value)
+
+
+def _short_int(text: str) -> int:
+    if len(text) > 99:  # a state has longer ones as text, for decimal ones take long
+        raise ValueError(f"an int of {len(text):,} digits")
+    return int(text)
 
 
 def _no_constant(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import pytest
@@ -122,3 +122,11 @@ GOLDEN = {
     "block_shuffle(6)": [3, 1, 2, 5, 4, 0, 8, 11, 6, 9, 10, 7],
     "large": [811551793, 787726071, 969828139, 619405118],
 }
+
+
+def test_a_buffer_over_an_endless_stream_repeated() -> None:
+    for endless in (lz.count(), lz.source(range(7)) | lz.repeat()):
+        pipeline = endless | lz.repeat() | lz.shuffle(5, seed=0)
+        steps = list(islice(lz.run(pipeline).with_state(), 40))
+        for (_, state), (item, _) in pairwise(steps):
+            assert next(lz.run(pipeline, state)) == item

@@ -24,6 +24,7 @@ ROOMS = [
     ["state"],
     ["executors"],
     ["run"],
+    ["saving"],
     ["pipeline"],
     ["combinators"],
     ["__init__"],

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
 
 
 def picky(x: int) -> int:
@@ -94,12 +97,92 @@ def test_what_fails_is_left_out(name: str) -> None:
             assert other.skipped == run.skipped
 
 
+class Rejecting:
+    """A function that fails on some items."""
+
+    def __init__(self, bad: frozenset[int]) -> None:
+        self.bad = bad
+
+    def __call__(self, x: int) -> int:
+        if x in self.bad:
+            raise ValueError(f"{x}\nis bad")
+        return x
+
+
+def told(pipeline: lz.Pipeline[Any], executor: lz.Executor | None) -> list[Any]:
+    """Every item with what was left out before it, and what was at the end."""
+    found: list[Any] = []
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        for item in run:
+            found.append((item, run.skipped, run.skipped.first))
+        return [*found, (run.skipped, run.skipped.first)]
+
+
+some = st.frozensets(st.integers(0, 59))
+
+
+@given(st.integers(0, 60), some, some, st.integers(1, 4), st.booleans())
+def test_every_item_has_its_own_count(
+    size: int, first: frozenset[int], second: frozenset[int], n: int, is_stream: bool
+) -> None:
+    pipeline = (
+        lz.source(Stream(range(size)) if is_stream else range(size))
+        | lz.map(Rejecting(first))
+        | lz.map(abs)
+        | lz.filter(Rejecting(second) if n > 1 else abs)
+        | lz.batch(n, collate=Sum(frozenset([5, 7, 9])))
+    )
+    texts: list[str] = []
+    expected: list[Any] = []
+    batch: list[int] = []
+    stages = [*map(repr, pipeline.calls)]
+
+    def full() -> None:
+        if batch and sum(batch) in (5, 7, 9):
+            texts.append(f"{stages[4]}: ValueError: {sum(batch)} is bad")
+        elif batch:
+            expected.append((sum(batch), len(texts), tuple(texts[:8])))
+        batch.clear()
+
+    for x in range(size):
+        if x in first:
+            texts.append(f"{stages[1]}: ValueError: {x} is bad")
+        elif n > 1 and x in second:
+            texts.append(f"{stages[3]}: ValueError: {x} is bad")
+        elif x:  # which abs as a predicate leaves out
+            batch.append(x)
+        if len(batch) == n:
+            full()
+    full()
+    expected.append((len(texts), tuple(texts[:8])))
+    for executor in (None, lz.threads(), lz.threads(3, buffer_size=5)):
+        assert told(pipeline, executor) == expected
+
+
+class Sum(Rejecting):
+    def __call__(self, x: Any) -> int:
+        return super().__call__(sum(x))
+
+
+def test_lots_that_are_left_in_the_middle() -> None:
+    pipeline = NUMBERS | lz.map(picky) | lz.map(str)
+    alone = told(pipeline, None)
+    for stop in range(1, 40, 3):
+        with lz.run(pipeline, executor=lz.threads(2, buffer_size=9), on_error="skip") as run:
+            given = [(next(run), run.skipped, run.skipped.first) for _ in range(stop)]
+        assert run.skipped == given[-1][1]
+        with run:
+            given += [(item, run.skipped, run.skipped.first) for item in run]
+        assert [*given, (run.skipped, run.skipped.first)] == alone
+
+
 def test_in_processes() -> None:
     pipeline, expected = CASES["then batch"]
     for workers in (1, 2):
         with lz.run(pipeline, executor=lz.processes(workers), on_error="skip") as run:
             assert list(run) == expected
             assert run.skipped == 50 - len(GOOD)
+        assert told(pipeline, lz.processes(workers)) == told(pipeline, None)
 
 
 def test_a_zip_is_not_shifted() -> None:

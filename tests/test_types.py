@@ -125,6 +125,7 @@ OTHERS = {
     "lz.step(words, lz.init(words))": "tuple[State, Any]",
     "lz.state_at(words, 1)": "State",
     "lz.rebase(lz.init(words), words)": "State",
+    'lz.load("state.json")': "State",
     "lz.mix_counts(words, lz.init(words))": "tuple[int, ...]",
 }
 
@@ -163,6 +164,7 @@ lz.case(words, words)
 lz.multiplex(words, [words])
 lz.mix(words, [1], seed=0)
 lz.run([1])
+lz.save(words, "state.json")
 lz.run(lz.take(2))
 list(lz.take(2))
 """

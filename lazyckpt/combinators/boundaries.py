@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 
 from lazyckpt.checks import Unfit, at_least, boolean, brief, function, optional, positive
 from lazyckpt.errors import ArgumentError, SourceChanged
-from lazyckpt.machine import Flow, Machine, Position, machine
+from lazyckpt.machine import Flow, Machine, Position, machine, within
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
@@ -112,6 +113,9 @@ def bucket_by_boundaries(
 
     def flow(position: Position) -> Flow[list[A]]:
         anchor, passed, waiting = position
+        within("bucket_by_boundaries", passed, max_wait or sys.maxsize)
+        for some, size in zip(waiting, sizes, strict=True):
+            within("bucket_by_boundaries", some, size - 1)
         before = upstream.flow(anchor)
         count, mark = 0, (0, anchor)  # items read, and where the current block of them began
         buckets: list[list[A]] | None = None

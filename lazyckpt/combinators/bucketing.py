@@ -18,7 +18,7 @@ from lazyckpt.checks import (
 )
 from lazyckpt.combinators.windowing import alike
 from lazyckpt.errors import ArgumentError, SourceChanged
-from lazyckpt.machine import Flow, Machine, Position, machine
+from lazyckpt.machine import Flow, Machine, Position, machine, within
 from lazyckpt.noise import Permutation, derive
 from lazyckpt.pipeline import combinator
 
@@ -97,6 +97,7 @@ def bucket_batch(
 
     def flow(position: Position) -> Flow[list[A]]:
         anchor, window, given = position
+        within("bucket_batch", window), within("bucket_batch", given, window_size)
         epoch = upstream.epoch(anchor)
         before = upstream.flow(anchor)
 

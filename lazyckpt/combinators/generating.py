@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lazyckpt.checks import function, integer, natural, weighing
 from lazyckpt.combinators.sources import source
 from lazyckpt.frozen import freeze, storable, thaw
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, within
 from lazyckpt.noise import Indices, affine, as_array, derive, hashed, hashes_at
 from lazyckpt.pipeline import producer
 
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 _FINEST = 53  # bits of a float's mantissa
 _LARGEST = 1 << 16  # items made at once
+_MOST = 1 << 60  # items of an epoch
 
 
 @producer(checks={"step": function, "init": storable})
@@ -57,6 +58,7 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
 
     def flow(position: Position) -> Flow[T]:
         epoch, mine, ended = position
+        within("unfold", epoch, math.inf), within("unfold", ended, 1)
         state = thaw(mine)
 
         def items() -> Iterator[T]:
@@ -101,6 +103,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
         return [start + step * index for index in indices.tolist()]
 
     return _endless(
+        "count",
         lambda epoch: 0,
         Table(lambda index: start + step * index, rows),
         lambda index: itertools.count(start + step * index, step),
@@ -201,6 +204,7 @@ def _drawn(
 
     # Each epoch draws on from a place of its own in one long row of hashes.
     return _endless(
+        name,
         lambda epoch: derive(seed, name, epoch) >> 2,
         Table(lambda index: one(hashed(key, index) >> unused), rows, stacked),
         walk,
@@ -208,21 +212,28 @@ def _drawn(
 
 
 def _endless(
-    begin: Callable[[int], int], table: Table[T], walk: Callable[[int], Iterator[T]]
+    name: str,
+    begin: Callable[[int], int],
+    table: Table[T],
+    walk: Callable[[int], Iterator[T]],
 ) -> Machine[T]:
     """The items of an endless table, from the index `begin(epoch)` on."""
+
+    def checked(position: Position) -> tuple[int, int]:
+        epoch, given = position
+        return within(name, epoch, math.inf), within(name, given, _MOST)
 
     def step(position: Position) -> tuple[Position, T]:
         epoch, given = position
         return (epoch, given + 1), table.get(begin(epoch) + given)
 
     def flow(position: Position) -> Flow[T]:
-        epoch, given = position
+        epoch, given = checked(position)
         items, taken = counted(walk(begin(epoch) + given))
         return Flow(items, lambda: (epoch, given + taken()))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, given = position
+        epoch, given = checked(position)
         return (epoch, given + n), n
 
     def ahead(position: Position, offsets: Indices) -> Indices:

@@ -158,6 +158,8 @@ def _fetching(
         return None
 
     def flow(position: Position) -> Flow[Any]:
+        jump(position, 0)  # which checks it
+
         def batches() -> Iterator[Any]:
             nonlocal position
             while True:

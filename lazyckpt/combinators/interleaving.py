@@ -11,7 +11,7 @@ from lazyckpt.checks import function, positive
 from lazyckpt.combinators.joining import joined
 from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import SourceChanged
-from lazyckpt.machine import End, Flow, Machine, Position, counted, machine
+from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
 from lazyckpt.pipeline import Pipeline, combinator, producer
 
 A = TypeVar("A")
@@ -69,6 +69,8 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         states, ended, turn, given = position
+        within("interleave", ended, (1 << width) - 1), within("interleave", turn, width - 1)
+        within("interleave", given, block_length - 1)
         flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
 
         order, before = [turn], 0
@@ -175,6 +177,12 @@ def interleave_map(
 
     def flow(position: Position) -> Flow[B]:
         before, ended, turn, given, places = position
+        within("interleave_map", ended, 1), within("interleave_map", turn, cycle_length - 1)
+        within("interleave_map", given, block_length - 1)
+        for place, _ in zip(places, range(cycle_length), strict=True):
+            if place != ():
+                anchor, _ = place
+                upstream.flow(anchor)  # which checks it
         epoch = upstream.epoch(before)
         inputs = upstream.flow(before)
         anchors: list[tuple[Position, Position] | tuple[()]] = list(places)

@@ -12,8 +12,8 @@ from lazyckpt.checks import Unfit, boolean, brief, natural, optional
 from lazyckpt.combinators.joining import joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
-from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, counted, machine
+from lazyckpt.errors import ArgumentError, InvalidState
+from lazyckpt.machine import End, Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
 from lazyckpt.state import State, as_state, matching
@@ -158,10 +158,15 @@ def mix(
 
     def flow(position: Position) -> Flow[A]:
         states, counts, ended = position
-        before = list(counts)
+        before = [within("mix", each) for each in counts]
+        within("mix", ended, 1), within("mix", sum(before))
+        if proportions is not None and not proportions.fits(before):
+            raise InvalidState(f"mix: counts {brief(before)} are none of these weights")
+        if stop == "all_exhausted" and not ended and is_last(-1, states):
+            raise InvalidState("mix: a state in which all have ended, and the stream has not")
         flows = [
             (once if is_first(number, state) else again)[number].flow(state)
-            for number, state in enumerate(states)
+            for number, state, _ in zip(range(len(once)), states, before, strict=True)
         ]
         streams, taken = map(list, zip(*map(counted, flows), strict=True))
 
@@ -271,6 +276,7 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
     (3, 1)
     """
     position = matching(as_state(state), pipeline).position
+    entered(pipeline.machine, position)
     if pipeline.calls[0].name != "mix":
         raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
     built, layers = pipeline.calls[0].build(None), 0

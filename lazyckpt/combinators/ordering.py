@@ -265,10 +265,10 @@ def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
         return {"length": whole}
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
+        after, passed = jump(position, n)
         if count == 0:
             return position, 0
         epoch = upstream.epoch(position)
-        after, passed = jump(position, n)
         later = math.inf if count is None else count - 1 - epoch % count
         if passed == n or not later:
             return after, passed
@@ -281,8 +281,8 @@ def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None
-        if not len(offsets):
-            return offsets
+        if length == math.inf or not len(offsets):
+            return view.ahead(position, offsets)
         left = jump(position, int(offsets[-1]) + 1)[1] if isinstance(offsets, range) else 0
         if isinstance(offsets, range) and left > offsets[-1]:
             return view.ahead(position, offsets)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.checks import boolean, brief, positive
 from lazyckpt.errors import SourceChanged
-from lazyckpt.machine import Flow, Machine, Position, machine
+from lazyckpt.machine import Flow, Machine, Position, machine, within
 from lazyckpt.pipeline import combinator
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
@@ -80,7 +80,7 @@ def concat_then_split(
         if parts and not drop_last:
             yield (before.snapshot(), 0), _row("concat_then_split", parts, length)
 
-    return _packed(upstream, rows)
+    return _packed("concat_then_split", upstream, rows)
 
 
 @combinator(checks={"length": positive, "num_bins": positive})
@@ -151,16 +151,17 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
             here = before.snapshot()
         yield from emptied(before.snapshot())
 
-    return _packed(upstream, rows)
+    return _packed("pack_first_fit", upstream, rows)
 
 
 def _packed(
-    upstream: Machine[Any], rows: Callable[[Flow[Any], Position, int], Iterator[_Placed]]
+    name: str, upstream: Machine[Any], rows: Callable[[Flow[Any], Position, int], Iterator[_Placed]]
 ) -> Machine[Features]:
     """The rows that `rows(items, anchor, given)` makes, each with the position after it."""
 
     def flow(position: Position) -> Flow[Features]:
         anchor, given = position
+        within(name, given)
         before = upstream.flow(anchor)
 
         def made() -> Iterator[Features]:

@@ -125,6 +125,10 @@ class Proportions:
         some = np.bincount(self.pattern[:rest], minlength=len(self.parts)).tolist()
         return [whole * part + each for part, each in zip(self.parts, some, strict=True)]
 
+    def fits(self, counts: list[int]) -> bool:
+        """Whether there is a place before which each has been chosen so often, where it's known."""
+        return self.pattern is None or counts == self.counts(sum(counts))
+
     def place(self, number: int, taken: int) -> int | float:
         """Where a source is chosen that has been chosen so often before."""
         assert self.pattern is not None

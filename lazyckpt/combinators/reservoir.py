@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from operator import length_hint
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.machine import Flow, Machine, Position, machine, within
 from lazyckpt.noise import Permutation, as_array, derive, draws
 
+_MOST = 1 << 62  # inputs
+_MISSING: Any = object()
 _AT_ONCE = 1 << 13  # draws, which so stay in the processor's cache
 
 
@@ -34,6 +37,8 @@ class Reservoir:
         self.size = size
         self.seed = seed
         self.block = min(max(size, 256), 1 << 16)
+        # That an item stays for longer has a chance below exp(-50).
+        self._longest = 2 * self.block + size * (math.ceil(math.log(size)) + 51)
 
     def machine(self) -> Machine[Any]:
         upstream = self.upstream
@@ -46,7 +51,8 @@ class Reservoir:
 
     def flow(self, position: Position) -> Flow[Any]:
         anchor, start, given = position
-        within("shuffle", start), within("shuffle", given)
+        within("shuffle", given, _MOST), within("shuffle", start, given)
+        within("shuffle", given - start, self._longest)
         before = self.upstream.flow(anchor)
         epoch = self.upstream.epoch(anchor)
         key = derive(self.seed, "shuffle", "buffer", epoch)
@@ -109,7 +115,7 @@ class Reservoir:
             return self._looked_up(key, anchor, start, given, marks)
         stream = iter(flow)
         if start:
-            buffer, arrived = [None] * self.size, start
+            buffer, arrived = [_MISSING] * self.size, start
         else:
             buffer = list(islice(stream, self.size))
             arrived = len(buffer)
@@ -128,6 +134,8 @@ class Reservoir:
                 break
             if before % self.block == 0:
                 marks[arrived] = flow.snapshot()
+        if start and arrived == target and any(item is _MISSING for item in buffer):
+            raise _too_late(start)
         return buffer, arrived, stream, flow.snapshot, marks
 
     def _looked_up(
@@ -139,13 +147,17 @@ class Reservoir:
         here, passed = jump(anchor, self.size + given - start)
         arrived = start + passed
         held = self._holding(key, arrived) - start
+        oldest = int(held.min(initial=arrived - start))
+        if oldest < 0:
+            raise _too_late(start)
         if upstream.view is None:
             buffer = [upstream.step(jump(anchor, int(t))[0])[1] for t in held]
         else:
             get, rows = upstream.view.table.get, upstream.view.table.rows
             places = as_array(upstream.view.ahead(anchor, held))
             buffer = [get(i) for i in places.tolist()] if rows is None else rows(places)
-        for mark in range(_next(start, self.block) + 1, arrived + 1, self.block):
+        first = start + max(0, oldest - self.block - 1)
+        for mark in range(_next(first, self.block) + 1, arrived + 1, self.block):
             if mark > self.size:
                 marks[mark] = jump(anchor, mark - start)[0]
         flow = upstream.flow(here)
@@ -165,6 +177,10 @@ class Reservoir:
             held = np.where(held < 0, last, held)
             stop = begin
         return np.where(held < 0, np.arange(size), held)
+
+
+def _too_late(start: int) -> InvalidState:
+    return InvalidState(f"shuffle: a state that begins at item {start} lacks some of the buffer")
 
 
 def _next(number: int, step: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from lazyckpt.checks import Unfit, boolean, natural, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless, within
 from lazyckpt.noise import Indices, affine, as_array
 from lazyckpt.pipeline import combinator
 
@@ -168,13 +168,14 @@ def _part(upstream: Machine[A], num_shards: int, index: int, even: Even) -> Mach
 
     def flow(position: Position) -> Flow[A]:
         begin, given = position
-        items = upstream.flow(jump(begin, start + given)[0])
-        some, taken = counted(islice(items, max(0, size - given)))
+        items = upstream.flow(jump(begin, start + within("shard", given, size))[0])
+        some, taken = counted(islice(items, size - given))
         return Flow(some, lambda: (begin, given + taken()))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         begin, given = position
-        passed = max(0, min(n, size - given))
+        jump(begin, 0)  # which checks it
+        passed = min(n, size - within("shard", given, size))
         return (begin, given + passed), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:

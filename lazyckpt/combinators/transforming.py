@@ -14,7 +14,7 @@ from lazyckpt.checks import function, integer, natural, optional, positive
 from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import ArgumentError
 from lazyckpt.frozen import freeze, storable, thaw
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine
+from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, within
 from lazyckpt.noise import derive, hashed, hashes
 from lazyckpt.pipeline import Pipeline, combinator
 
@@ -22,6 +22,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 S = TypeVar("S")
 
+_MOST = 1 << 60  # items that are counted
 _ENDED = (1 << 53) - 1  # in place of the number of outputs given, which it never is
 
 
@@ -47,7 +48,7 @@ def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]
     def paired(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[tuple[int, Any]]]:
         return lambda items: builtins.zip(itertools.count(start + first), items)
 
-    return _numbered(upstream, paired)
+    return _numbered("enumerate", upstream, paired)
 
 
 @combinator(checks={"fn": function, "seed": natural}, pointwise=True)
@@ -82,7 +83,7 @@ def random_map(
         rngs = _generators(spare, derive(seed, "random_map", epoch), first)
         return lambda items: (fn(next(rngs), item) for item in items)
 
-    return _numbered(upstream, drawn)
+    return _numbered("random_map", upstream, drawn)
 
 
 def _generators(
@@ -110,7 +111,9 @@ def _generators(
 
 
 def _numbered(
-    upstream: Machine[A], made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]]
+    name: str,
+    upstream: Machine[A],
+    made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]],
 ) -> Machine[B]:
     """What `made(epoch, number)` makes of the items from a number on."""
 
@@ -124,6 +127,7 @@ def _numbered(
 
     def flow(position: Position) -> Flow[B]:
         before, number = position
+        within(name, number, _MOST)
         items = upstream.flow(before)
         results, given = counted(made(upstream.epoch(before), number)(items))
         return Flow(results, lambda: (items.snapshot(), number + given()))
@@ -181,12 +185,13 @@ def transition(
         before = upstream.flow(anchor)
         inner: Flow[B] | None = None
         begun = 0  # outputs given before those of the current item
+        state = thaw(mine)
 
         def expansions() -> Iterator[Iterable[B]]:
-            nonlocal anchor, mine, inside, inner, begun
+            nonlocal anchor, mine, inside, inner, begun, state
             if inside == _ENDED:
                 return
-            here, state = anchor, thaw(mine)
+            here = anchor
             for item in before:
                 frozen = freeze(state, "transition")
                 state, outputs = step(state, item)

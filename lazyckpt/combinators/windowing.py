@@ -101,7 +101,7 @@ def sliding_window(
     def skip(position: Position, n: int) -> tuple[Position, int]:
         assert jump is not None
         if not n:
-            return position, 0
+            return jump(position, 0)
         wanted = (n - 1) * stride + width
         after, passed = jump(position, wanted)
         if passed == wanted:

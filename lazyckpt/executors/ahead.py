@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, islice, repeat
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.crew import Crew, Gate, Ticket, forgotten
 from lazyckpt.executors.parts import Outcome, Stale, fed, folded, known
 from lazyckpt.machine import Flow, Machine, Position
-from lazyckpt.skipping import Tally
+from lazyckpt.skipping import Skipped, Tally
 
 _LONG = 16e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill
@@ -69,11 +70,31 @@ class Task(NamedTuple):
     """Something for a worker to do; or with `payload` None the end.
 
     - `at`: the position after so many of its items; None if the outcome says
+    - `telling`: makes of its items an iterator that tells what was left out before each
     """
 
     payload: Any
     at: Callable[[int], Position] | None = None
     size: int = 0
+    telling: Callable[[Iterator[Any]], Iterator[Any]] | None = None
+
+
+class _Telling(Iterator[Any]):
+    """Items, before which a tally is told what was left out there."""
+
+    def __init__(self, items: Iterator[Any], tally: Tally, left_out: dict[int, Skipped]) -> None:
+        self._items, self._tally, self._left_out = items, tally, left_out
+        self._place = 0
+
+    def __next__(self) -> Any:
+        item = next(self._items)
+        if found := self._left_out.get(self._place):
+            self._tally.more(found)
+        self._place += 1
+        return item
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._items)
 
 
 Feed = Callable[[Position, Pace], Iterator[Task]]
@@ -101,6 +122,7 @@ class Ahead:
         self._life = crew.life
         self._at: Callable[[int], Position] = lambda given: position
         self.items: Iterator[Any] = iter(())
+        self._skipped: tuple[tuple[int, Skipped], ...] = ()
         self._size = self._delivered = 0  # of the items at hand; of all, once these are given
 
     def flow(self) -> Flow[Any]:
@@ -154,6 +176,8 @@ class Ahead:
                     raise ticket
                 if ticket is None:
                     assert task.at is not None
+                    if task.telling is not None:
+                        next(task.telling(iter([None])))
                     return self._arrived(Outcome([]), task.at)
                 life = self._crew.life
                 if self._gate.is_shut:
@@ -175,10 +199,10 @@ class Ahead:
                     self._again()
                     continue
                 self._pace.saw(outcome)
-                if self._tally is not None:
-                    self._tally.take(outcome.skipped)
                 given = len(outcome.items)
                 self._arrived(outcome, task.at or self._reached(outcome))
+                if task.telling is not None:
+                    self.items = task.telling(self.items)
                 outcome, ticket = outcome._replace(items=[]), None  # who takes the items owns them
                 if self._gate.is_open and outcome.failure is None:
                     self.fill()
@@ -211,8 +235,21 @@ class Ahead:
         return outcome.reached.__getitem__
 
     def _arrived(self, outcome: Outcome, at: Callable[[int], Position]) -> None:
-        self._at, self.items, self._size = at, iter(outcome.items), len(outcome.items)
+        if self._tally is not None:
+            for _, some in self._skipped:
+                self._tally.known = self._tally.known.and_then(some)
+        self._at, self._size, self._skipped = at, len(outcome.items), outcome.skipped
+        self._hold(iter(outcome.items))
         self._delivered += self._size
+
+    def leave(self) -> None:
+        """End the iterator of the items at hand; what is left of them comes with another."""
+        self._hold(iter([*self.items]))
+
+    def _hold(self, items: Iterator[Any]) -> None:
+        self.items = items
+        if self._tally is not None:  # which knows nothing of this: that would be a cycle
+            self._tally.of_lot = partial(_left_out, self._skipped, self._size, items)
 
     def _again(self) -> None:
         """Feed from here on once more: what was under way is lost."""
@@ -260,7 +297,7 @@ class _Lots:
         return items if length_hint(items) else next(self._chunks, None)
 
     def leave(self) -> None:
-        self._walk.items = iter([*self._walk.items])
+        self._walk.leave()
 
 
 def seeking(machine: Machine[Any]) -> Feed:
@@ -290,8 +327,18 @@ def going(position: Position, pace: Pace) -> Iterator[Task]:
         yield Task((start, pace.size), size=pace.size)
 
 
-def pulling(upstream: Machine[Any], calls: tuple[Call, ...]) -> Feed:
-    """Tasks of pointwise stages over a stream, which is read here."""
+def pulling(upstream: Machine[Any], calls: tuple[Call, ...], tally: Tally | None = None) -> Feed:
+    """Tasks of pointwise stages over a stream, which is read here.
+
+    What the tally counts meanwhile is told once more where the items come back.
+    """
+
+    def telling(
+        left_out: dict[int, Skipped],
+    ) -> Callable[[Iterator[Any]], Iterator[Any]] | None:
+        if tally is None or not left_out:
+            return None
+        return partial(_Telling, tally=tally, left_out=left_out)
 
     def feed(position: Position, pace: Pace) -> Iterator[Task]:
         before = _before(calls, position)
@@ -303,26 +350,45 @@ def pulling(upstream: Machine[Any], calls: tuple[Call, ...]) -> Feed:
             places = [items.snapshot()]
             error = end = None
             count = pace.size
+            left_out: dict[int, Skipped] = {}
+            before_it = Skipped() if tally is None else tally.told()
             try:
                 for item in islice(stream, count):
+                    if tally is not None and (found := tally.told()):
+                        left_out[len(some)] = found
                     some.append(item)
                     places.append(items.snapshot())
                 if len(some) < count:
                     end = items.snapshot()
             except Exception as raised:
                 error = raised
+            finally:
+                rest = Skipped() if tally is None else tally.told()
+                if tally is not None:
+                    tally.more(before_it)
             skip = folded(calls, fed(some, epoch, places, end)).skip
             assert skip is not None
             if some:
-                yield Task((position, epoch, some), _after(skip, position), len(some))
+                yield Task(
+                    (position, epoch, some), _after(skip, position), len(some), telling(left_out)
+                )
             if error is not None:
                 raise error
             position, passed = skip(position, count)
             if passed < count:
-                yield Task(None, _always(position))
+                yield Task(None, _always(position), telling=telling({0: rest} if rest else {}))
                 return
 
     return feed
+
+
+def _left_out(lot: tuple[tuple[int, Skipped], ...], size: int, items: Iterator[Any]) -> Skipped:
+    """What was left out before those items of a lot that are delivered."""
+    given, found = size - length_hint(items), Skipped()
+    for place, some in lot:
+        if place < given:
+            found = found.and_then(some)
+    return found
 
 
 def _always(position: Position) -> Callable[[int], Position]:

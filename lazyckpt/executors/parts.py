@@ -14,7 +14,7 @@ from lazyckpt.blame import Failure, traced
 from lazyckpt.call import Call, Chain
 from lazyckpt.errors import InvalidState
 from lazyckpt.machine import Flow, Machine, Position, machine
-from lazyckpt.skipping import tally_of
+from lazyckpt.skipping import Skipped, tally_of
 
 HEAVY = 1 << 20  # bytes that an item is taken for, where there's no telling
 
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
     end: Position | None = None
     seconds: float = 0.0
     size: float = 0.0  # of an item, in bytes
-    skipped: int = 0  # items left out on the way
+    skipped: tuple[tuple[int, Skipped], ...] = ()  # by a stream: left out after so many items
     is_torn: bool = False
 
 
@@ -65,6 +65,7 @@ class Walk:
         begun = perf_counter()
         position, count = task
         items: list[Any] = []
+        skipped: list[tuple[int, Skipped]] = []
         reached: list[Any] | None = [] if self.is_stream else None
         end = failure = None
         try:
@@ -77,18 +78,24 @@ class Walk:
             else:
                 reached.append(snapshot(flow))
                 for item in islice(stream, count):
+                    self._count(skipped, len(items))
                     items.append(item)
                     reached.append(snapshot(flow))
             if len(items) == count:
                 self._live.clear()
                 self._live[None if self.is_stream else flow.snapshot()] = flow, stream
             else:
+                self._count(skipped, len(items))
                 end = snapshot(flow)
         except BaseException as error:
             failure = traced(error, self.calls)
-        skipped = 0 if self._tally is None else self._tally.told()
         seconds = perf_counter() - begun
-        return Outcome(items, failure, reached, end, seconds, weight(items), skipped)
+        return Outcome(items, failure, reached, end, seconds, weight(items), tuple(skipped))
+
+    def _count(self, skipped: list[tuple[int, Skipped]], place: int) -> None:
+        """Note what was left out since this was last asked."""
+        if self._tally is not None and (found := self._tally.told()):
+            skipped.append((place, found))
 
     def _key(self, position: Position) -> Position:
         """Under what is kept that stands at a position: a stream that a stopped worker left too."""
@@ -96,6 +103,8 @@ class Walk:
         return None if live is not None and snapshot(live[0]) == position else position
 
     def _opened(self, position: Position) -> tuple[Flow[Any], Iterator[Any]]:
+        if self._tally is not None:
+            self._tally.told()  # before an error; it comes again
         flow = self.machine.flow(position)
         return flow, iter(flow)
 
@@ -105,7 +114,6 @@ class Each:
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
-        self._tally = tally_of(Chain(calls))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Each, (self.calls,)
@@ -120,8 +128,7 @@ class Each:
         except BaseException as error:
             failure = traced(error, self.calls)
         size = weight(made) + weight(items)
-        skipped = 0 if self._tally is None else self._tally.told()
-        return Outcome(made, failure, None, None, perf_counter() - begun, size, skipped)
+        return Outcome(made, failure, None, None, perf_counter() - begun, size)
 
 
 def folded(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:

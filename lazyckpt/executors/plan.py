@@ -115,10 +115,10 @@ def arranged(
             continue
         if piece.kind == "each":
             assert below is not None
-            feed = pulling(below, piece.calls)
+            feed = pulling(below, piece.calls, tally)
         else:
             feed = going if machine.skip is None else seeking(machine)
-        opened = _opener(crew, gate, number, feed, tally)
+        opened = _opener(crew, gate, number, feed, tally if is_whole else None)
         machine = _moved(machine, opened)
         number += 1
     if is_whole:

@@ -1,0 +1,377 @@
+"""Whatever the bytes of a state: nothing is executed, and it is taken or refused at little cost.
+
+What goes through the whole of a table, or fills memory, does so in a process
+of its own, which may have so much memory and time and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt import State
+from lazyckpt.frozen import FrozenDict, FrozenList, Own
+from lazyckpt.testing.laws import Stream
+from lazyckpt.testing.strategies import pipelines
+
+pytestmark = pytest.mark.usefixtures("watchdog")
+
+HUGE = [2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**30, 2**10_000]
+LEAVES: list[Any] = [
+    *range(8), 39, 40, 41, 99, *HUGE, (), (0,), (0, 0), ((0, 0), 0), (0,) * 99,
+    Own((0,)), Own(("a",)), Own((None,)), Own((FrozenDict((((), ()),)),)),
+]  # fmt: skip
+
+
+def signed(text: str | None = None, **body: Any) -> str:
+    """A state's text with a checksum that fits, as anybody can compute it."""
+    found = json.loads(text or lz.init(lz.source([])).to_json()) | body
+    found.pop("check")
+    check = f"{zlib.crc32(json.dumps(found, sort_keys=True).encode()):08x}"
+    return json.dumps({**found, "check": check})
+
+
+def used(pipeline: lz.Pipeline[Any], text: str | bytes, executor: Any = None) -> bool:
+    """Whether a state is taken, in every way there is; any error but ours goes through."""
+    ways: list[Callable[[], Any]] = [
+        lambda: State.from_json(text).epoch,
+        lambda: lz.step(pipeline, text),
+        lambda: lz.rebase(text, pipeline),
+        lambda: walked(pipeline, text, executor),
+    ]
+    if pipeline.calls[0].name == "mix":
+        ways.append(lambda: lz.mix_counts(pipeline, text))
+    errors = [refusal(way) for way in ways]
+    assert all(len(error) < 5000 for error in errors)
+    return not any(errors)
+
+
+def refusal(way: Callable[[], Any]) -> str:
+    """The message of an error of ours, if there is one; any other goes through."""
+    try:
+        way()
+    except lz.PipelineError as error:
+        return str(error)
+    return ""
+
+
+def walked(pipeline: lz.Pipeline[Any], text: str | bytes, executor: Any) -> None:
+    with lz.run(pipeline, text, strict=False, executor=executor) as run:
+        for _ in islice(run, 5):
+            pass
+        assert State.from_json(run.state.to_json()) == run.state
+
+
+# --- positions that no run has reached ---
+
+
+def places(position: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """The paths to all that a position consists of."""
+    yield path
+    if type(position) is tuple:
+        for number, inner in enumerate(position):
+            yield from places(inner, (*path, number))
+
+
+def put(position: Any, path: tuple[int, ...], new: Any) -> Any:
+    if not path:
+        return new
+    number, rest = path[0], path[1:]
+    return (*position[:number], put(position[number], rest, new), *position[number + 1 :])
+
+
+def at(position: Any, path: tuple[int, ...]) -> Any:
+    return at(position[path[0]], path[1:]) if path else position
+
+
+@given(pipelines(), st.data())
+def test_any_position_is_taken_or_refused(pipeline: lz.Pipeline[Any], data: st.DataObject) -> None:
+    states = [lz.init(pipeline), *(s for _, s in islice(lz.run(pipeline).with_state(), 12))]
+    state = data.draw(st.sampled_from(states))
+    position = state.position
+    has_own = any(type(at(position, path)) is Own for path in places(position))
+    news = [leaf for leaf in LEAVES if not (has_own and type(leaf) is Own)]  # for users' functions
+    for _ in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from(sorted(places(position), key=len, reverse=True)))
+        position = put(position, path, data.draw(st.sampled_from(news)))
+    text = State(state.pipeline, state.items, position).to_json()
+    used(pipeline, text, data.draw(st.sampled_from([None, None, None, lz.threads(2)])))
+
+
+def kept(state: Any, item: Any) -> Any:
+    return state, item
+
+
+def doubled(state: Any, item: Any) -> Any:
+    return state, [item, item]
+
+
+def cut_by(item: int) -> int:
+    return item % 5
+
+
+def tokens(item: int) -> list[int]:
+    return [item] * (item % 4)
+
+
+def table() -> list[lz.Pipeline[Any]]:
+    """Every combinator over data with indices and over a stream."""
+    found: list[Any] = [
+        lz.count(), lz.count(3, -2) | lz.batch(2), lz.uniform(seed=0), lz.choices([1, 2], seed=0),
+        lz.uniform(seed=0) | lz.batch(2, collate=lz.stack), lz.once(3),
+        lz.columns(x=np.arange(40)) | lz.shuffle(seed=0) | lz.batch(3, collate=lz.stack),
+        lz.columns(x=np.arange(40)) | lz.repeat() | lz.batch(3, collate=lz.stack),
+        lz.unfold(lambda s: (s, 1), 0), lz.count() | lz.repeat() | lz.shuffle(5, seed=0),
+        lz.count() | lz.filter(bool) | lz.shuffle(5, seed=0),
+        lz.source(range(3000)) | lz.shuffle(300, seed=1),
+        lz.source(Stream(range(3000))) | lz.shuffle(300, seed=1),
+        lz.source(range(40)) | lz.repeat() | lz.repeat() | lz.shuffle(5, seed=0) | lz.repeat(),
+        *(lz.source(range(40)) | stage for stage in (
+            lz.shuffle(seed=0), lz.shuffle(seed=0) | lz.repeat() | lz.block_shuffle(3, seed=0),
+            lz.gather([3, 1]), lz.cache(3), lz.map(str) | lz.cache(3),
+            lz.shard(num_shards=3, index=1, contiguous=True),
+            lz.shard(num_shards=3, index=1, contiguous=True, even="pad"),
+        )),
+    ]  # fmt: skip
+    for data in (lz.source(range(40)), lz.source(Stream(range(40)))):
+        ones = data | lz.map(lambda x: x % 2)
+        found += [
+            lz.zip(data, data), lz.concat(data, data), lz.interleave(data, data, block_length=2),
+            lz.mix([data, data], [1, 2], seed=0), lz.mix([data, data], lambda t: [1, 1], seed=0),
+            lz.mix([data, data], [1, 2], deterministic=True, stop="never"),
+            lz.mix([data, data], [1, 2**0.5], deterministic=True),
+            lz.multiplex(ones, [data, data]), lz.case(ones, data, data),
+            lz.switch(ones, data, data),
+            *(data | stage for stage in (
+                lz.map(str), lz.tap(str), lz.map(lambda x: (x,)) | lz.starmap(str), lz.filter(bool),
+                lz.take(9), lz.skip(1), lz.batch(2), lz.repeat(), lz.repeat(2), lz.enumerate(),
+                lz.flat_map(lambda x: [x, x]), lz.flat_map(lambda x: iter([x, x])),
+                lz.flat_map(lambda x: lz.source([x, x])), lz.batch(2) | lz.unbatch(),
+                lz.shuffle(4, seed=0), lz.block_shuffle(4, seed=0),
+                lz.shard(num_shards=3, index=2, even="pad"), lz.scan(kept, 0),
+                lz.transition(doubled, 0, flush=lambda s: [s]),
+                lz.random_map(lambda rng, x: rng.random(), seed=0),
+                lz.take_while(lambda x: x < 30), lz.drop_while(lambda x: x < 3),
+                lz.sliding_window(3), lz.sliding_window(2, stride=3), lz.group_by(cut_by),
+                lz.batch(4) | lz.shards(2), lz.bucket_batch(2, key=cut_by, window_size=6, seed=0),
+                lz.bucket_by_boundaries([2, 4], 2, length=cut_by),
+                lz.bucket_by_boundaries([2, 4], 2, length=cut_by, max_wait=6),
+                lz.map(tokens) | lz.concat_then_split(4),
+                lz.map(tokens) | lz.pack_first_fit(4, num_bins=2),
+                lz.interleave_map(lambda x: [x, x, x], cycle_length=2),
+                lz.interleave_map(lambda x: lz.source([x, x]), cycle_length=2, block_length=2),
+            )),
+        ]  # fmt: skip
+    return found
+
+
+def test_the_table_has_every_combinator() -> None:
+    assert {call.name for pipeline in table() for call in pipeline.calls} == set(lz.registry)
+
+
+def every_leaf() -> None:
+    """Every leaf of every pipeline's positions, in place of every part of them."""
+    for pipeline in table():
+        good = lz.state_at(pipeline, 1)
+        for path in places(good.position):
+            for leaf in LEAVES:
+                position = put(good.position, path, leaf)
+                used(pipeline, State(good.pipeline, 1, position).to_json())
+
+
+# --- texts that fill memory or take for ever ---
+
+SCAN = lz.source(range(9)) | lz.scan(kept, 0)
+NUMBERS = lz.source(range(9))
+
+
+def own(inner: str) -> str:
+    """The text of a state of `SCAN` with that as the user's own, and a fitting checksum."""
+    start = lz.init(SCAN).to_json()
+    return signed(start, position=[[0, 0], {"own": json.loads(inner)}])
+
+
+def deep(depth: int, begin: str, end: str, core: str = "0") -> str:
+    return begin * depth + core + end * depth
+
+
+def large_texts() -> dict[str, Callable[[], Any]]:
+    whole, most = (1 << 24) - 1000, 1 << 22  # characters
+    clash = 2**61 - 1  # ints that are equal modulo this have one hash
+    return {
+        "zeros": lambda: b"\0" * 100_000_000,
+        "digits": lambda: "0" * 100_000_000,
+        "an int": lambda: "9" * most,
+        "an int in its place": lambda: '{"lazyckpt":1,"items":' + "9" * most + "}",
+        "a float": lambda: "0." + "9" * most,
+        "an exponent": lambda: '{"lazyckpt":1e' + "9" * most + "}",
+        "empty lists": lambda: '{"lazyckpt":1,"position":[' + "[]," * (most // 3) + "0]}",
+        "empty dicts": lambda: "[" + "{}," * (whole // 3) + "0]",
+        "small dicts": lambda: "[" + '{"":0},' * (most // 7) + "0]",
+        "deep lists": lambda: "[" * most,
+        "deep dicts": lambda: '{"a":' * (most // 5),
+        "escapes": lambda: '"' + "\\u0000" * (most // 6) + '"',
+        "a quote": lambda: '"' + "a" * most,
+        "one name": lambda: "{" + '"a":0,' * (most // 6) + '"b":0}',
+        "names": lambda: signed(pipeline=[["x" * 1000, {}]] * (most // 1010)),
+        "long hex": lambda: signed(items={"int": "0x" + "f" * (most - 1000)}),
+        "long hex of one's own": lambda: own('{"int":"0x' + "f" * (most - 1000) + '"}'),
+        "a wide position": lambda: signed(position=[0] * (most // 3)),
+        "a position of wholes": lambda: signed(position=[[[]]] * (whole // 7)),
+        "keys of one hash": lambda: own(
+            json.dumps({"dict": [[{"int": hex(clash * k)}, 0] for k in range(1, 200_000)]})
+        ),
+    }
+
+
+def enter(text: str | bytes) -> None:
+    list(lz.run(SCAN, text))
+
+
+def large() -> None:
+    """All of these, with decimal ints of any length, as some programs want them."""
+    sys.set_int_max_str_digits(0)
+    for name, make in large_texts().items():
+        text = make()
+        assert refusal(partial(enter, text)), name
+
+
+DONE = {"every_leaf": every_leaf, "large": large}
+ROOM = 3 << 29  # bytes of addresses, of which the packages take some hundred millions
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no such limits there")
+@pytest.mark.parametrize("name", DONE)
+def test_within_limits(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, __file__, name],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # each has addresses set aside
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+# --- a user's own state ---
+
+
+@pytest.mark.parametrize("depth", [1, 50, 200, 300, 400, 500, 700, 990, 2000, 100_000])
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [("[", "]"), ('{"list":[', "]}"), ('{"dict":[[0,', "]]}"), ('{"own":', "}")],
+)
+def test_deep_states(depth: int, begin: str, end: str) -> None:
+    start = lz.init(SCAN).to_json().replace('[[0,0],{"own":0}]', "DEEP")
+    body = start.replace("DEEP", deep(depth, begin, end))
+    owned = start.replace("DEEP", '[[0,0],{"own":' + deep(depth, begin, end) + "}]")
+    for text in (body, owned):
+        with suppress(RecursionError):  # its checksum is wrong then
+            text = signed(text)
+        used(SCAN, text)
+        used(lz.source(range(9)) | lz.transition(doubled, 0), text)
+
+
+_leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+_json = st.recursive(
+    _leaves | st.sampled_from(HUGE[:4]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["int", "own", "list", "dict", "float"]) | st.text(max_size=3),
+            inner,
+            max_size=2,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(_json)
+def test_any_json_as_a_field(value: Any) -> None:
+    good = lz.state_at(SCAN, 3).to_json()
+    for field in ("lazyckpt", "items", "position", "pipeline", "check", "other"):
+        text = signed(good, **{field: value}) if field != "check" else json.dumps({"check": value})
+        try:
+            found = State.from_json(text)
+        except lz.InvalidState:
+            continue
+        assert State.from_json(found.to_json()) == found
+        hash(found)
+        used(SCAN, text)
+    used(SCAN, own(json.dumps({"list": [{"tuple": 0}]})))
+    try:
+        used(SCAN, own(json.dumps(value)))
+    except TypeError as error:  # of the user's function
+        raise AssertionError from error
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["batch", "repeat", "shard", "concat_then_split"]), _json))
+)
+def test_any_arguments_of_stages(found: list[Any]) -> None:
+    pipeline: Any = lz.source([[1], [2, 3]]) | lz.concat_then_split(2)
+    pipeline = pipeline | lz.repeat() | lz.shard(num_shards=2, index=0) | lz.batch(2)
+    stages = json.loads(pipeline.identity)
+    names = {"batch": "batch_size", "repeat": "count", "shard": "num_shards"}
+    for name, value in found:
+        for stage in stages:
+            if stage[0] == name:
+                stage[1] = {**stage[1], names.get(name, "length"): value}
+    text = signed(lz.init(pipeline).to_json(), pipeline=stages)
+    assert len(refusal(lambda: lz.run(pipeline, text))) < 5000
+    assert len(refusal(lambda: lz.rebase(text, pipeline))) < 5000
+
+
+def test_an_error_shows_no_control_codes() -> None:
+    text = signed(pipeline=[["source\x1b[2J\n", {}]])
+    with pytest.raises(lz.StateMismatch) as caught:
+        lz.run(lz.source([]), text)
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [2**200_000, 2**300_000, "x" * (1 << 24), "x" * (1 << 23)],
+    ids=["int", "longer int", "long text", "text"],
+)
+def test_what_is_written_can_be_read(mine: Any) -> None:
+    run = lz.run(lz.source([1]) | lz.scan(lambda s, x: (mine, x), 0))
+    next(run)
+    if error := refusal(lambda: run.state.to_json()):
+        assert "is too long" in error
+    else:
+        assert State.from_json(run.state.to_json()) == run.state
+
+
+def test_a_list_of_ones_own_is_a_list() -> None:
+    seen = []
+    pipeline = lz.source([1]) | lz.scan(lambda s, x: (s, seen.append(s)), 0)
+    text = signed(
+        lz.init(pipeline).to_json(), position=[[0, 0], {"own": {"list": [[1], {"dict": []}]}}]
+    )
+    list(lz.run(pipeline, text))
+    assert seen == [[(1,), {}]]
+    assert FrozenList((1,)) == (1,)
+
+
+if __name__ == "__main__":
+    limit = import_module("resource")  # which Windows lacks
+    limit.setrlimit(limit.RLIMIT_AS, (ROOM, ROOM))
+    limit.setrlimit(limit.RLIMIT_CPU, (90, 90))
+    DONE[sys.argv[1]]()
