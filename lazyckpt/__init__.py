@@ -8,12 +8,13 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-executors, run, saving, pipeline, combinators, testing, integrations.
+executors, run, saving, pipeline, combinators, integrations, testing.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from lazyckpt.catalogue import registry
 from lazyckpt.combinators.boundaries import bucket_by_boundaries
@@ -51,6 +52,9 @@ from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
 from lazyckpt.run import Run, init, state_at, step
 from lazyckpt.saving import load, save
 from lazyckpt.state import State, rebase
+
+if TYPE_CHECKING:
+    from lazyckpt.integrations import torch as torch
 
 __version__ = "0.1.0"
 
@@ -133,7 +137,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
+_INTEGRATIONS = {"torch"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _INTEGRATIONS:  # which bring their framework along
+        return import_module(f"lazyckpt.integrations.{name}")
     if name == "prefetch":
         raise AttributeError(
             "lazyckpt has no prefetch stage: how a pipeline is run is not part of it"

@@ -27,8 +27,9 @@ ROOMS = [
     ["saving"],
     ["pipeline"],
     ["combinators"],
+    ["integrations"],
     ["__init__"],
-    ["testing", "demo", "compat", "integrations"],
+    ["testing", "demo", "compat"],
     ["__main__"],
 ]
 
