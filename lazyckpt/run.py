@@ -18,7 +18,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.parts import Stale
 from lazyckpt.machine import End, Flow, Lots, Position, counted, entered
 from lazyckpt.skipping import Skipped, Tally, skipping
-from lazyckpt.state import State, as_state, matching
+from lazyckpt.state import State, as_state, flat, matching
 
 T = TypeVar("T")
 
@@ -95,8 +95,8 @@ class Run(Iterator[T], Generic[T]):
         return self._tally.now()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as a dict of JSON values."""
-        return self.state.to_dict()
+        """The state as a flat dict of ints and texts, for any checkpointer."""
+        return flat(self.state)
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Go to a state, before, within or after iteration; a loop under way goes on from there."""

@@ -99,7 +99,7 @@ class State:
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> State:
-        """The state that `to_dict` gave."""
+        """The state that `to_dict` or `Run.state_dict` gave."""
         if not isinstance(found, Mapping) or "lazyckpt" not in found:
             raise InvalidState(f"not a lazyckpt state: {brief(found)}")
         version = found["lazyckpt"]
@@ -108,7 +108,10 @@ class State:
                 f"the state has format {brief(version)}, this lazyckpt reads 1 to {FORMAT}; "
                 "a newer lazyckpt wrote it: upgrade"
             )
-        body = {name: value for name, value in found.items() if name != "check"}
+        try:
+            body = {name: _unfolded(value) for name, value in found.items() if name != "check"}
+        except (ValueError, RecursionError) as error:
+            raise InvalidState(f"malformed state: {error}") from None
         if set(body) != {"lazyckpt", "items", "position", "pipeline"}:
             names = ", ".join(map(str, body))
             raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
@@ -136,6 +139,20 @@ class State:
         if not _is_described(body["pipeline"]):
             raise InvalidState(f"no description of a pipeline: {brief(body['pipeline'])}")
         return state
+
+
+def flat(state: State) -> dict[str, Any]:
+    """The state as a dict of ints and texts, which `State.from_dict` takes too.
+
+    Some checkpointers take containers apart, and lose empty ones, or want a
+    state to have the same shape before and after.
+    """
+    found = state.to_dict()
+    return {k: v if isinstance(v, (int, str)) else _dumps(v) for k, v in found.items()}
+
+
+def _unfolded(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def as_state(value: State | str | bytes | Mapping[str, Any]) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -71,8 +72,8 @@ def test_with_state() -> None:
 
 
 def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
-    saved = [lz.state_at(PIPELINE, n).to_dict() for n in range(5)]
     run = lz.run(PIPELINE)
+    saved = [run.state_dict(), *(run.state_dict() for _ in run)]
     run.load_state_dict(saved[2])  # before
     assert run.state_dict() == saved[2]
     assert next(run) == ITEMS[2]
@@ -83,6 +84,20 @@ def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
     assert list(run) == ITEMS[1:]
     run.load_state_dict(lz.state_at(PIPELINE, 4))
     assert list(run) == []
+
+
+def test_a_state_dict_is_flat_and_bad_ones_are_refused() -> None:
+    """Nothing in it is a container, which DCP takes apart, and loses where it is empty."""
+    found = lz.state_at(PIPELINE, 2)
+    flat = lz.run(PIPELINE, found).state_dict()
+    assert {type(value) for value in flat.values()} == {int, str}
+    assert flat["items"] == found.items
+    assert lz.State.from_dict(flat) == lz.State.from_dict(found.to_dict()) == found
+    assert lz.State.from_dict(json.loads(json.dumps(flat))) == found
+    for name in ("position", "pipeline"):
+        for text in ("", "[0", "[" * 100_000, "7", "NaN", '"[]"', flat[name] + " 1"):
+            with pytest.raises(lz.InvalidState):
+                lz.State.from_dict({**flat, name: text})
 
 
 def test_loading_within_a_loop_goes_on_from_there() -> None:

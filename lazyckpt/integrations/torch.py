@@ -98,7 +98,7 @@ class Loader(Iterable[T], Generic[T]):
         return self._run.state
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as a dict of JSON values."""
+        """The state as a flat dict of ints and texts, for any checkpointer."""
         return self._run.state_dict()
 
     def load_state_dict(self, state: AnyState) -> None:
