@@ -19,9 +19,8 @@ import numpy as np
 
 import lazyckpt as lz
 
-LENGTH, BATCH = 40, 4  # ten batches an epoch
-KILLED_AT = 18  # of 25, in the second epoch; saves are at 5, 10, 15
-STEPS, SAVES = 25, 5
+LENGTH, BATCH, EPOCH = 40, 4, 10
+STEPS, SAVES, KILLED_AT = 25, 5, 18  # steps in all, from one save to the next, before the kill
 
 _WANTED = "LAZYCKPT_TEST_KILLED_AT"
 
@@ -49,12 +48,15 @@ def numbers_of(pipeline: lz.Pipeline[dict[str, Any]], count: int = STEPS) -> lis
     return [batch["number"].tolist() for batch in lz.run(pipeline).epoch(count)]
 
 
-def trained(folder: Path, step: int, batch: Any, rank: int = 0) -> None:
-    """Note down a batch that was trained on; `step` counts from 1."""
+def trained(folder: Path, step: int, batch: Any, rank: int | None = None) -> None:
+    """Note down a batch that was trained on; `step` counts from 1. Ranks die together."""
     line = json.dumps([step, np.asarray(batch["number"]).tolist()]) + "\n"
-    with (folder / f"rank{rank}.jsonl").open("a") as file:
+    with (folder / f"rank{rank or 0}.jsonl").open("a") as file:
         file.write(line)
     if step == int(os.environ.get(_WANTED, "0")):
+        if rank is not None:
+            print(step, flush=True)
+            signal.pause()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -62,38 +64,42 @@ def starts(file: str, folder: Path, *words: str, killed_at: int = 0) -> subproce
     """A training, in a process that is killed at a step, if at any."""
     root = str(Path(__file__).parents[1])
     env = dict(os.environ, PYTHONPATH=root, HF_HUB_OFFLINE="1", JAX_PLATFORMS="cpu")
-    env |= {_WANTED: str(killed_at), "OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled"}
+    env |= {_WANTED: str(killed_at), "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
     command = [sys.executable, file, str(folder), *words]
-    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
-def ends(*processes: subprocess.Popen[str], killed: bool = False) -> None:
-    for process in processes:
+def ends(process: subprocess.Popen[str], killed: bool = False) -> None:
+    with process:
         _, error = process.communicate(timeout=100)
-        assert process.returncode == (-signal.SIGKILL if killed else 0), error
+    assert process.returncode == (-signal.SIGKILL if killed else 0), error
 
 
 def noted(folder: Path, rank: int = 0) -> list[tuple[int, list[int]]]:
     """Steps and numbers, as they were noted down."""
-    lines = (folder / f"rank{rank}.jsonl").read_text().splitlines()
+    lines = (folder / f"rank{rank or 0}.jsonl").read_text().splitlines()
     return [(step, numbers) for step, numbers in map(json.loads, lines)]
 
 
-def killed_and_resumed(file: str, folder: Path, *words: str) -> list[list[int]]:
+def killed_and_resumed(
+    file: str, folder: Path, *words: str, killed_at: int = KILLED_AT
+) -> list[list[int]]:
     """The batches of a training that was killed and went on, in its order.
 
     What came after the last save came twice, and has to be the same.
     """
-    ends(starts(file, folder, *words, killed_at=KILLED_AT), killed=True)
+    ends(starts(file, folder, *words, killed_at=killed_at), killed=True)
     ends(starts(file, folder, *words))
-    return once(noted(folder))
+    return once(noted(folder), killed_at)
 
 
-def once(notes: list[tuple[int, list[int]]]) -> list[list[int]]:
+def once(notes: list[tuple[int, list[int]]], killed_at: int = KILLED_AT) -> list[list[int]]:
     """The notes of a killed training and of what went on, joined."""
-    saved = KILLED_AT - KILLED_AT % SAVES
+    saved = killed_at - killed_at % SAVES
     steps = [step for step, _ in notes]
-    assert steps == [*range(1, KILLED_AT + 1), *range(saved + 1, STEPS + 1)]
-    again = dict(notes[KILLED_AT:])
+    assert steps == [*range(1, killed_at + 1), *range(saved + 1, STEPS + 1)]
+    again = dict(notes[killed_at:])
     assert all(again.get(step, numbers) == numbers for step, numbers in notes)
     return list(dict(notes).values())
