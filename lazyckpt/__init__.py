@@ -137,7 +137,7 @@ __all__ = [
 ]
 
 
-_INTEGRATIONS = {"torch"}
+_INTEGRATIONS = {"grain", "jax", "torch", "transformers"}
 
 
 def __getattr__(name: str) -> Any:

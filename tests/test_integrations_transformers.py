@@ -23,7 +23,8 @@ from trainer_cases import (
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArguments
 
 import lazyckpt as lz
-from lazyckpt.integrations.transformers import feed
+
+feed = lz.transformers.feed
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 
@@ -92,7 +93,7 @@ def test_where_transformers_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "lazyckpt.integrations.transformers")
     with pytest.raises(ImportError, match=r"pip install lazyckpt\[transformers\]"):
-        __import__("lazyckpt.integrations.transformers")
+        _ = lz.transformers
 
 
 if __name__ == "__main__":

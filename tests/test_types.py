@@ -126,6 +126,9 @@ OTHERS = {
     "lz.state_at(words, 1)": "State",
     "lz.rebase(lz.init(words), words)": "State",
     'lz.load("state.json")': "State",
+    "lz.torch.loader(words)": "Loader[str]",
+    "lz.torch.dataset(words)": "Dataset[str]",
+    "lz.torch.state({})": "State",
     "lz.mix_counts(words, lz.init(words))": "tuple[int, ...]",
 }
 

@@ -76,9 +76,11 @@ class ToDevice(Executor):
     __slots__ = ()
 
     def open(self, chain: Chain) -> Session:
+        return _Session(chain.machine, self.arguments["executor"].open(chain), self.way())
+
+    def way(self) -> Way:
         device = self.arguments["device"]
-        way = CudaWay(device, repr(self)) if _is_cuda(device) else Way(device, repr(self))
-        return _Session(chain.machine, self.arguments["executor"].open(chain), way)
+        return CudaWay(device, repr(self)) if _is_cuda(device) else Way(device, repr(self))
 
     def explain(self, chain: Chain) -> list[tuple[str, str]]:
         device = self.arguments["device"]

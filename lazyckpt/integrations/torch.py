@@ -1,4 +1,4 @@
-"""torch: a dataset for its DataLoader, and a loader where none is needed. This is `lz.torch`."""
+"""A dataset for torch's DataLoader, and a loader where none is needed: `lz.torch`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ try:
     import torch
     from torch.utils.data import IterableDataset, get_worker_info
 except ImportError as error:
-    raise ImportError(
-        f"lz.torch: the package torch is not installed; pip install lazyckpt[torch] ({error})"
-    ) from None
+    raise ImportError(f"lz.torch: pip install lazyckpt[torch] ({error})") from None
 
 __all__ = ["Dataset", "Loader", "dataset", "loader", "state"]
 

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer: the state of its data, in `trainer_state.json`."""
+"""Hugging Face's Trainer, with the state of its data in its checkpoints: `lz.transformers`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ try:
 
     from lazyckpt.integrations.torch import Loader
 except ImportError as error:
-    raise ImportError(
-        f"lazyckpt.integrations.transformers: pip install lazyckpt[transformers] ({error})"
-    ) from None
+    raise ImportError(f"lz.transformers: pip install lazyckpt[transformers] ({error})") from None
 
 __all__ = ["PipelineCallback", "feed"]
 
@@ -39,7 +37,7 @@ def feed(trainer: Trainer, loader: Loader[Any]) -> None:
     `PipelineError` where a checkpoint that is resumed has no state of the data.
 
         trainer = Trainer(model, TrainingArguments("out", max_steps=1000))
-        feed(trainer, lz.torch.loader(pipeline, lz.threads(4)))
+        lz.transformers.feed(trainer, lz.torch.loader(pipeline, lz.threads(4)))
         trainer.train(resume_from_checkpoint=True)
     """
     trainer = checked("feed", "trainer", trainer, _trainer)

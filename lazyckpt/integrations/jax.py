@@ -1,0 +1,79 @@
+"""Items on their way to JAX's devices: `lz.jax`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.call import Chain
+from lazyckpt.checks import Unfit, checked
+from lazyckpt.executors.device import ToDevice, Way
+from lazyckpt.executors.executor import Executor
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError as error:
+    raise ImportError(f"lz.jax: pip install lazyckpt[jax] ({error})") from None
+
+__all__ = ["device_put"]
+
+
+def device_put(
+    executor: Executor, device: jax.Device | jax.sharding.Sharding | None = None
+) -> Executor:
+    """Items are made by another executor, and put on a JAX device, one item ahead.
+
+    Arrays of numbers become `jax.Array`s, wherever they are in a pytree; all
+    else stays as it is. Items, order and states are otherwise those of the executor.
+
+    - `executor`: any, `lz.inline()` too
+    - `device`: a device or a sharding, as for `jax.device_put`; None is the default device
+
+    While the consumer computes with one item, the next is on its way; the state
+    is that of the one delivered, which `flax.jax_utils.prefetch_to_device` can't
+    tell. On the CPU arrays may share memory with the items.
+
+    Memory: two items on the device.
+
+        sharding = NamedSharding(mesh, PartitionSpec("data"))
+        run = lz.run(pipeline, saved, executor=lz.jax.device_put(lz.threads(4), sharding))
+    """
+    inner = checked("device_put", "executor", executor, _executor)
+    return _DevicePut(device_put, {"executor": inner, "device": device})
+
+
+def _executor(value: Any) -> Executor:
+    if not isinstance(value, Executor):
+        raise Unfit("an executor, as inline() or threads(2)")
+    return value
+
+
+class _DevicePut(ToDevice):
+    __slots__ = ()
+
+    def way(self) -> Way:
+        return _JaxWay(self.arguments["device"], repr(self))
+
+    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+        device = self.arguments["device"]
+        name = "the default device" if device is None else str(device)
+        return [*self.arguments["executor"].explain(chain), (f"copy to {name}", "one item ahead")]
+
+
+class _JaxWay(Way):
+    is_ahead = True
+
+    def __init__(self, device: Any, shown: str) -> None:
+        self._device, self._shown = device, shown
+
+    def _send(self, item: Any) -> Any:
+        moved = jax.tree.map(self._put, item)  # returns before the copies are done
+        return lambda: moved
+
+    def _put(self, leaf: Any) -> Any:
+        if not isinstance(leaf, (np.ndarray, jax.Array)):
+            return leaf
+        is_numeric = leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number)
+        return jax.device_put(leaf, self._device) if is_numeric else leaf
