@@ -253,6 +253,12 @@ def test_a_loader_of_any_number_of_workers_keeps_the_order(workers: int) -> None
     assert numbers(batches) == numbers_of(epoch_of(), 10)
 
 
+def test_workers_of_a_stream_keep_the_order() -> None:
+    stream = lz.source(range(30)) | lz.filter(lambda x: x % 3) | lz.shuffle(4, seed=0)
+    batches = DataLoader(lz.torch.dataset(stream, batch_size=3), batch_size=3, num_workers=2)
+    assert [x for batch in batches for x in batch.tolist()] == list(stream)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_of_the_loader(workers: int) -> None:
     data = lz.torch.dataset(lz.source(range(11)) | lz.shuffle(seed=0), batch_size=3)
