@@ -82,15 +82,8 @@ class State:
         """
         if not isinstance(text, (str, bytes)):
             raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")
-        if len(text) > _LONGEST:
-            raise InvalidState(f"{len(text):,} characters are no state")
         try:
-            found = json.loads(
-                text,
-                parse_int=_short_int,
-                parse_constant=_no_constant,
-                object_pairs_hook=_no_twice,
-            )
+            found = _parsed(text)
         except (ValueError, RecursionError) as error:
             raise InvalidState(
                 f"not a state, or a truncated one: {error}: {_excerpt(text)}"
@@ -152,7 +145,15 @@ def flat(state: State) -> dict[str, Any]:
 
 
 def _unfolded(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
+    return _parsed(value) if isinstance(value, str) else value
+
+
+def _parsed(text: str | bytes) -> Any:
+    if len(text) > _LONGEST:
+        raise ValueError(f"{len(text):,} characters are too many")
+    return json.loads(
+        text, parse_int=_short_int, parse_constant=_no_constant, object_pairs_hook=_no_twice
+    )
 
 
 def as_state(value: State | str | bytes | Mapping[str, Any]) -> State:

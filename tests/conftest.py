@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,8 @@ _stderr = 2
 def pytest_configure() -> None:
     global _stderr
     _stderr = os.dup(2)  # not captured yet
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by a shell, for what runs behind it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
