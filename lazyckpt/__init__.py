@@ -8,13 +8,15 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-executors, run, saving, pipeline, combinators, testing, integrations.
+layers, rebasing, algebra, executors, run, saving, pipeline, combinators,
+testing, integrations.
 """
 
 from __future__ import annotations
 
 from typing import NoReturn
 
+from lazyckpt.algebra import Difference, Move, advance, diff, init, replay, state_at, step
 from lazyckpt.catalogue import registry
 from lazyckpt.combinators.boundaries import bucket_by_boundaries
 from lazyckpt.combinators.bucketing import bucket_batch
@@ -48,17 +50,20 @@ from lazyckpt.executors.executor import Executor, explain
 from lazyckpt.executors.local import inline, processes, threads
 from lazyckpt.executors.remote import futures, ray
 from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
-from lazyckpt.run import Run, init, state_at, step
+from lazyckpt.rebasing import rebase
+from lazyckpt.run import Run
 from lazyckpt.saving import load, save
-from lazyckpt.state import State, rebase
+from lazyckpt.state import State
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "Difference",
     "Executor",
     "Exhausted",
     "InvalidState",
+    "Move",
     "Pipeline",
     "PipelineError",
     "Run",
@@ -68,6 +73,7 @@ __all__ = [
     "StateMismatch",
     "WorkerDied",
     "WorkerTimeout",
+    "advance",
     "batch",
     "block_shuffle",
     "bucket_batch",
@@ -80,6 +86,7 @@ __all__ = [
     "concat",
     "concat_then_split",
     "count",
+    "diff",
     "drop_while",
     "enumerate",
     "explain",
@@ -106,6 +113,7 @@ __all__ = [
     "rebase",
     "registry",
     "repeat",
+    "replay",
     "run",
     "save",
     "scan",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyckpt.catalogue import Combinator, registry
+from lazyckpt.catalogue import Carry, Combinator, Parts, registry
 from lazyckpt.checks import Check, brief
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import Machine
@@ -60,14 +60,15 @@ class Call:
     @property
     def elastic(self) -> Mapping[str, str]:
         """The arguments that `rebase` may change, with what the stages behind have to be."""
-        return {} if self._is_rigid else self.combinator.elastic
+        return {} if self.is_rigid else self.combinator.elastic
 
     def follows(self, what: str) -> bool:
         """Whether a state can pass this stage when one before it that wants `what` changes."""
-        return not self._is_rigid and getattr(self.combinator, what, True)
+        return not self.is_rigid and getattr(self.combinator, what, True)
 
     @property
-    def _is_rigid(self) -> bool:
+    def is_rigid(self) -> bool:
+        """Whether with these arguments no state can follow a change before it."""
         rigid = self.combinator.rigid
         return rigid is not None and rigid(**self.arguments)
 
@@ -220,6 +221,8 @@ def define(
     pointwise: bool = False,
     finish: str | None = None,
     listed: bool = True,
+    parts: Parts | None = None,
+    carry: Carry | None = None,
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = inspect.signature(build)
@@ -252,6 +255,8 @@ def define(
         validate=validate,
         pointwise=pointwise,
         finish=finish,
+        parts=parts,
+        carry=carry,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
     if not listed:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.checks import Check, checked
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import Machine
+from lazyckpt.machine import Machine, Position
+
+# Of a position and the arguments: the places of pipelines among these, by number, and the rest.
+Parts: TypeAlias = Callable[[Position, Mapping[str, Any]], tuple[dict[int, Position], Position]]
+# Of a position, the arguments before as a state has them, and those after: the position after.
+Carry: TypeAlias = Callable[..., Position]
 
 _FOREIGN = {
     "drop_remainder": "drop_last",
@@ -35,7 +40,8 @@ class Combinator(NamedTuple):
     one is that, and takes as many items for each it gives, whatever they are.
     With `rigid` arguments it is none of these. A `pointwise` one makes each item
     of one item and its place alone; `finish` names the argument that does what is
-    left to do for each item: both may be done elsewhere.
+    left to do for each item: both may be done elsewhere. `parts` tells the places
+    of a source's pipelines from its position, `carry` takes that over a change of its arguments.
     """
 
     name: str
@@ -53,6 +59,8 @@ class Combinator(NamedTuple):
     validate: Callable[..., None] | None
     pointwise: bool
     finish: str | None
+    parts: Parts | None
+    carry: Carry | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The checked arguments by name, defaults filled in."""

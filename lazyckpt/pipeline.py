@@ -21,7 +21,7 @@ from typing import (
 )
 
 from lazyckpt.call import Call, Chain, define, runnable, show
-from lazyckpt.catalogue import registry
+from lazyckpt.catalogue import Carry, Parts, registry
 from lazyckpt.checks import Check, Unfit, boolean, brief, checked
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
@@ -272,6 +272,9 @@ def producer(
     validate: Callable[..., None] | None = None,
     free: tuple[str, ...] = (),
     listed: bool = True,
+    elastic: Mapping[str, str] | None = None,
+    parts: Parts | None = None,
+    carry: Carry | None = None,
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
     """Make a source of a function from arguments to a machine.
 
@@ -279,6 +282,11 @@ def producer(
       all that decide the order
     - `free`: arguments that change no order, which a state doesn't mind
     - `listed`: whether it is in `lazyckpt.registry`
+    - `elastic`: as for `combinator`
+    - `parts`: of a position and the arguments, the places of the pipelines among
+      these, by their number, and the rest of the position
+    - `carry`: what `rebase` makes of a position and the arguments before, where
+      others follow by keyword; `lazyckpt.checks.Unfit`, with the reason, for nothing
     """
 
     return lambda build: define(
@@ -290,6 +298,9 @@ def producer(
         validate=validate,
         free=free,
         listed=listed,
+        elastic=elastic,
+        parts=parts,
+        carry=carry,
     )
 
 

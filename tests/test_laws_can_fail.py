@@ -150,6 +150,8 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("resume", keeps_a_sum_elsewhere),
     ("codec", holds_its_items),
     ("purity", rolls_dice),
+    ("advancing", skips_short),
+    ("advancing", rolls_dice),
     ("algebra", differs_each_time_it_is_built),
     ("exhaustion", ends_twice),
     ("elastic", skips_short),

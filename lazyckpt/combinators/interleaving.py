@@ -8,7 +8,7 @@ from itertools import chain, cycle, repeat
 from typing import Any, TypeVar
 
 from lazyckpt.checks import function, positive
-from lazyckpt.combinators.joining import joined
+from lazyckpt.combinators.joining import abreast, joined
 from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
@@ -23,6 +23,7 @@ _END: Any = object()
 @producer(
     checks={"block_length": positive},
     validate=lambda pipelines, block_length: joined("interleave", pipelines),
+    parts=abreast,
 )
 def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
     """Items of each pipeline in turn, round and round over those that still have some.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -9,19 +10,21 @@ from typing import Any, Literal, TypeVar
 
 from lazyckpt.call import Chain
 from lazyckpt.checks import Unfit, boolean, brief, natural, optional
-from lazyckpt.combinators.joining import joined, named, several
+from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.machine import End, Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
-from lazyckpt.state import State, as_state, matching
+from lazyckpt.rebasing import aligned, matching, way
+from lazyckpt.state import State, as_state
 
 A = TypeVar("A")
 
 Stop = Literal["first_exhausted", "all_exhausted", "never"]
 
+_ROOM = 32  # bits: each epoch of a mix has room for many of the pipelines'
 _STOPS = ("first_exhausted", "all_exhausted", "never")
 
 
@@ -56,6 +59,47 @@ def _fitting(
             )
 
 
+def _carried(
+    position: Position,
+    before: Mapping[str, Any],
+    pipelines: Sequence[Pipeline[Any]],
+    weights: Any,
+    stop: str,
+    deterministic: bool,
+    **_: Any,
+) -> Position:
+    """A position where pipelines have been added or removed, or weights have changed.
+
+    What pipelines gave that are gone stays counted, behind the counts of the
+    others: choices depend on how many items there were.
+    """
+    states, counts, ended = position
+    if not isinstance(before["pipelines"], list):
+        raise Unfit("of so many pipelines a state has but a digest")
+    old = [json.dumps(chain, sort_keys=True) for chain in before["pipelines"]]
+    new = [json.dumps([c.identity() for c in p.calls], sort_keys=True) for p in pipelines]
+    pairs = aligned(old, new, lambda one, other: 0 if one == other else None)
+    both = [(i, j) for i, j in pairs if i is not None and j is not None]
+    if not both:
+        raise Unfit("none of its pipelines is left")
+    shift = 0 if stop == "first_exhausted" else _ROOM
+    epoch = pipelines[both[0][1]].machine.epoch(states[both[0][0]]) >> shift << shift
+    places = [each.machine.init(epoch) for each in pipelines]
+    given = [0] * len(pipelines)
+    for i, j in both:
+        places[j], given[j] = states[i], counts[i]
+    gone = sum(counts) - sum(given)
+    if deterministic:
+        share = Proportions(weights)
+        expected = [0] * len(given) if share.pattern is None else share.counts(sum(counts))
+        if gone or given != expected:
+            raise Unfit(
+                f"deterministic proportions would have wanted counts {expected} by now, "
+                f"and they are {given}"
+            )
+    return tuple(places), (*given, *[gone] * bool(gone)), ended
+
+
 @producer(
     checks={
         "pipelines": several,
@@ -65,6 +109,9 @@ def _fitting(
         "deterministic": boolean,
     },
     validate=_fitting,
+    elastic={"pipelines": "transparent", "weights": "transparent"},
+    parts=abreast,
+    carry=_carried,
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],
@@ -105,7 +152,7 @@ def mix(
     again = [repeated(each, None, f"mix: {named(n)}") for n, each in enumerate(once)]
     weights = weights if callable(weights) else tuple(weights)
     proportions = None if callable(weights) or not deterministic else Proportions(weights)
-    shift = 0 if stop == "first_exhausted" else 32  # each epoch has room for many of the sources'
+    shift = 0 if stop == "first_exhausted" else _ROOM
     needed = [callable(weights) or weights[number] > 0 for number in range(len(once))]
 
     def is_first(number: int, state: Position) -> bool:
@@ -281,18 +328,12 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
         raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
     built, layers = pipeline.calls[0].build(None), 0
     for call in pipeline.calls[1:]:
-        before, built = _shape(built.init(0)), call.build(built)
-        after = built.init(0)
-        if _shape(after) == before:
-            continue
-        if _shape(after[0]) != before:
+        before, built = built, call.build(built)
+        each = way(call, before, built)
+        if each == "all":
             raise ArgumentError(f"mix_counts: {call!r} keeps no counts of what comes before it")
-        layers += 1
+        layers += each == "some"
     for _ in range(layers):
         position = position[0]
     counts: tuple[int, ...] = position[1]
-    return counts
-
-
-def _shape(position: Position) -> Any:
-    return tuple(map(_shape, position)) if isinstance(position, tuple) else 0
+    return counts[: len(pipeline.calls[0].arguments["pipelines"])]

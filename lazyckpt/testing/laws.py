@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any
 
+from lazyckpt.algebra import advance, diff, init, replay, state_at, step
 from lazyckpt.checks import brief
 from lazyckpt.combinators.grouping import batch
 from lazyckpt.combinators.ordering import repeat
@@ -17,10 +18,11 @@ from lazyckpt.executors.local import inline, threads
 from lazyckpt.frozen import Own
 from lazyckpt.machine import End, Position
 from lazyckpt.pipeline import Pipeline, Stage, run
-from lazyckpt.run import Run, init, state_at, step
-from lazyckpt.state import State, rebase
+from lazyckpt.rebasing import rebase
+from lazyckpt.run import Run
+from lazyckpt.state import State
 from lazyckpt.testing.models import model
-from lazyckpt.testing.traces import Trace, lanes, same
+from lazyckpt.testing.traces import Trace, lanes, raises, same
 
 Law = Callable[[Pipeline[Any], int], None]
 
@@ -97,6 +99,25 @@ def purity(pipeline: Pipeline[Any], limit: int) -> None:
         after, item = step(pipeline, state)
         same("lz.step", (after.position, item), (trace.positions[1], trace.items[0]))
         same("lz.state_at", state_at(pipeline, 1), after)
+
+
+def advancing(pipeline: Pipeline[Any], limit: int) -> None:
+    """`advance` goes where n steps lead, and `replay` makes the item that comes then."""
+    trace = Trace(pipeline.machine, 0, limit)
+    states = [State(pipeline.identity, *each) for each in enumerate(trace.positions)]
+    cuts = trace.cuts()[:: max(1, len(trace.cuts()) // 6)]
+    for cut in cuts:
+        for target in (target for target in cuts if target >= cut):
+            found = advance(pipeline, states[cut], target - cut)
+            same(f"from {cut} to {target}", found, states[target])
+        if cut < len(trace.items):
+            same(f"replayed after {cut}", replay(pipeline, states[cut]), trace.items[cut])
+        difference = diff(states[0], states[cut])
+        assert difference.items == cut, f"{difference} from 0 to {cut}"
+        assert bool(difference) == (cut > 0), f"{difference} from 0 to {cut}"
+    assert all(a < b for a, b in pairwise(states)), "states are not in the order of their items"
+    if trace.ended:
+        raises(IndexError, lambda: advance(pipeline, states[0], len(states)))
 
 
 def _is_position(value: Any) -> bool:
@@ -211,6 +232,7 @@ LAWS: dict[str, Law] = {
     "resume": resume,
     "codec": codec,
     "purity": purity,
+    "advancing": advancing,
     "algebra": algebra,
     "exhaustion": exhaustion,
     "elastic": elastic,
