@@ -85,7 +85,7 @@ class Call:
             return [self.name, self.combinator.describe(**arguments)]
         parameters = self.combinator.signature.parameters
         kept = {
-            name: _identity(value)
+            name: described(value)
             for name, value in arguments.items()
             if name not in self.combinator.free
             and not _is_function(value)
@@ -333,7 +333,8 @@ def _is_function(value: Any) -> bool:
     return callable(value) and not isinstance(value, Chain)
 
 
-def _identity(value: Any) -> Any:
+def described(value: Any) -> Any:
+    """An argument as a state has it: JSON, of what is large a digest."""
     if isinstance(value, Chain):
         return [call.identity() for call in value.calls]
     if isinstance(value, np.generic):
@@ -347,13 +348,13 @@ def _identity(value: Any) -> Any:
     if isinstance(value, str) and len(value) <= 40:
         return value
     if isinstance(value, (tuple, list)) and len(value) <= 16:
-        return [None if _is_function(v) else _identity(v) for v in value]
+        return [None if _is_function(v) else described(v) for v in value]
     if isinstance(value, range):
         return repr(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
     if isinstance(value, (str, tuple, list)):
-        return f"{type(value).__name__}[{len(value)}]#{_digest([_identity(v) for v in value])}"
+        return f"{type(value).__name__}[{len(value)}]#{_digest([described(v) for v in value])}"
     return type(value).__name__
 
 

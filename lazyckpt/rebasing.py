@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from lazyckpt.call import Call, Chain, runnable
 from lazyckpt.catalogue import registry
@@ -14,8 +13,6 @@ from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.layers import follows
 from lazyckpt.machine import Machine, Position, entered
 from lazyckpt.state import AnyState, State, as_state
-
-T = TypeVar("T")
 
 _MOST = 500  # stages of two pipelines that are compared
 
@@ -99,26 +96,16 @@ def difference(old: str, new: str) -> str:
 
 def _pairs(old: str, new: str) -> list[_Pair]:
     """The stages of two descriptions, those that belong together as one."""
-
-    def cost(one: list[Any], other: list[Any]) -> int | None:
-        return (one[1] != other[1]) if one[0] == other[0] else None
-
     stages = json.loads(old), json.loads(new)
     (first, *before), (source, *after) = (each or [["nothing", {}]] for each in stages)
     if first[0] != source[0]:
         raise StateMismatch(f"a state cannot follow this change: {_cut(first[0])} -> {source[0]}")
     if len(before) * len(after) > _MOST**2:
         raise StateMismatch(f"a pipeline of {len(before) + 1:,} stages -> {len(after) + 1:,}")
-    found = [_pair(1, 1, first, source)]
-    for i, j in aligned(before, after, cost):
-        found.append(
-            _pair(
-                0 if i is None else i + 2,
-                0 if j is None else j + 2,
-                None if i is None else before[i],
-                None if j is None else after[j],
-            )
-        )
+    found, i, j = [_pair(1, 1, first, source)], 1, 1
+    for one, other in _aligned(before, after):
+        i, j = i + (one is not None), j + (other is not None)
+        found.append(_pair(i if one else 0, j if other else 0, one, other))
     return found
 
 
@@ -129,30 +116,27 @@ def _pair(old: int, new: int, before: list[Any] | None, after: list[Any] | None)
     return _Pair(old, new, (before or after or [""])[0], *kept)
 
 
-def aligned(
-    old: Sequence[T], new: Sequence[T], cost: Callable[[T, T], int | None]
-) -> list[tuple[int | None, int | None]]:
-    """The places in two sequences that belong together, at least cost; None stands for a lack.
-
-    One without a partner costs 2; a pair what `cost` says, and with None it is none.
-    """
+def _aligned(
+    old: list[list[Any]], new: list[list[Any]]
+) -> list[tuple[list[Any] | None, list[Any] | None]]:
+    """The stages that belong together, so that as little as can be differs; None for a lack."""
     best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the price, and the step that led here
     for i in range(len(old) + 1):
         for j in range(len(new) + 1):
             ways = [(0, 0, 0)] * (i == j == 0)
-            if i and j and (mine := cost(old[i - 1], new[j - 1])) is not None:
-                ways.append((best[i - 1, j - 1][0] + mine, 1, 1))
+            if i and j and old[i - 1][0] == new[j - 1][0]:
+                ways.append((best[i - 1, j - 1][0] + (old[i - 1] != new[j - 1]), 1, 1))
             if i:
                 ways.append((best[i - 1, j][0] + 2, 1, 0))
             if j:
                 ways.append((best[i, j - 1][0] + 2, 0, 1))
             best[i, j] = min(ways, key=lambda way: way[0])
-    pairs: list[tuple[int | None, int | None]] = []
+    pairs: list[tuple[list[Any] | None, list[Any] | None]] = []
     i, j = len(old), len(new)
     while i or j:
         _, one, other = best[i, j]
         i, j = i - one, j - other
-        pairs.append((i if one else None, j if other else None))
+        pairs.append((old[i] if one else None, new[j] if other else None))
     return pairs[::-1]
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import pytest
+import toolz
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,3 +178,239 @@ def test_every_stage_is_told_from_the_state_alone(pipeline: lz.Pipeline[Any]) ->
     for move in lz.diff(lz.init(pipeline), lz.init(pipeline, epoch=1)).moves:
         assert "." in move.stage or move.name in names
         assert "|" not in move.name
+
+
+# --- other pipelines ---
+
+
+def rest(pipeline: lz.Pipeline[Any], state: lz.State, limit: int = 99) -> list[Any]:
+    return list(islice(lz.run(pipeline, lz.rebase(state, pipeline)), limit))
+
+
+INSERTED: list[tuple[lz.Stage[Any, Any], Callable[[list[Any]], Iterable[Any]]]] = [
+    (lz.map(str), lambda items: map(str, items)),
+    (lz.filter(lambda x: x % 3), lambda items: [x for x in items if x % 3]),
+    (lz.take(5), lambda items: items[:5]),
+    (lz.skip(5), lambda items: items[5:]),
+    (lz.enumerate(), enumerate),
+    (lz.batch(4), lambda items: toolz.partition_all(4, items)),
+    (lz.sliding_window(3), lambda items: toolz.sliding_window(3, items)),
+    (lz.flat_map(lambda x: [x, x]), lambda items: [x for x in items for _ in range(2)]),
+    (lz.scan(lambda s, x: (s + x, s), 0), lambda items: itertools.accumulate([0, *items[:-1]])),
+    (lz.repeat(1), lambda items: items),
+    (lz.shard(num_shards=2, index=1), lambda items: items[1::2]),
+    (lz.take_while(lambda x: x < 35), lambda items: [x for x in items if x < 35]),
+]
+
+
+@pytest.mark.parametrize(("stage", "means"), INSERTED, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize("data", [DATA, STREAM], ids=["indices", "stream"])
+@pytest.mark.parametrize("cut", [0, 3, 7, 20])
+def test_an_inserted_stage_begins_here(
+    data: lz.Pipeline[int], stage: lz.Stage[Any, Any], means: Any, cut: int
+) -> None:
+    pairs = lz.map(lambda x: (x, x))
+    expected = [x if isinstance(x, int | str) else tuple(x) for x in means([*range(cut, 40)])]
+    state = lz.state_at(data, cut)
+    found = rest(data | stage, state)
+    assert [x if isinstance(x, int | str) else tuple(x) for x in found] == expected
+    state = lz.state_at(data | lz.repeat(2) | pairs, cut)
+    assert rest(data | stage | lz.repeat(2) | pairs, state)[: len(found)] == [(x, x) for x in found]
+    assert lz.rebase(state, data | stage | lz.repeat(2) | pairs).items == cut
+
+
+def test_stages_are_inserted_into_a_mixture_of_all_that_changes() -> None:
+    old = DATA | lz.shuffle(seed=0) | lz.repeat() | lz.shard(num_shards=2, index=0) | lz.batch(2)
+    new = (
+        DATA | lz.map(lambda x: x) | lz.shuffle(seed=0) | lz.repeat() | lz.map(str)
+        | lz.shard(num_shards=1, index=0) | lz.enumerate() | lz.batch(3)
+    )  # fmt: skip
+    order = list(map(str, islice(DATA | lz.shuffle(seed=0) | lz.repeat(), 300)))
+    found = rest(new, lz.state_at(old, 5), 9)
+    assert [x for batch in found for x in batch] == list(enumerate(order[20:47]))
+
+
+def test_a_shuffle_inserted_over_a_stream_goes_on_with_what_is_left() -> None:
+    state = lz.state_at(DATA, 13)
+    for stage in (lz.shuffle(5, seed=0), lz.block_shuffle(4, seed=0)):
+        assert sorted(rest(DATA | stage, state)) == list(range(13, 40))
+
+
+def test_maps_are_inserted_and_removed_before_windows() -> None:
+    plain, mapped = (
+        data | lz.shuffle(5, seed=0) | lz.batch(3) | lz.take(9)
+        for data in (DATA, DATA | lz.map(str))
+    )
+    for old, new in ((plain, mapped), (mapped, plain)):
+        for cut in (0, 1, 5, 9):
+            assert rest(new, lz.state_at(old, cut)) == list(new)[cut:]
+
+
+def test_what_stands_before_a_whole_order_has_no_part_in_the_state() -> None:
+    orders = [
+        DATA | stage | lz.shuffle(seed=0) | lz.batch(size)
+        for stage, size in ((lz.take(9), 2), (lz.take(9) | lz.map(lambda x: x), 3))
+    ]
+    items = [x for batch in orders[0] for x in batch]
+    assert rest(orders[1], lz.state_at(orders[0], 2)) == [items[4:7], items[7:9]]
+
+
+def test_stages_without_a_memory_are_removed_from_here_on() -> None:
+    whole = DATA | lz.filter(lambda x: x % 2) | lz.enumerate() | lz.batch(3)
+    state = lz.state_at(whole, 2)
+    assert rest(DATA | lz.batch(3), state)[0] == [12, 13, 14]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (DATA | lz.take(9), DATA, "take(n=9) is gone; what it holds or counts would be lost"),
+        (DATA | lz.shuffle(4, seed=0), DATA, "would be lost"),
+        (
+            DATA,
+            DATA | lz.shuffle(seed=0),
+            "it orders whole epochs, of which a part is gone",
+        ),
+        (DATA, DATA | lz.gather([1, 2]), "it orders whole epochs"),
+        (DATA, DATA | lz.shard(num_shards=2, index=0, contiguous=True), "it orders whole"),
+        (
+            DATA | lz.take(9),
+            DATA | lz.batch(2) | lz.take(9),
+            "take(9) behind it counts what it gives",
+        ),
+        (
+            DATA | lz.shuffle(4, seed=0),
+            DATA | lz.filter(bool) | lz.shuffle(4, seed=0),
+            "stage 2: filter() is new; shuffle(buffer_size=4, seed=0) behind it counts",
+        ),
+        (DATA | lz.map(str) | lz.take(9), DATA | lz.take(8), "take(n=9) -> take(n=8); n decides"),
+        (DATA, lz.count() | lz.take(40), "source -> count"),
+    ],
+    ids=str,
+)
+def test_what_has_no_meaning_is_refused_with_the_reason(old: Any, new: Any, reason: str) -> None:
+    with pytest.raises(lz.StateMismatch) as caught:
+        lz.rebase(lz.state_at(old, 1), new)
+    assert reason in str(caught.value)
+    with pytest.raises(lz.StateMismatch) as caught:
+        lz.run(new, lz.state_at(old, 1))
+    assert "rebase" not in str(caught.value)
+
+
+def test_a_whole_order_may_begin_where_an_epoch_does() -> None:
+    shuffled = DATA | lz.shuffle(seed=0) | lz.repeat(2)
+    assert rest(shuffled, lz.init(DATA | lz.repeat(2))) == list(shuffled)
+
+
+# --- mixtures ---
+
+LETTERS = [lz.source([f"{name}{n}" for n in range(200 + len(name))]) for name in ("a", "bb", "ccc")]
+
+
+def per_source(items: Iterable[str]) -> dict[str, list[str]]:
+    return toolz.groupby(lambda item: item[0], items)
+
+
+@given(
+    st.sampled_from([[0, 1], [1, 0], [0, 1, 2], [1], [2, 0, 1], [0, 2]]),
+    st.lists(st.integers(1, 9), min_size=3, max_size=3),
+    st.integers(0, 30),
+    st.sampled_from(["first_exhausted", "never"]),
+    st.sampled_from([None, lz.batch(2), lz.map(lambda x: x) | lz.batch(3)]),
+)
+def test_a_mixture_goes_on_with_others_and_loses_nothing(
+    kept: list[int], weights: list[int], cut: int, stop: Any, behind: Any
+) -> None:
+    def mixed(numbers: list[int]) -> lz.Pipeline[Any]:
+        found = lz.mix([LETTERS[n] for n in numbers], weights[: len(numbers)], seed=3, stop=stop)
+        return found if behind is None else found | behind
+
+    def flat(items: Iterable[Any]) -> list[str]:
+        return list(items if behind is None else toolz.concat(items))
+
+    old, new = mixed([0, 1]), mixed(kept)
+    head = flat(islice(old, cut))
+    state = lz.rebase(lz.state_at(old, cut), new)
+    tail = flat(islice(lz.run(new, state), 20))
+    before, after = per_source(head), per_source(tail)
+    for n in kept:
+        whole = [*before.get("abc"[n], []), *after.get("abc"[n], [])]
+        assert whole == list(LETTERS[n])[: len(whole)]
+    assert list(lz.mix_counts(new, state)) == [len(before.get("abc"[n], [])) for n in kept]
+
+
+def test_new_weights_hold_from_here_on() -> None:
+    old, new = (
+        lz.mix([lz.count(), lz.count(100)], w, seed=0) | lz.batch(2) for w in ([1, 0], [0, 1])
+    )
+    state = lz.state_at(old, 3)
+    assert rest(new, state, 2) == [[100, 101], [102, 103]]
+    assert rest(old, lz.rebase(state, new), 1) == [[6, 7]]
+    schedule = lz.mix([lz.count(), lz.count(100)], lambda n: [n < 8, n >= 8], seed=0) | lz.batch(2)
+    assert rest(schedule, state, 2) == [[6, 7], [100, 101]]
+
+
+def test_a_schedule_knows_how_many_items_there_were_of_sources_that_are_gone() -> None:
+    seen = []
+
+    def schedule(n: int) -> list[float]:
+        seen.append(n)
+        return [1, 1]
+
+    three = lz.mix([lz.count(), lz.count(100), lz.count(200)], [1, 1, 1], seed=0)
+    two = lz.mix([lz.count(), lz.count(200)], schedule, seed=0)
+    state = lz.rebase(lz.state_at(three, 50), two)
+    assert len(rest(two, state, 10)) == 10
+    assert seen == list(range(50, 60))
+    later = lz.advance(two, state, 10)
+    assert State.from_json(later.to_json()) == later
+    assert len(lz.mix_counts(two, later)) == 2
+    assert sum(lz.mix_counts(three, lz.rebase(later, three))) < 60
+    assert rest(three, later, 1) != []
+
+
+def test_exact_proportions_change_where_the_counts_are_the_new_ones() -> None:
+    old, new = (
+        lz.mix([lz.count(), lz.count(100)], weights, deterministic=True)
+        for weights in ([1, 1], [3, 1])
+    )
+    assert rest(new, lz.init(old), 8) == list(islice(new, 8))
+    with pytest.raises(lz.StateMismatch, match=r"wanted counts \[6, 2\] .* they are \[4, 4"):
+        lz.rebase(lz.state_at(old, 8), new)
+    with pytest.raises(lz.StateMismatch, match="deterministic proportions would have"):
+        lz.rebase(lz.state_at(old, 8), lz.mix([lz.count()], [1], deterministic=True))
+
+
+MIX = lz.mix(LETTERS, [1, 2, 3], seed=0)
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        (lz.mix(LETTERS, [1, 2, 3], seed=1), "mix(seed=0) -> mix(seed=1); seed decides"),
+        (lz.mix(LETTERS, [1, 2, 3], seed=0, stop="never"), "stop decides about the order"),
+        (lz.mix(LETTERS, [1, 2, 3], deterministic=True), "decides about the order"),
+        (lz.mix([lz.count()], [1], seed=0), "none of its pipelines is left"),
+        (lz.interleave(*LETTERS), "mix -> interleave"),
+    ],
+    ids=str,
+)
+def test_what_a_mixture_cannot_follow(new: Any, reason: str) -> None:
+    with pytest.raises(lz.StateMismatch) as caught:
+        lz.rebase(lz.state_at(MIX, 5), new)
+    assert reason in str(caught.value)
+
+
+def test_a_window_behind_holds_a_mixture_to_its_weights() -> None:
+    old, new = (lz.mix(LETTERS, w, seed=0) | lz.shuffle(4, seed=0) for w in ([1, 2, 3], [3, 2, 1]))
+    with pytest.raises(lz.StateMismatch, match=r"shuffle.* behind it counts"):
+        lz.rebase(lz.state_at(old, 5), new)
+
+
+def test_of_many_pipelines_a_state_has_a_digest() -> None:
+    many = [lz.source(range(n + 1)) | lz.repeat() for n in range(30)]
+    old, new = (lz.mix(many, [*range(1, 30), w], seed=0) for w in (1, 2))
+    state = lz.state_at(old, 5)
+    assert rest(new, state, 9) == list(islice(lz.run(new, state, strict=False), 9))
+    with pytest.raises(lz.StateMismatch, match="has but a digest"):
+        lz.rebase(state, lz.mix(many[1:], [1] * 29, seed=0))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from lazyckpt.call import Chain
+from lazyckpt.call import Chain, described
 from lazyckpt.checks import Unfit, boolean, brief, natural, optional
 from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
@@ -17,7 +17,7 @@ from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.machine import End, Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
-from lazyckpt.rebasing import aligned, matching, way
+from lazyckpt.rebasing import matching, way
 from lazyckpt.state import State, as_state
 
 A = TypeVar("A")
@@ -74,12 +74,19 @@ def _carried(
     others: choices depend on how many items there were.
     """
     states, counts, ended = position
-    if not isinstance(before["pipelines"], list):
+    old, new = before.get("pipelines"), described(pipelines)
+    both = []
+    if old == new:
+        both = [(number, number) for number in range(len(pipelines))]
+    elif not (isinstance(old, list) and isinstance(new, list)):
         raise Unfit("of so many pipelines a state has but a digest")
-    old = [json.dumps(chain, sort_keys=True) for chain in before["pipelines"]]
-    new = [json.dumps([c.identity() for c in p.calls], sort_keys=True) for p in pipelines]
-    pairs = aligned(old, new, lambda one, other: 0 if one == other else None)
-    both = [(i, j) for i, j in pairs if i is not None and j is not None]
+    else:
+        places_of: dict[str, list[int]] = {}
+        for number, chain in reversed([*enumerate(old)]):
+            places_of.setdefault(json.dumps(chain), []).append(number)
+        for number, chain in enumerate(new):
+            if place := places_of.get(json.dumps(chain)):
+                both.append((place.pop(), number))
     if not both:
         raise Unfit("none of its pipelines is left")
     shift = 0 if stop == "first_exhausted" else _ROOM
@@ -218,7 +225,8 @@ def mix(
         streams, taken = map(list, zip(*map(counted, flows), strict=True))
 
         def given() -> tuple[int, ...]:
-            return tuple([had + some() for had, some in zip(before, taken, strict=True)])
+            mine = [had + some() for had, some in zip(before, taken, strict=False)]
+            return tuple(mine + before[len(mine) :])  # also of pipelines that are gone
 
         def passes() -> Iterator[Iterator[A]]:
             """The items until the chosen source has ended, then one of its next pass, and so on."""
