@@ -8,8 +8,8 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-layers, rebasing, algebra, executors, run, saving, pipeline, combinators,
-testing, integrations.
+layers, rebasing, algebra, resharding, executors, run, saving, pipeline,
+combinators, testing, integrations.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lazyckpt.combinators.generating import choices, count, once, unfold, unifor
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.interleaving import interleave, interleave_map
 from lazyckpt.combinators.joining import concat, multiplex, zip
+from lazyckpt.combinators.laning import lanes
 from lazyckpt.combinators.mapping import flat_map, map, scan, starmap, tap, unbatch
 from lazyckpt.combinators.mixing import mix, mix_counts
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
@@ -51,6 +52,7 @@ from lazyckpt.executors.local import inline, processes, threads
 from lazyckpt.executors.remote import futures, ray
 from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
 from lazyckpt.rebasing import rebase
+from lazyckpt.resharding import reshard
 from lazyckpt.run import Run
 from lazyckpt.saving import load, save
 from lazyckpt.state import State
@@ -99,6 +101,7 @@ __all__ = [
     "inline",
     "interleave",
     "interleave_map",
+    "lanes",
     "load",
     "map",
     "mix",
@@ -114,6 +117,7 @@ __all__ = [
     "registry",
     "repeat",
     "replay",
+    "reshard",
     "run",
     "save",
     "scan",

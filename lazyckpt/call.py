@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyckpt.catalogue import Carry, Combinator, Parts, registry
+from lazyckpt.catalogue import Carry, Combinator, Deal, Parts, registry
 from lazyckpt.checks import Check, brief
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import Machine
@@ -166,7 +166,7 @@ class Chain:
     @cached_property
     def identity(self) -> str:
         """What a state of this chain is checked against: one line of JSON of bounded length."""
-        return _compact([call.identity() for call in self.calls])
+        return compact([call.identity() for call in self.calls])
 
     def __repr__(self) -> str:
         parts = [repr(call) for call in self.calls]
@@ -223,6 +223,7 @@ def define(
     listed: bool = True,
     parts: Parts | None = None,
     carry: Carry | None = None,
+    deal: Deal | None = None,
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = inspect.signature(build)
@@ -257,6 +258,7 @@ def define(
         finish=finish,
         parts=parts,
         carry=carry,
+        deal=deal,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
     if not listed:
@@ -354,24 +356,25 @@ def described(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
     if isinstance(value, (str, tuple, list)):
-        return f"{type(value).__name__}[{len(value)}]#{_digest([described(v) for v in value])}"
+        return f"{type(value).__name__}[{len(value)}]#{digest([described(v) for v in value])}"
     return type(value).__name__
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Eight hexadecimal digits that stand for a value."""
     return f"{zlib.crc32(repr(value).encode()):08x}"
 
 
 _ROOM = 640  # of the kilobyte that a state may fill
 
 
-def _compact(stages: list[Any]) -> str:
+def compact(stages: list[Any]) -> str:
     """Stages as JSON; where that is long, the longest arguments give way to a digest."""
     texts = [json.dumps(stage, separators=(",", ":"), sort_keys=True) for stage in stages]
     while sum(map(len, texts)) + len(texts) > _ROOM:
         longest = max(range(len(texts)), key=lambda i: len(texts[i]))
         name = json.loads(texts[longest])[0]
-        short = json.dumps([name, {"#": _digest(texts[longest])}], separators=(",", ":"))
+        short = json.dumps([name, {"#": digest(texts[longest])}], separators=(",", ":"))
         if len(short) >= len(texts[longest]):
             break
         texts[longest] = short

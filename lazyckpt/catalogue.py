@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.checks import Check, checked
@@ -14,6 +14,8 @@ from lazyckpt.machine import Machine, Position
 Parts: TypeAlias = Callable[[Position, Mapping[str, Any]], tuple[dict[int, Position], Position]]
 # Of a position, the arguments before as a state has them, and those after: the position after.
 Carry: TypeAlias = Callable[..., Position]
+# Of the positions of all ranks, those of another number of ranks.
+Deal: TypeAlias = Callable[[Sequence[Position], int], list[Position]]
 
 _FOREIGN = {
     "drop_remainder": "drop_last",
@@ -41,7 +43,8 @@ class Combinator(NamedTuple):
     With `rigid` arguments it is none of these. A `pointwise` one makes each item
     of one item and its place alone; `finish` names the argument that does what is
     left to do for each item: both may be done elsewhere. `parts` tells the places
-    of a source's pipelines from its position, `carry` takes that over a change of its arguments.
+    of a source's pipelines from its position, `carry` takes that over a change of its arguments,
+    and `deal` those of all ranks to another number of them.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Combinator(NamedTuple):
     finish: str | None
     parts: Parts | None
     carry: Carry | None
+    deal: Deal | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The checked arguments by name, defaults filled in."""

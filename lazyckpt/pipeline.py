@@ -21,7 +21,7 @@ from typing import (
 )
 
 from lazyckpt.call import Call, Chain, define, runnable, show
-from lazyckpt.catalogue import Carry, Parts, registry
+from lazyckpt.catalogue import Carry, Deal, Parts, registry
 from lazyckpt.checks import Check, Unfit, boolean, brief, checked
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
@@ -275,6 +275,7 @@ def producer(
     elastic: Mapping[str, str] | None = None,
     parts: Parts | None = None,
     carry: Carry | None = None,
+    deal: Deal | None = None,
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
     """Make a source of a function from arguments to a machine.
 
@@ -287,6 +288,8 @@ def producer(
       these, by their number, and the rest of the position
     - `carry`: what `rebase` makes of a position and the arguments before, where
       others follow by keyword; `lazyckpt.checks.Unfit`, with the reason, for nothing
+    - `deal`: what `reshard` makes of the positions of all ranks and another number
+      of ranks: the positions of these
     """
 
     return lambda build: define(
@@ -301,6 +304,7 @@ def producer(
         elastic=elastic,
         parts=parts,
         carry=carry,
+        deal=deal,
     )
 
 

@@ -155,6 +155,7 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("algebra", differs_each_time_it_is_built),
     ("exhaustion", ends_twice),
     ("elastic", skips_short),
+    ("resharding", keeps_a_sum_elsewhere),
     ("executors", skips_short),
 ]
 

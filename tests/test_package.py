@@ -25,6 +25,7 @@ ROOMS = [
     ["layers"],
     ["rebasing"],
     ["algebra"],
+    ["resharding"],
     ["executors"],
     ["run"],
     ["saving"],

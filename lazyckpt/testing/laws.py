@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice, pairwise
 from typing import Any
 
 from lazyckpt.algebra import advance, diff, init, replay, state_at, step
 from lazyckpt.checks import brief
 from lazyckpt.combinators.grouping import batch
+from lazyckpt.combinators.laning import lanes
+from lazyckpt.combinators.mapping import map as mapped
 from lazyckpt.combinators.ordering import repeat
+from lazyckpt.combinators.selecting import take
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import source
 from lazyckpt.executors.local import inline, threads
@@ -19,14 +23,17 @@ from lazyckpt.frozen import Own
 from lazyckpt.machine import End, Position
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.rebasing import rebase
+from lazyckpt.resharding import reshard
 from lazyckpt.run import Run
 from lazyckpt.state import State
 from lazyckpt.testing.models import model
-from lazyckpt.testing.traces import Trace, lanes, raises, same
+from lazyckpt.testing.traces import Trace, raises, same
+from lazyckpt.testing.traces import lanes as all_lanes
 
 Law = Callable[[Pipeline[Any], int], None]
 
 _ROOM = 1024
+_DIVIDING = ("shard", "lanes")
 
 
 def meaning(pipeline: Pipeline[Any], limit: int) -> None:
@@ -200,6 +207,34 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
         assert len(ends) == 1, f"ranks end apart: {ends}"
 
 
+def resharding(pipeline: Pipeline[Any], limit: int) -> None:
+    """Lanes and shards dealt from ranks to other ranks, twice, lose nothing and repeat nothing."""
+    items = Trace(pipeline.machine, 0, min(limit, 30)).items
+    parts = [pipeline | take(len(items)) | mapped(partial(_tagged, lane)) for lane in range(4)]
+    found: list[list[Any]] = [[] for _ in parts]
+    states: list[State] = []
+    for size, steps in ((3, len(items) // 2), (1, len(items)), (2, limit)):
+        ranks = [lanes(parts, num_shards=size, index=rank) for rank in range(size)]
+        states = reshard(states, size) if states else [init(rank) for rank in ranks]
+        runs = [run(rank, state) for rank, state in zip(ranks, states, strict=True)]
+        for number, each in enumerate(runs):
+            for lane, item in islice(each, steps + number):
+                found[lane].append(item)
+        states = [each.state for each in runs]
+    for lane, mine in enumerate(found):
+        same(f"lane {lane} of 3, then 1, then 2 ranks", mine, items)
+    if len(items) >= 2 and not any(f'["{name}",' in pipeline.identity for name in _DIVIDING):
+        state = state_at(pipeline | shard(num_shards=2, index=0), 1)
+        for size in (1, 2, 3):
+            states = reshard([state], size)
+            assert [s.position for s in states] == [state.position] * size, f"moved: {states}"
+            run(pipeline | shard(num_shards=size, index=0), states[0])
+
+
+def _tagged(lane: int, item: Any) -> tuple[int, Any]:
+    return lane, item
+
+
 def executors(pipeline: Pipeline[Any], limit: int) -> None:
     """Workers give the very items and states, and a state goes on under other workers."""
     trace = Trace(pipeline.machine, 0, limit)
@@ -228,7 +263,7 @@ def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
 
 LAWS: dict[str, Law] = {
     "meaning": meaning,
-    "lanes": lanes,
+    "lanes": all_lanes,
     "resume": resume,
     "codec": codec,
     "purity": purity,
@@ -236,6 +271,7 @@ LAWS: dict[str, Law] = {
     "algebra": algebra,
     "exhaustion": exhaustion,
     "elastic": elastic,
+    "resharding": resharding,
     "executors": executors,
 }
 
