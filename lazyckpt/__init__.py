@@ -8,8 +8,8 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-layers, rebasing, algebra, resharding, executors, run, saving, pipeline,
-combinators, testing, integrations.
+layers, rebasing, algebra, resharding, costs, executors, run, saving,
+pipeline, combinators, testing, integrations.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import columns, source
 from lazyckpt.combinators.transforming import cache, enumerate, random_map, transition
 from lazyckpt.combinators.windowing import group_by, shards, sliding_window
+from lazyckpt.costs import Reread, ResumeCost, resume_cost
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -68,6 +69,8 @@ __all__ = [
     "Move",
     "Pipeline",
     "PipelineError",
+    "Reread",
+    "ResumeCost",
     "Run",
     "SourceChanged",
     "Stage",
@@ -118,6 +121,7 @@ __all__ = [
     "repeat",
     "replay",
     "reshard",
+    "resume_cost",
     "run",
     "save",
     "scan",

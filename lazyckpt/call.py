@@ -10,12 +10,13 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyckpt.catalogue import Carry, Combinator, Deal, Parts, registry
+from lazyckpt.catalogue import Carry, Combinator, Deal, Parts, Rereads, Takes, registry
 from lazyckpt.checks import Check, brief
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import Machine
@@ -56,6 +57,13 @@ class Call:
     def replaced(self, **arguments: Any) -> Call:
         """The same call with other arguments."""
         return Call(self.combinator, {**self.arguments, **arguments}, self.site)
+
+    @property
+    def chains(self) -> list[Chain]:
+        """The pipelines among the arguments, one after another."""
+        values = self._arguments.values()
+        each = chain.from_iterable(v if isinstance(v, tuple) else (v,) for v in values)
+        return [value for value in each if isinstance(value, Chain)]
 
     @property
     def elastic(self) -> Mapping[str, str]:
@@ -224,6 +232,8 @@ def define(
     parts: Parts | None = None,
     carry: Carry | None = None,
     deal: Deal | None = None,
+    again: Rereads | None = None,
+    takes: Takes | None = None,
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = inspect.signature(build)
@@ -259,6 +269,8 @@ def define(
         parts=parts,
         carry=carry,
         deal=deal,
+        again=again,
+        takes=takes,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
     if not listed:

@@ -184,6 +184,11 @@ def placed(stage: str, position: Position, length: float = sys.maxsize) -> tuple
     return within(stage, epoch, math.inf), within(stage, index, length)
 
 
+def begun(machine: Machine[Any], position: Position) -> int:
+    """0 at the beginning of an epoch, where nothing has been read; else 1."""
+    return int(position != machine.init(machine.epoch(position)))
+
+
 def entered(machine: Machine[U], position: Position) -> Flow[U]:
     """A flow from a position out of a state; `InvalidState` if it doesn't fit.
 

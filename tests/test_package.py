@@ -25,7 +25,7 @@ ROOMS = [
     ["layers"],
     ["rebasing"],
     ["algebra"],
-    ["resharding"],
+    ["resharding", "costs"],
     ["executors"],
     ["run"],
     ["saving"],

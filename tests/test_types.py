@@ -127,6 +127,8 @@ OTHERS = {
     "lz.state_at(words, 1)": "State",
     "lz.advance(words, lz.init(words), 1)": "State",
     "lz.reshard([lz.init(words)], 2)": "list[State]",
+    "lz.resume_cost(words, lz.init(words))": "ResumeCost",
+    "lz.resume_cost(words, lz.init(words)).stages[0]": "Reread",
     "lz.replay(words, lz.init(words))": "Any",
     "lz.diff(lz.init(words), lz.init(words))": "Difference",
     "lz.diff(lz.init(words), lz.init(words)).moves[0]": "Move",

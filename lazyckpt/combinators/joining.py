@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import Unfit, boolean, brief, is_integer
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
@@ -158,6 +159,7 @@ def _even(counts: list[int]) -> None:
 @producer(
     validate=lambda pipelines: joined("concat", pipelines),
     parts=lambda position, arguments: ({position[1]: position[0]}, position[1:]),
+    takes=Taken(),
 )
 def concat(*pipelines: Pipeline[A]) -> Machine[A]:
     """The items of the first pipeline, then of the second, and so on.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from lazyckpt.call import described, digest
-from lazyckpt.catalogue import registry
+from lazyckpt.catalogue import Taken, registry
 from lazyckpt.checks import Unfit, natural, positive
 from lazyckpt.combinators.joining import joined, several
 from lazyckpt.errors import ArgumentError, InvalidState
@@ -81,6 +81,7 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     parts=_parts,
     carry=_carried,
     deal=_dealt,
+    takes=Taken(),
 )
 def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> Machine[A]:
     """Items of every `num_shards`-th pipeline, from number `index` on, in turn.

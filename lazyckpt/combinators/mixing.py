@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from lazyckpt.call import Chain, described
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import Unfit, boolean, brief, natural, optional
 from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
@@ -119,6 +120,7 @@ def _carried(
     elastic={"pipelines": "transparent", "weights": "transparent"},
     parts=abreast,
     carry=_carried,
+    takes=Taken(epochs=math.inf),
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],

@@ -10,6 +10,7 @@ from itertools import chain, islice, pairwise
 from typing import Any
 
 from lazyckpt.algebra import advance, diff, init, replay, state_at, step
+from lazyckpt.call import Chain
 from lazyckpt.checks import brief
 from lazyckpt.combinators.grouping import batch
 from lazyckpt.combinators.laning import lanes
@@ -18,6 +19,7 @@ from lazyckpt.combinators.ordering import repeat
 from lazyckpt.combinators.selecting import take
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import source
+from lazyckpt.costs import resume_cost
 from lazyckpt.executors.local import inline, threads
 from lazyckpt.frozen import Own
 from lazyckpt.machine import End, Position
@@ -254,6 +256,62 @@ def executors(pipeline: Pipeline[Any], limit: int) -> None:
             same(f"from {executor} on in {other}", resumed, trace.items[last + 1 :])
 
 
+def rereading(pipeline: Pipeline[Any], limit: int) -> None:
+    """A resume reads no more items of the sources again than `resume_cost` says."""
+    reads = [0]
+    counting = _counting(pipeline, reads)
+    states, before = [init(pipeline)], [0]
+    straight: Run[Any] = Run(counting)
+    for _ in islice(straight, limit):
+        states.append(straight.state)
+        before.append(reads[0])
+    cuts = Trace(pipeline.machine, 0, limit).cuts()
+    for cut in cuts[:: max(1, len(cuts) // 8)]:
+        said = resume_cost(pipeline, states[cut])
+        reads[0] = 0
+        first: Run[Any] = Run(counting, states[cut])
+        for number, _ in enumerate(islice(first, len(states) - 1 - cut), cut + 1):
+            again = reads[0] - (before[number] - before[cut])
+            assert again <= said.items, f"from {cut} to {number} {again} are read again, not {said}"
+
+
+def _counting(pipeline: Chain, reads: list[int]) -> Any:
+    """The pipeline over sources that count what is read of them."""
+
+    def counted(value: Any) -> Any:
+        if isinstance(value, Chain):
+            return _counting(value, reads)
+        return tuple(map(counted, value)) if isinstance(value, tuple) else value
+
+    first, *rest = pipeline.calls
+    if first.name == "source":
+        data = first.arguments["data"]
+        kind = _CountedTable if hasattr(data, "__getitem__") else _CountedStream
+        first = first.replaced(data=kind(data, reads))
+    else:
+        first = first.replaced(**{name: counted(each) for name, each in first.arguments.items()})
+    return type(pipeline)((first, *rest))
+
+
+class _CountedStream:
+    def __init__(self, data: Any, reads: list[int]) -> None:
+        self.data, self.reads = data, reads
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.data:
+            self.reads[0] += 1
+            yield item
+
+
+class _CountedTable(_CountedStream):
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        self.reads[0] += 1
+        return self.data[index]
+
+
 def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
     for turn in range(max(map(len, hands), default=0)):
         for hand in hands:
@@ -272,6 +330,7 @@ LAWS: dict[str, Law] = {
     "exhaustion": exhaustion,
     "elastic": elastic,
     "resharding": resharding,
+    "rereading": rereading,
     "executors": executors,
 }
 
