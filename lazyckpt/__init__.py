@@ -9,7 +9,7 @@
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
 layers, rebasing, algebra, resharding, costs, executors, run, saving,
-pipeline, combinators, testing, integrations.
+pipeline, combinators, tracing, testing, integrations.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from lazyckpt.resharding import reshard
 from lazyckpt.run import Run
 from lazyckpt.saving import load, save
 from lazyckpt.state import State
+from lazyckpt.tracing import Origin, trace
 
 __version__ = "0.1.0"
 
@@ -67,6 +68,7 @@ __all__ = [
     "Exhausted",
     "InvalidState",
     "Move",
+    "Origin",
     "Pipeline",
     "PipelineError",
     "Reread",
@@ -141,6 +143,7 @@ __all__ = [
     "tap",
     "threads",
     "to_device",
+    "trace",
     "transition",
     "unbatch",
     "unfold",

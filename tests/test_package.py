@@ -31,6 +31,7 @@ ROOMS = [
     ["saving"],
     ["pipeline"],
     ["combinators"],
+    ["tracing"],
     ["__init__"],
     ["testing", "demo", "compat", "integrations"],
     ["__main__"],

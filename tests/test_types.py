@@ -129,6 +129,7 @@ OTHERS = {
     "lz.reshard([lz.init(words)], 2)": "list[State]",
     "lz.resume_cost(words, lz.init(words))": "ResumeCost",
     "lz.resume_cost(words, lz.init(words)).stages[0]": "Reread",
+    "lz.trace(words, 0)": "list[Origin]",
     "lz.replay(words, lz.init(words))": "Any",
     "lz.diff(lz.init(words), lz.init(words))": "Difference",
     "lz.diff(lz.init(words), lz.init(words)).moves[0]": "Move",
