@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -11,7 +11,7 @@ from lazyckpt.call import Chain, runnable
 from lazyckpt.checks import checked, natural
 from lazyckpt.errors import Exhausted, StateMismatch
 from lazyckpt.layers import layers
-from lazyckpt.machine import End, Position, entered
+from lazyckpt.machine import End, Machine, Position, entered
 from lazyckpt.rebasing import difference, matching
 from lazyckpt.state import AnyState, State, as_state
 
@@ -43,11 +43,11 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
     try:
         position, item = pipeline.machine.step(found.position)
     except End as end:
-        raise Exhausted(State(pipeline.identity, found.items, end.position)) from None
+        raise Exhausted(replace(found, position=end.position)) from None
     except Exception as error:
         entered(pipeline.machine, found.position)  # else the error is that the position doesn't fit
         raise blame(error, pipeline.calls, found.items, found.to_json())  # noqa: B904  # the same error, or one with its own cause
-    return State(pipeline.identity, found.items + 1, position), item
+    return replace(found, items=found.items + 1, position=position), item
 
 
 def state_at(pipeline: Chain, n: int) -> State:
@@ -60,7 +60,8 @@ def state_at(pipeline: Chain, n: int) -> State:
     (0, 123456789)
     """
     n = checked("state_at", "n", n, natural)
-    return _advanced("state_at", runnable("state_at", pipeline), init(pipeline), n)
+    machine = runnable("state_at", pipeline).machine
+    return _advanced("state_at", machine, init(pipeline), n)
 
 
 def advance(pipeline: Chain, state: AnyState, n: int) -> State:
@@ -76,11 +77,10 @@ def advance(pipeline: Chain, state: AnyState, n: int) -> State:
     """
     n = checked("advance", "n", n, natural)
     found = matching(as_state(state), runnable("advance", pipeline))
-    return _advanced("advance", pipeline, found, n)
+    return _advanced("advance", pipeline.machine, found, n)
 
 
-def _advanced(name: str, pipeline: Chain, state: State, n: int) -> State:
-    machine = pipeline.machine
+def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
     flow = entered(machine, state.position)
     if machine.skip is not None:
         position, passed = machine.skip(state.position, n)
@@ -90,7 +90,7 @@ def _advanced(name: str, pipeline: Chain, state: State, n: int) -> State:
     if passed < n:
         where = f" after item {state.items:,}" if state.items else ""
         raise IndexError(f"{name}: n={n:,}, but the pipeline has {passed:,} items{where}")
-    return State(pipeline.identity, state.items + n, position)
+    return replace(state, items=state.items + n, position=position)
 
 
 def replay(pipeline: Chain, state: AnyState) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lazyckpt.call import Call, Chain, runnable
 from lazyckpt.catalogue import Again, Taken
-from lazyckpt.machine import Machine, Position, entered
+from lazyckpt.machine import Machine, Position, entered, fitting
 from lazyckpt.rebasing import matching, way
 from lazyckpt.state import AnyState, as_state
 
@@ -73,7 +73,8 @@ def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
     found = matching(as_state(state), runnable("resume_cost", pipeline))
     entered(pipeline.machine, found.position)
     rereads: dict[str, Reread] = {}
-    items = sum(_cost(pipeline, found.position, "", rereads))
+    with fitting(found.position):
+        items = sum(_cost(pipeline, found.position, "", rereads))
     order = sorted(rereads.values(), key=lambda each: [int(n) for n in _numbers(each.stage)])
     return ResumeCost(items, tuple(order))
 

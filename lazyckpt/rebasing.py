@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lazyckpt.call import Call, Chain, runnable
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import Unfit, checked
-from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.layers import follows
-from lazyckpt.machine import Machine, Position, entered
+from lazyckpt.machine import Machine, Position, entered, fitting
 from lazyckpt.state import AnyState, State, as_state
 
 _MOST = 500  # stages of two pipelines that are compared
@@ -22,7 +23,7 @@ def matching(state: State, chain: Chain) -> State:
     if state.pipeline == chain.identity:
         return state
     try:
-        _carried(state, chain)
+        carried(state, chain)
         remedy = "lz.rebase(state, pipeline) carries it over; "
     except StateMismatch:
         remedy = ""
@@ -43,8 +44,8 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     - functions, with nothing to carry over, and stages of functions: those that
       are inserted or removed are so from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
-    - the weights of a `mix`, and pipelines added to it or removed from it, which
-      hold from here on
+    - the weights of a `mix`, which hold from here on, and its pipelines: changed
+      as here, added or removed
 
     `StateMismatch`, with the reason, for everything else, and where a stage
     behind counts or holds what the changed one gives.
@@ -56,7 +57,7 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     [[2, 3, 4, 5]]
     """
     found, pipeline = as_state(state), runnable("rebase", pipeline)
-    return State(pipeline.identity, found.items, _carried(found, pipeline))
+    return replace(found, pipeline=pipeline.identity, position=carried(found, pipeline))
 
 
 class _Pair(NamedTuple):
@@ -140,18 +141,14 @@ def _aligned(
     return pairs[::-1]
 
 
-def _carried(state: State, chain: Chain) -> Position:
+def carried(state: State, chain: Chain) -> Position:
     """The position in the chain of a state of another one; `StateMismatch` if it has none."""
     pairs = _pairs(state.pipeline, chain.identity)
     for number, pair in enumerate(pairs):
         if pair.differs:
             _check(pair, chain, [chain.calls[p.new - 1] for p in pairs[number + 1 :] if p.met])
-    try:
+    with fitting(state.position):
         position = _rebuilt(state, pairs, chain)
-    except (TypeError, ValueError, IndexError) as error:
-        if isinstance(error, InvalidState):
-            raise
-        raise InvalidState(f"a state's position does not fit: {error}") from None
     entered(chain.machine, position)
     calls = list(chain.calls)
     for pair in pairs[1:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from lazyckpt.algebra import diff
@@ -12,6 +13,7 @@ from lazyckpt.catalogue import registry
 from lazyckpt.checks import Unfit, brief, checked, positive
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.layers import Described, arguments_of, chains_of, follows
+from lazyckpt.machine import fitting
 from lazyckpt.rebasing import difference
 from lazyckpt.state import AnyState, State, as_state
 
@@ -65,18 +67,17 @@ def _dealt(states: list[State], stages: list[Described], num_shards: int) -> lis
                 f"lanes cannot change ranks: {stage[0]} behind them counts or holds what a rank "
                 "has had; put it into each lane"
             )
+    positions = [state.position for state in states]
     try:
-        deal([state.position for state in states], len(states))  # which checks them
-        if num_shards == len(states):
-            return states
-        positions = deal([state.position for state in states], num_shards)
+        with fitting(positions):
+            dealt = deal(positions, num_shards if num_shards != len(states) else 1)
     except Unfit as unfit:
         raise StateMismatch(f"reshard: {unfit}") from None
+    if num_shards == len(states):  # they were dealt but to be checked
+        return states
     whole, more = divmod(sum(state.items for state in states), num_shards)
     pipeline = _divided(stages, 0, num_shards)
-    return [
-        State(pipeline, whole + (rank < more), position) for rank, position in enumerate(positions)
-    ]
+    return [State(pipeline, whole + (rank < more), position) for rank, position in enumerate(dealt)]
 
 
 def _shared(states: list[State], stages: list[Described], num_shards: int) -> list[State]:
@@ -91,12 +92,15 @@ def _shared(states: list[State], stages: list[Described], num_shards: int) -> li
     (place, *others) = places
     if others:
         raise StateMismatch("reshard: the pipeline is sharded more than once")
-    if len(states) > 1:
-        _check_count(states, stages[place])
     apart = [stage[0] for stage in stages[place + 1 :] if not follows(stage, "lockstep")]
-    if num_shards == stages[place][1].get("num_shards") and (apart or len(set(states)) == 1):
-        return states if len(states) > 1 else states * num_shards
+    if len(states) > 1 or apart:
+        _check_count(states, stages[place])
+    is_same = num_shards == stages[place][1].get("num_shards")
+    if is_same and apart:
+        return states
     _check_agreement(states, f", as they may behind {apart[0]}" if apart else "")
+    if is_same:
+        return [states[0]] * num_shards
     if apart:
         raise StateMismatch(
             f"reshard: {apart[0]} behind {stages[place][0]} counts or holds what a rank has had; "
@@ -105,7 +109,7 @@ def _shared(states: list[State], stages: list[Described], num_shards: int) -> li
     if not follows(stages[place], "lockstep"):
         raise StateMismatch(f"reshard: the parts of {stages[place][0]} are contiguous")
     pipeline = _divided(stages, place, num_shards)
-    return [State(pipeline, states[0].items, states[0].position)] * num_shards
+    return [replace(states[0], pipeline=pipeline)] * num_shards
 
 
 def _known(stage: Described) -> dict[str, Any]:

@@ -407,6 +407,25 @@ def test_a_window_behind_holds_a_mixture_to_its_weights() -> None:
         lz.rebase(lz.state_at(old, 5), new)
 
 
+def test_a_changed_pipeline_of_a_mixture_goes_on_where_it_was() -> None:
+    numbers, others = lz.count(), lz.count(100)
+    old = lz.mix([numbers, others], [1, 0], seed=0)
+    state = lz.state_at(old, 7)
+    new = lz.mix([lz.source(["abc"]), others, numbers | lz.map(str)], [0, 0, 1], seed=0)
+    assert rest(new, state, 2) == ["7", "8"]
+    batched = lz.mix([numbers | lz.batch(2), others], [1, 0], seed=0)
+    assert rest(batched, state, 2) == [[7, 8], [9, 10]]
+    threes = lz.mix([numbers | lz.batch(3), others], [1, 0], seed=0)
+    assert rest(threes, lz.state_at(batched, 2), 1) == [[4, 5, 6]]
+    moved = lz.state_at(lz.mix([numbers, others], [1, 1], seed=0), 7)
+    part = others | lz.take(5) | lz.shuffle(seed=0)
+    with pytest.raises(lz.StateMismatch, match=r"begin it anew, .* pipelines\[1\].*orders whole"):
+        lz.rebase(moved, lz.mix([numbers, part], [1, 1], seed=0))
+    alone = lz.rebase(moved, lz.mix([numbers], [1], seed=0))
+    anew = lz.mix([numbers, part], [0, 1], seed=0)
+    assert rest(anew, alone) == list(part)
+
+
 def test_of_many_pipelines_a_state_has_a_digest() -> None:
     many = [lz.source(range(n + 1)) | lz.repeat() for n in range(30)]
     old, new = (lz.mix(many, [*range(1, 30), w], seed=0) for w in (1, 2))
@@ -545,6 +564,9 @@ def test_what_lanes_refuse() -> None:
         lz.run(lz.lanes(LANES, num_shards=2, index=0), one)
     with pytest.raises(lz.StateMismatch, match=r"lz\.reshard deals them, from all ranks' states"):
         lz.rebase(one, lz.lanes(LANES, num_shards=2, index=0))
+    for position in ((0, 0), ((), 0, 0, 0), 3, None, (3, 0, 0, 0), (((0, 1),), 0, 0, 0, 0)):
+        with pytest.raises(lz.InvalidState):
+            lz.reshard([State(one.pipeline, 0, position), two, three], 2)
     for bad in (one, one.to_json(), [], None, 3, {}):
         with pytest.raises(lz.ArgumentError, match="states must be a list of states"):
             lz.reshard(bad, 2)  # type: ignore[arg-type]
@@ -578,6 +600,8 @@ def test_ranks_that_go_at_their_own_pace_keep_to_their_number() -> None:
     assert lz.reshard(states, 2) == states
     with pytest.raises(lz.StateMismatch, match="disagree, as they may behind filter"):
         lz.reshard(states, 3)
+    with pytest.raises(lz.StateMismatch, match="wants the states of 2 ranks, got 1"):
+        lz.reshard(states[:1], 2)
     even = [lz.init(rank) for rank in ranks]
     with pytest.raises(lz.StateMismatch, match="filter behind shard counts or holds"):
         lz.reshard(even, 3)

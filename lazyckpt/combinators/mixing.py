@@ -14,11 +14,11 @@ from lazyckpt.checks import Unfit, boolean, brief, natural, optional
 from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
-from lazyckpt.errors import ArgumentError, InvalidState
+from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.machine import End, Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
-from lazyckpt.rebasing import matching, way
+from lazyckpt.rebasing import carried, matching, way
 from lazyckpt.state import State, as_state
 
 A = TypeVar("A")
@@ -75,27 +75,17 @@ def _carried(
     others: choices depend on how many items there were.
     """
     states, counts, ended = position
-    old, new = before.get("pipelines"), described(pipelines)
-    both = []
-    if old == new:
-        both = [(number, number) for number in range(len(pipelines))]
-    elif not (isinstance(old, list) and isinstance(new, list)):
-        raise Unfit("of so many pipelines a state has but a digest")
-    else:
-        places_of: dict[str, list[int]] = {}
-        for number, chain in reversed([*enumerate(old)]):
-            places_of.setdefault(json.dumps(chain), []).append(number)
-        for number, chain in enumerate(new):
-            if place := places_of.get(json.dumps(chain)):
-                both.append((place.pop(), number))
-    if not both:
+    kept = _kept(before.get("pipelines"), pipelines, states)
+    if not kept:
         raise Unfit("none of its pipelines is left")
+    one, place = next((number, place) for number, (_, place) in kept.items())
     shift = 0 if stop == "first_exhausted" else _ROOM
-    epoch = pipelines[both[0][1]].machine.epoch(states[both[0][0]]) >> shift << shift
-    places = [each.machine.init(epoch) for each in pipelines]
-    given = [0] * len(pipelines)
-    for i, j in both:
-        places[j], given[j] = states[i], counts[i]
+    epoch = pipelines[one].machine.epoch(place) >> shift << shift
+    places = [
+        kept[number][1] if number in kept else each.machine.init(epoch)
+        for number, each in enumerate(pipelines)
+    ]
+    given = [counts[kept[n][0]] if n in kept else 0 for n in range(len(pipelines))]
     gone = sum(counts) - sum(given)
     if deterministic:
         share = Proportions(weights)
@@ -106,6 +96,37 @@ def _carried(
                 f"and they are {given}"
             )
     return tuple(places), (*given, *[gone] * bool(gone)), ended
+
+
+def _kept(
+    old: Any, pipelines: Sequence[Pipeline[Any]], states: Sequence[Position]
+) -> dict[int, tuple[int, Position]]:
+    """For the number of each pipeline that was there before the one it had, and its place."""
+    new = described(pipelines)
+    if old == new:
+        return {number: (number, state) for number, state in enumerate(states)}
+    if not (isinstance(old, list) and isinstance(new, list)):
+        raise Unfit("of so many pipelines a state has but a digest")
+    kept: dict[int, tuple[int, Position]] = {}
+    left = list(range(len(old)))
+    for number, each in enumerate(new):
+        if same := [n for n in left if old[n] == each]:
+            kept[number] = same[0], states[same[0]]
+            left.remove(same[0])
+    refusal = ""
+    for number in [number for number in range(len(new)) if number not in kept]:
+        for n in [n for n in left if old[n][0] == new[number][0]]:  # of the same data
+            try:
+                place = carried(State(json.dumps(old[n]), 0, states[n]), pipelines[number])
+            except StateMismatch as error:
+                refusal = refusal or f"{named(number)}: {error}"
+            else:
+                kept[number] = n, place
+                left.remove(n)
+                break
+    if refusal and left and len(kept) < len(new):
+        raise Unfit(f"to begin it anew, rebase without it, and then with it; {refusal}")
+    return kept
 
 
 @producer(
@@ -215,20 +236,21 @@ def mix(
     def flow(position: Position) -> Flow[A]:
         states, counts, ended = position
         before = [within("mix", each) for each in counts]
-        within("mix", ended, 1), within("mix", sum(before))
+        own, gone = before[: len(once)], before[len(once) :]  # and of pipelines that are gone
+        within("mix", ended, 1), within("mix", sum(before)), within("mix", len(gone), 1)
         if proportions is not None and not proportions.fits(before):
             raise InvalidState(f"mix: counts {brief(before)} are none of these weights")
         if stop == "all_exhausted" and not ended and is_last(-1, states):
             raise InvalidState("mix: a state in which all have ended, and the stream has not")
         flows = [
             (once if is_first(number, state) else again)[number].flow(state)
-            for number, state, _ in zip(range(len(once)), states, before, strict=True)
+            for number, state, _ in zip(range(len(once)), states, own, strict=True)
         ]
         streams, taken = map(list, zip(*map(counted, flows), strict=True))
 
         def given() -> tuple[int, ...]:
             mine = [had + some() for had, some in zip(before, taken, strict=False)]
-            return tuple(mine + before[len(mine) :])  # also of pipelines that are gone
+            return tuple(mine + gone)
 
         def passes() -> Iterator[Iterator[A]]:
             """The items until the chosen source has ended, then one of its next pass, and so on."""
