@@ -8,7 +8,8 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-executors, run, saving, pipeline, combinators, integrations, testing.
+layers, rebasing, algebra, resharding, costs, executors, run, saving,
+pipeline, combinators, tracing, integrations, testing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lazyckpt.algebra import Difference, Move, advance, diff, init, replay, state_at, step
 from lazyckpt.catalogue import registry
 from lazyckpt.combinators.boundaries import bucket_by_boundaries
 from lazyckpt.combinators.bucketing import bucket_batch
@@ -25,6 +27,7 @@ from lazyckpt.combinators.generating import choices, count, once, unfold, unifor
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.interleaving import interleave, interleave_map
 from lazyckpt.combinators.joining import concat, multiplex, zip
+from lazyckpt.combinators.laning import lanes
 from lazyckpt.combinators.mapping import flat_map, map, scan, starmap, tap, unbatch
 from lazyckpt.combinators.mixing import mix, mix_counts
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
@@ -34,6 +37,7 @@ from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import columns, source
 from lazyckpt.combinators.transforming import cache, enumerate, random_map, transition
 from lazyckpt.combinators.windowing import group_by, shards, sliding_window
+from lazyckpt.costs import Reread, ResumeCost, resume_cost
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -49,9 +53,12 @@ from lazyckpt.executors.executor import Executor, explain
 from lazyckpt.executors.local import inline, processes, threads
 from lazyckpt.executors.remote import futures, ray
 from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
-from lazyckpt.run import Run, init, state_at, step
+from lazyckpt.rebasing import rebase
+from lazyckpt.resharding import reshard
+from lazyckpt.run import Run
 from lazyckpt.saving import load, save
-from lazyckpt.state import State, rebase
+from lazyckpt.state import State
+from lazyckpt.tracing import Origin, trace
 
 if TYPE_CHECKING:
     from lazyckpt.integrations import torch as torch
@@ -60,11 +67,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "Difference",
     "Executor",
     "Exhausted",
     "InvalidState",
+    "Move",
+    "Origin",
     "Pipeline",
     "PipelineError",
+    "Reread",
+    "ResumeCost",
     "Run",
     "SourceChanged",
     "Stage",
@@ -72,6 +84,7 @@ __all__ = [
     "StateMismatch",
     "WorkerDied",
     "WorkerTimeout",
+    "advance",
     "batch",
     "block_shuffle",
     "bucket_batch",
@@ -84,6 +97,7 @@ __all__ = [
     "concat",
     "concat_then_split",
     "count",
+    "diff",
     "drop_while",
     "enumerate",
     "explain",
@@ -96,6 +110,7 @@ __all__ = [
     "inline",
     "interleave",
     "interleave_map",
+    "lanes",
     "load",
     "map",
     "mix",
@@ -110,6 +125,9 @@ __all__ = [
     "rebase",
     "registry",
     "repeat",
+    "replay",
+    "reshard",
+    "resume_cost",
     "run",
     "save",
     "scan",
@@ -129,6 +147,7 @@ __all__ = [
     "tap",
     "threads",
     "to_device",
+    "trace",
     "transition",
     "unbatch",
     "unfold",

@@ -40,8 +40,12 @@ def _rebuilt(
     return error
 
 
-def blame(error: BaseException, calls: tuple[Call, ...], delivered: int) -> BaseException:
-    """The error to raise: the same one, with a note of its stage, where that was built, and when.
+def blame(
+    error: BaseException, calls: tuple[Call, ...], delivered: int, state: str, behind: int = 0
+) -> BaseException:
+    """The error to raise: the same one, with notes of its stage, where that was built, and when.
+
+    - `state`: the JSON of one that leads to it, `behind` items before it
 
     A StopIteration becomes a `PipelineError`, for it would end the consumer's loop.
     """
@@ -50,7 +54,9 @@ def blame(error: BaseException, calls: tuple[Call, ...], delivered: int) -> Base
     if not isinstance(error, Exception):
         return error
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
-    for each in (note, failure.trace):
+    known = f"lz.advance(pipeline, state, {behind})" if behind else "state"
+    again = f"lazyckpt: lz.replay(pipeline, {known}) makes it again; state = {state!r}"
+    for each in (note, again, failure.trace):
         if each and each not in getattr(error, "__notes__", ()):  # raised again and again
             error.add_note(each)
     return error

@@ -10,12 +10,13 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazyckpt.catalogue import Combinator, registry
+from lazyckpt.catalogue import Carry, Combinator, Deal, Parts, Rereads, Takes, registry
 from lazyckpt.checks import Check, brief
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import Machine
@@ -58,16 +59,24 @@ class Call:
         return Call(self.combinator, {**self.arguments, **arguments}, self.site)
 
     @property
+    def chains(self) -> list[Chain]:
+        """The pipelines among the arguments, one after another."""
+        values = self._arguments.values()
+        each = chain.from_iterable(v if isinstance(v, tuple) else (v,) for v in values)
+        return [value for value in each if isinstance(value, Chain)]
+
+    @property
     def elastic(self) -> Mapping[str, str]:
         """The arguments that `rebase` may change, with what the stages behind have to be."""
-        return {} if self._is_rigid else self.combinator.elastic
+        return {} if self.is_rigid else self.combinator.elastic
 
     def follows(self, what: str) -> bool:
         """Whether a state can pass this stage when one before it that wants `what` changes."""
-        return not self._is_rigid and getattr(self.combinator, what, True)
+        return not self.is_rigid and getattr(self.combinator, what, True)
 
     @property
-    def _is_rigid(self) -> bool:
+    def is_rigid(self) -> bool:
+        """Whether with these arguments no state can follow a change before it."""
         rigid = self.combinator.rigid
         return rigid is not None and rigid(**self.arguments)
 
@@ -84,7 +93,7 @@ class Call:
             return [self.name, self.combinator.describe(**arguments)]
         parameters = self.combinator.signature.parameters
         kept = {
-            name: _identity(value)
+            name: described(value)
             for name, value in arguments.items()
             if name not in self.combinator.free
             and not _is_function(value)
@@ -165,7 +174,7 @@ class Chain:
     @cached_property
     def identity(self) -> str:
         """What a state of this chain is checked against: one line of JSON of bounded length."""
-        return _compact([call.identity() for call in self.calls])
+        return compact([call.identity() for call in self.calls])
 
     def __repr__(self) -> str:
         parts = [repr(call) for call in self.calls]
@@ -220,6 +229,11 @@ def define(
     pointwise: bool = False,
     finish: str | None = None,
     listed: bool = True,
+    parts: Parts | None = None,
+    carry: Carry | None = None,
+    deal: Deal | None = None,
+    again: Rereads | None = None,
+    takes: Takes | None = None,
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = inspect.signature(build)
@@ -252,6 +266,11 @@ def define(
         validate=validate,
         pointwise=pointwise,
         finish=finish,
+        parts=parts,
+        carry=carry,
+        deal=deal,
+        again=again,
+        takes=takes,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
     if not listed:
@@ -328,7 +347,8 @@ def _is_function(value: Any) -> bool:
     return callable(value) and not isinstance(value, Chain)
 
 
-def _identity(value: Any) -> Any:
+def described(value: Any) -> Any:
+    """An argument as a state has it: JSON, of what is large a digest."""
     if isinstance(value, Chain):
         return [call.identity() for call in value.calls]
     if isinstance(value, np.generic):
@@ -342,30 +362,31 @@ def _identity(value: Any) -> Any:
     if isinstance(value, str) and len(value) <= 40:
         return value
     if isinstance(value, (tuple, list)) and len(value) <= 16:
-        return [None if _is_function(v) else _identity(v) for v in value]
+        return [None if _is_function(v) else described(v) for v in value]
     if isinstance(value, range):
         return repr(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
     if isinstance(value, (str, tuple, list)):
-        return f"{type(value).__name__}[{len(value)}]#{_digest([_identity(v) for v in value])}"
+        return f"{type(value).__name__}[{len(value)}]#{digest([described(v) for v in value])}"
     return type(value).__name__
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Eight hexadecimal digits that stand for a value."""
     return f"{zlib.crc32(repr(value).encode()):08x}"
 
 
 _ROOM = 640  # of the kilobyte that a state may fill
 
 
-def _compact(stages: list[Any]) -> str:
+def compact(stages: list[Any]) -> str:
     """Stages as JSON; where that is long, the longest arguments give way to a digest."""
     texts = [json.dumps(stage, separators=(",", ":"), sort_keys=True) for stage in stages]
     while sum(map(len, texts)) + len(texts) > _ROOM:
         longest = max(range(len(texts)), key=lambda i: len(texts[i]))
         name = json.loads(texts[longest])[0]
-        short = json.dumps([name, {"#": _digest(texts[longest])}], separators=(",", ":"))
+        short = json.dumps([name, {"#": digest(texts[longest])}], separators=(",", ":"))
         if len(short) >= len(texts[longest]):
             break
         texts[longest] = short

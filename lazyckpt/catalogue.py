@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.checks import Check, checked
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import Machine
+from lazyckpt.machine import Machine, Position
+
+# Of a position and the arguments: the places of pipelines among these, by number, and the rest.
+Parts: TypeAlias = Callable[[Position, Mapping[str, Any]], tuple[dict[int, Position], Position]]
+# Of a position, the arguments before as a state has them, and those after: the position after.
+Carry: TypeAlias = Callable[..., Position]
+# Of a position, upstream's machine and the arguments: what a resume takes of upstream again.
+Rereads: TypeAlias = Callable[..., "Iterable[Again]"]
+# Of upstream's machine and the arguments: how many items are taken for those given.
+Takes: TypeAlias = "Taken | Callable[..., Taken]"
+# Of the positions of all ranks, those of another number of ranks.
+Deal: TypeAlias = Callable[[Sequence[Position], int], list[Position]]
 
 _FOREIGN = {
     "drop_remainder": "drop_last",
@@ -26,6 +37,28 @@ _FOREIGN = {
 }
 
 
+class Again(NamedTuple):
+    """That upstream begins at a position again, and how many of its items are taken once more.
+
+    Either one after another from there, or each alone, by random access.
+    """
+
+    position: Position
+    items: float = 0
+    alone: bool = False
+
+
+class Taken(NamedTuple):
+    """How many items a stage takes, at most: for each it gives, and more in each epoch of it.
+
+    `epochs` of upstream may pass within one of its own.
+    """
+
+    each: float = 1
+    more: float = 0
+    epochs: float = 1
+
+
 class Combinator(NamedTuple):
     """A registered combinator: how to build its machine, and what of it a state depends on.
 
@@ -35,7 +68,10 @@ class Combinator(NamedTuple):
     one is that, and takes as many items for each it gives, whatever they are.
     With `rigid` arguments it is none of these. A `pointwise` one makes each item
     of one item and its place alone; `finish` names the argument that does what is
-    left to do for each item: both may be done elsewhere.
+    left to do for each item: both may be done elsewhere. `parts` tells the places
+    of a source's pipelines from its position, `carry` takes that over a change of its arguments,
+    and `deal` those of all ranks to another number of them. `again` and `takes`
+    tell what a resume reads.
     """
 
     name: str
@@ -53,6 +89,11 @@ class Combinator(NamedTuple):
     validate: Callable[..., None] | None
     pointwise: bool
     finish: str | None
+    parts: Parts | None
+    carry: Carry | None
+    deal: Deal | None
+    again: Rereads | None
+    takes: Takes | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The checked arguments by name, defaults filled in."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import compress, repeat
 from operator import length_hint
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -184,6 +185,22 @@ def placed(stage: str, position: Position, length: float = sys.maxsize) -> tuple
     return within(stage, epoch, math.inf), within(stage, index, length)
 
 
+def begun(machine: Machine[Any], position: Position) -> int:
+    """0 at the beginning of an epoch, where nothing has been read; else 1."""
+    return int(position != machine.init(machine.epoch(position)))
+
+
+@contextmanager
+def fitting(position: Position) -> Iterator[None]:
+    """What is done with a position out of a state; `InvalidState` if it doesn't fit."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
+        if isinstance(error, InvalidState):
+            raise
+        raise InvalidState(f"a state's position {brief(position)} does not fit: {error}") from None
+
+
 def entered(machine: Machine[U], position: Position) -> Flow[U]:
     """A flow from a position out of a state; `InvalidState` if it doesn't fit.
 
@@ -191,12 +208,8 @@ def entered(machine: Machine[U], position: Position) -> Flow[U]:
     that: there each stage checks its part of it, and so that it costs no more
     than the reading again of what it says was read.
     """
-    try:
+    with fitting(position):
         return machine.flow(position)
-    except (TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
-        if isinstance(error, InvalidState):
-            raise
-        raise InvalidState(f"a state's position {brief(position)} does not fit: {error}") from None
 
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:

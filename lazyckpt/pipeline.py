@@ -21,7 +21,7 @@ from typing import (
 )
 
 from lazyckpt.call import Call, Chain, define, runnable, show
-from lazyckpt.catalogue import registry
+from lazyckpt.catalogue import Carry, Deal, Parts, Rereads, Takes, registry
 from lazyckpt.checks import Check, Unfit, boolean, brief, checked
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
@@ -219,6 +219,8 @@ class Options(TypedDict, total=False):
     pointwise: bool
     finish: str
     listed: bool
+    again: Rereads
+    takes: Takes
 
 
 @overload
@@ -248,6 +250,12 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
       an executor may make many at a time
     - `finish`: the argument, a function or None, that is called on each item made
     - `listed`: whether it is in `lazyckpt.registry`; a library's inner stages need not be
+    - `again`: what a resume takes of upstream once more, for `resume_cost`: of a
+      position, `upstream` and all arguments, a list of `lazyckpt.catalogue.Again`;
+      by default nothing
+    - `takes`: of `upstream` and all arguments, a `lazyckpt.catalogue.Taken`: how many
+      items are taken for each one given; by default one where `pointwise`, and
+      elsewhere nobody knows
 
     A step that has a position of its own catches upstream's `End` and raises
     one with its own position, as `take` does.
@@ -272,6 +280,12 @@ def producer(
     validate: Callable[..., None] | None = None,
     free: tuple[str, ...] = (),
     listed: bool = True,
+    elastic: Mapping[str, str] | None = None,
+    parts: Parts | None = None,
+    carry: Carry | None = None,
+    deal: Deal | None = None,
+    again: Rereads | None = None,
+    takes: Takes | None = None,
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
     """Make a source of a function from arguments to a machine.
 
@@ -279,6 +293,16 @@ def producer(
       all that decide the order
     - `free`: arguments that change no order, which a state doesn't mind
     - `listed`: whether it is in `lazyckpt.registry`
+    - `elastic`: as for `combinator`
+    - `parts`: of a position and the arguments, the places of the pipelines among
+      these, by their number, and the rest of the position
+    - `carry`: what `rebase` makes of a position and the arguments before, where
+      others follow by keyword; `lazyckpt.checks.Unfit`, with the reason, for nothing
+    - `deal`: what `reshard` makes of the positions of all ranks and another number
+      of ranks: the positions of these
+    - `again`, `takes`: as for `combinator`, without `upstream`; what is taken again
+      are items of the data, and each item given takes one of some pipeline, by
+      default one of each
     """
 
     return lambda build: define(
@@ -290,6 +314,12 @@ def producer(
         validate=validate,
         free=free,
         listed=listed,
+        elastic=elastic,
+        parts=parts,
+        carry=carry,
+        deal=deal,
+        again=again,
+        takes=takes,
     )
 
 

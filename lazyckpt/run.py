@@ -11,14 +11,15 @@ from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from lazyckpt.blame import blame
-from lazyckpt.call import Chain, runnable
-from lazyckpt.checks import checked, natural, positive
-from lazyckpt.errors import Exhausted, InvalidState, PipelineError, SourceChanged
+from lazyckpt.call import Chain
+from lazyckpt.checks import checked, positive
+from lazyckpt.errors import InvalidState, PipelineError, SourceChanged
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.parts import Stale
-from lazyckpt.machine import End, Flow, Lots, Position, counted, entered
+from lazyckpt.machine import Flow, Lots, Position, counted, entered
+from lazyckpt.rebasing import matching
 from lazyckpt.skipping import Skipped, Tally, skipping
-from lazyckpt.state import State, as_state, flat, matching
+from lazyckpt.state import State, as_state, flat
 
 T = TypeVar("T")
 
@@ -299,11 +300,8 @@ class Run(Iterator[T], Generic[T]):
 
     def _open(self) -> Iterator[Any]:
         if self._flow is None:
-            machine = self._machine
-            if machine.skip is not None:
-                self._mark = machine.skip(self._mark[0], self._behind)[0], self._delivered()
-                self._behind = 0
-            flow: Flow[T] = machine.flow(self._mark[0])
+            self._jump()
+            flow: Flow[T] = self._machine.flow(self._mark[0])
             again = sum(1 for _ in islice(flow.pull, self._behind))
             if again < self._behind:
                 raise SourceChanged(
@@ -313,16 +311,24 @@ class Run(Iterator[T], Generic[T]):
             self._start(flow)
         return self._items
 
+    def _jump(self) -> None:
+        """Set the mark where the run stands, where that takes no reading."""
+        if self._machine.skip is not None and self._behind:
+            self._mark = self._machine.skip(self._mark[0], self._behind)[0], self._delivered()
+            self._behind = 0
+
+    def _at_mark(self) -> State:
+        return State(self._pipeline.identity, self._mark[1], self._mark[0])
+
     def _find(self) -> None:
         """Open a flow where the run stands, for its state."""
         try:
             self._open()
         except Exception as error:
-            position, items = self._mark
-            kept = State(self._pipeline.identity, items, position).to_json()
+            kept = self._at_mark()
             error.add_note(
                 f"lazyckpt: so the state after {self._delivered():,} items can't be found at "
-                f"present; that after {items:,} is {kept}"
+                f"present; that after {kept.items:,} is {kept.to_json()}"
             )
             raise
 
@@ -367,7 +373,10 @@ class Run(Iterator[T], Generic[T]):
         return self._opened_at + self._taken()
 
     def _blamed(self, error: BaseException) -> BaseException:
-        return blame(error, self._pipeline.calls, self._delivered())
+        self._jump()
+        delivered = self._delivered()
+        state = self._at_mark().to_json()
+        return blame(error, self._pipeline.calls, delivered, state, self._behind)
 
 
 def _blocks(run: ref[Run[T]]) -> Callable[[], Iterator[T] | None]:
@@ -389,60 +398,3 @@ def _raising(error: BaseException) -> Iterator[Any]:
     """A block that is an error, which the chain of blocks outlives."""
     raise error
     yield  # type: ignore[unreachable]  # which makes it a generator
-
-
-def init(pipeline: Chain, *, epoch: int = 0) -> State:
-    """The state before the first item. Reads no data.
-
-    >>> import lazyckpt as lz
-    >>> lz.init(lz.source("abc".split()))
-    State(pipeline='[["source",{"length":1}]]', items=0, position=(0, 0))
-    """
-    epoch = checked("init", "epoch", epoch, natural)
-    return State(runnable("init", pipeline).identity, 0, pipeline.machine.init(epoch))
-
-
-def step(pipeline: Chain, state: State | str | Mapping[str, Any]) -> tuple[State, Any]:
-    """The next state and the item; `Exhausted` at the end. The given state stays good.
-
-    A pure function: the same state gives the same result, however often and in
-    whatever order states are stepped.
-
-    >>> import lazyckpt as lz
-    >>> pipeline = lz.source(range(5)) | lz.batch(3)
-    >>> state, item = lz.step(pipeline, lz.init(pipeline))
-    >>> item, state.items, lz.step(pipeline, state)[1]
-    ([0, 1, 2], 1, [3, 4])
-    """
-    found = matching(as_state(state), runnable("step", pipeline))
-    try:
-        position, item = pipeline.machine.step(found.position)
-    except End as end:
-        raise Exhausted(State(pipeline.identity, found.items, end.position)) from None
-    except Exception as error:
-        entered(pipeline.machine, found.position)  # else the error is that the position doesn't fit
-        raise blame(error, pipeline.calls, found.items)  # noqa: B904  # the same error, or one with its own cause
-    return State(pipeline.identity, found.items + 1, position), item
-
-
-def state_at(pipeline: Chain, n: int) -> State:
-    """The state after n items: at once with random access, else by going there.
-
-    `IndexError` if there are fewer.
-
-    >>> import lazyckpt as lz
-    >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789).position
-    (0, 123456789)
-    """
-    n = checked("state_at", "n", n, natural)
-    machine = runnable("state_at", pipeline).machine
-    position = machine.init(0)
-    if machine.skip is not None:
-        position, passed = machine.skip(position, n)
-    else:
-        flow = machine.flow(position)
-        passed = sum(1 for _ in islice(flow, n))
-        position = flow.snapshot()
-    if passed < n:
-        raise IndexError(f"state_at({n}): the pipeline has {passed} items")
-    return State(pipeline.identity, n, position)

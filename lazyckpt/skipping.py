@@ -12,7 +12,7 @@ from lazyckpt.catalogue import registry
 
 # These pass an item on without a look at it, so that what is left out can be so behind them.
 _BLIND = {"shuffle", "block_shuffle", "repeat", "shard", "take", "skip", "gather", "cache"}
-_JOINING = {"concat", "interleave", "mix"}
+_JOINING = {"concat", "interleave", "lanes", "mix"}
 
 
 _FIRST = 8  # of what was left out that are told

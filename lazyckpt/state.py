@@ -6,15 +6,14 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
-from lazyckpt.call import Chain, runnable
-from lazyckpt.checks import brief, checked
-from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.checks import brief
+from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.frozen import FrozenDict, FrozenList, Own
-from lazyckpt.machine import Position, entered
+from lazyckpt.machine import Position
 
 FORMAT = 1
 _EXACT = 1 << 53  # ints below survive every JSON reader
@@ -29,6 +28,8 @@ class State:
     - `items`: how many items were delivered before it
     - `position`: nested tuples of ints; what each stage needs to go on
     - `pipeline`: the stages and the arguments that decide the order, as JSON
+
+    States of one pipeline are ordered by their items; `StateMismatch` for those of two.
 
     >>> import lazyckpt as lz
     >>> state = lz.init(lz.source([1, 2, 3]) | lz.batch(2))
@@ -53,6 +54,12 @@ class State:
         if type(leaf) is not int:
             raise InvalidState(f"a state's position {brief(self.position)} has no epoch")
         return leaf
+
+    def __lt__(self, other: State) -> bool:
+        return self.items < other.items if _has_order(self, other) else NotImplemented
+
+    def __le__(self, other: State) -> bool:
+        return self.items <= other.items if _has_order(self, other) else NotImplemented
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
@@ -156,7 +163,18 @@ def _parsed(text: str | bytes) -> Any:
     )
 
 
-def as_state(value: State | str | bytes | Mapping[str, Any]) -> State:
+def _has_order(a: State, b: Any) -> bool:
+    if isinstance(b, State) and a.pipeline != b.pipeline:
+        raise StateMismatch(
+            f"states of two pipelines have no order: {brief(a.pipeline)} and {brief(b.pipeline)}"
+        )
+    return isinstance(b, State)
+
+
+AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]
+
+
+def as_state(value: AnyState) -> State:
     """A state from any of its forms."""
     if isinstance(value, State):
         return value
@@ -167,102 +185,9 @@ def as_state(value: State | str | bytes | Mapping[str, Any]) -> State:
             f"expected a state, its JSON text or its dict, got the path {brief(value)}; "
             "pass the text: path.read_text()"
         )
+    if isinstance(getattr(value, "state", None), State):
+        raise InvalidState(f"expected a state, got {brief(value)}; pass its .state")
     return State.from_json(value)
-
-
-def matching(state: State, chain: Chain) -> State:
-    """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
-    if state.pipeline == chain.identity:
-        return state
-    changes = _changes(state, chain)
-    try:
-        _check_changes(changes, state, chain)
-        remedy = "lz.rebase(state, pipeline) carries it over; "
-    except StateMismatch:
-        remedy = ""
-    raise StateMismatch(
-        "the state belongs to another pipeline:\n"
-        + "".join(f"    {change}\n" for change in changes)
-        + f"{remedy}strict=False takes it as it is"
-    )
-
-
-def rebase(state: State | str | bytes | Mapping[str, Any], pipeline: Chain) -> State:
-    """The state, carried over to a pipeline with another batch size, number of shards or epochs.
-
-    Reads no data. Items delivered so far stay delivered, the rest comes in the
-    new pipeline's shape. `StateMismatch`, with the reason, where anything else
-    differs, or where a later stage counts what the changed one gives.
-
-    >>> import lazyckpt as lz
-    >>> small, large = (lz.source(range(6)) | lz.batch(n) for n in (2, 4))
-    >>> state, first = lz.step(small, lz.init(small))
-    >>> list(lz.run(large, rebase(state, large)))
-    [[2, 3, 4, 5]]
-    """
-    found, pipeline = as_state(state), runnable("rebase", pipeline)
-    _check_changes(_changes(found, pipeline), found, pipeline)
-    return replace(found, pipeline=pipeline.identity)
-
-
-class _Change(NamedTuple):
-    """A stage that differs: its number, its name, and the arguments before and after."""
-
-    number: int
-    name: str
-    before: dict[str, Any]
-    after: dict[str, Any]
-
-    def __str__(self) -> str:
-        old, new = (
-            _cut(", ".join(f"{k}={json.dumps(v)}" for k, v in values.items()))
-            for values in (self.before, self.after)
-        )
-        return f"stage {self.number}: {self.name}({old}) -> {self.name}({new})"
-
-
-def _changes(state: State, chain: Chain) -> list[_Change]:
-    old, new = json.loads(state.pipeline), json.loads(chain.identity)
-    if [name for name, _ in old] != [name for name, _ in new]:
-        raise StateMismatch(
-            "the state belongs to another pipeline:\n"
-            f"    {_cut(' | '.join(name for name, _ in old))}\n"
-            f" -> {_cut(' | '.join(name for name, _ in new))}"
-        )
-    found = []
-    for number, ((name, before), (_, after)) in enumerate(zip(old, new, strict=True), 1):
-        names = [k for k in {**before, **after} if before.get(k, ...) != after.get(k, ...)]
-        if names:
-            kept = ({k: args[k] for k in names if k in args} for args in (before, after))
-            found.append(_Change(number, name, *kept))
-    return found
-
-
-def _check_changes(changes: list[_Change], state: State, chain: Chain) -> None:
-    calls = list(chain.calls)
-    for change in changes:
-        elastic = calls[change.number - 1].elastic
-        refusal = f"a state cannot follow this change: {change}"
-        for name in {**change.before, **change.after}:
-            if name not in elastic:
-                raise StateMismatch(f"{refusal}; {name} decides about the order")
-            for later in chain.calls[change.number :]:
-                if not later.follows(elastic[name]):
-                    raise StateMismatch(f"{refusal}; {later!r} behind it counts what it gives")
-        call = calls[change.number - 1]
-        known = call.combinator.signature.parameters
-        before = {name: known[name].default for name in change.after} | change.before
-        try:
-            fit = {
-                k: checked(call.name, k, v, call.combinator.checks.get(k, _as_it_is))
-                for k, v in before.items()
-            }
-        except ArgumentError as error:
-            raise StateMismatch(f"{refusal}; {error}") from None
-        calls[change.number - 1] = call.replaced(**fit)
-    entered(chain.machine, state.position)
-    if Chain(tuple(calls)).machine.epoch(state.position) != chain.machine.epoch(state.position):
-        raise StateMismatch(f"the state stands beyond the end after {'; '.join(map(str, changes))}")
 
 
 def _encode(value: Any) -> Any:
@@ -319,15 +244,6 @@ def _is_described(pipeline: Any) -> bool:
         isinstance(stage, list) and [type(part) for part in stage] == [str, dict]
         for stage in pipeline
     )
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _cut(text: str) -> str:
-    """What a state says, as an error may show it: in one line, and no control codes."""
-    return "".join(c if c.isprintable() else "?" for c in text[:1000])
 
 
 def _dumps(value: Any) -> str:

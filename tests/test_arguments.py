@@ -75,6 +75,7 @@ KINDS: dict[str, dict[str, str]] = {
         "pipelines": "listed", "weights": "weights!", "seed": "natural!", "stop": "stop",
         "deterministic": "boolean!",
     },
+    "lanes": {"pipelines": "parts", "num_shards": "one", "index": "zero"},
     "multiplex": {"control": "pipelines", "pipelines": "listed"},
 }  # fmt: skip
 
@@ -89,6 +90,9 @@ GOOD: dict[str, list[Any]] = {
     "integer": [2, 0, -3, 10**12, *NUMPY_INTS],
     "anything": [3, None, [1], len],
     "none": [None],
+    "parts": [(lz.source([0]),)],
+    "one": [1],
+    "zero": [0],
     "pipeline": [lz.source([0])],
     "size": [3],
     "weights": [[1.0, 2.0]],

@@ -111,12 +111,46 @@ def test_an_error_keeps_its_type_and_says_where(kind: str) -> None:
     _, (error,) = retried(build(Flaky(lambda: LookupError("mine"), None)))
     assert type(error) is LookupError
     assert error.args == ("mine",)
-    (note,) = error.__notes__
+    note, _ = error.__notes__
     assert f"in {stage}(" in note
     assert " or " not in note
     assert __file__ in note
     assert line is None or f"{__file__}:{line}," in note
     assert note.endswith("after 6 delivered items")
+
+
+def no_six(item: Any) -> Any:
+    if item == 6:
+        raise ValueError
+    return item
+
+
+def again(error: BaseException) -> Callable[[lz.Pipeline[Any]], Any]:
+    """What a note says makes the item again."""
+    (note,) = [each for each in error.__notes__ if "makes it again" in each]
+    call, _, state = note.removeprefix("lazyckpt: ").partition(" makes it again; state = ")
+    return lambda pipeline: eval(call, {"lz": lz, "pipeline": pipeline, "state": eval(state)})
+
+
+@pytest.mark.parametrize("kind", FAILING)
+@pytest.mark.parametrize("behind", [None, *BEHIND], ids=str)
+def test_a_note_tells_how_to_make_the_item_again(
+    kind: str, behind: lz.Stage[Any, Any] | None
+) -> None:
+    good, bad = (
+        made if behind is None else made | behind for made in map(FAILING[kind][1], (int, no_six))
+    )
+    run, found = lz.run(bad), []
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # it has no words
+        found.extend(run)
+    replayed = again(caught.value)
+    assert replayed(good) == list(good)[run.state.items]
+    with pytest.raises(ValueError):  # noqa: PT011
+        replayed(bad)
+    if behind is None:
+        with pytest.raises(ValueError) as stepped:  # noqa: PT011
+            lz.step(bad, lz.state_at(good, 6))
+        assert again(stepped.value)(good) == list(good)[6]
 
 
 @pytest.mark.parametrize("kind", FAILING)

@@ -198,7 +198,7 @@ def test_an_error_of_moving_names_no_stage(is_ahead: bool) -> None:
     items, error = until_error(run)
     assert items == [1, 2]
     assert type(error) is RuntimeError
-    assert error.__notes__ == ["lazyckpt: in to_device(inline(), 'cpu'), after 2 delivered items"]
+    assert error.__notes__[0] == "lazyckpt: in to_device(inline(), 'cpu'), after 2 delivered items"
 
 
 class Opened:

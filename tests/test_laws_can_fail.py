@@ -136,6 +136,12 @@ def asks_again(up: Machine[Any]) -> Machine[Any]:
     return stateless(up, step=up.step, flow=flow)
 
 
+def looks_back_in_secret(up: Machine[Any]) -> Machine[Any]:
+    """A window that does not say that a resume reads it again."""
+    found: Machine[Any] = lz.registry["sliding_window"].build(up, 3, stride=1)
+    return found
+
+
 def same(items: models.Items) -> models.Items:
     return items
 
@@ -150,9 +156,13 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("resume", keeps_a_sum_elsewhere),
     ("codec", holds_its_items),
     ("purity", rolls_dice),
+    ("advancing", skips_short),
+    ("advancing", rolls_dice),
     ("algebra", differs_each_time_it_is_built),
     ("exhaustion", ends_twice),
     ("elastic", skips_short),
+    ("resharding", keeps_a_sum_elsewhere),
+    ("rereading", looks_back_in_secret),
     ("executors", skips_short),
 ]
 

@@ -39,6 +39,7 @@ ROOMS = [
     "interleaving",
     "mixing",
     "sharding",
+    "laning",
 ]
 FIELDS = {
     "State": "state",

@@ -108,6 +108,7 @@ COMBINATORS = {
         "lz.mix([words], lambda n: [n], seed=0)": "Pipeline[str]",
     },
     "multiplex": {"lz.multiplex(numbers, [words, words])": "Pipeline[str]"},
+    "lanes": {"lz.lanes([words], num_shards=1, index=0)": "Pipeline[str]"},
     "shard": {"words | lz.shard(num_shards=2, index=0)": "Pipeline[str]"},
 }
 
@@ -124,6 +125,14 @@ OTHERS = {
     "lz.init(words)": "State",
     "lz.step(words, lz.init(words))": "tuple[State, Any]",
     "lz.state_at(words, 1)": "State",
+    "lz.advance(words, lz.init(words), 1)": "State",
+    "lz.reshard([lz.init(words)], 2)": "list[State]",
+    "lz.resume_cost(words, lz.init(words))": "ResumeCost",
+    "lz.resume_cost(words, lz.init(words)).stages[0]": "Reread",
+    "lz.trace(words, 0)": "list[Origin]",
+    "lz.replay(words, lz.init(words))": "Any",
+    "lz.diff(lz.init(words), lz.init(words))": "Difference",
+    "lz.diff(lz.init(words), lz.init(words)).moves[0]": "Move",
     "lz.rebase(lz.init(words), words)": "State",
     'lz.load("state.json")': "State",
     "lz.torch.loader(words)": "Loader[str]",

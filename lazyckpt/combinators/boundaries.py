@@ -10,6 +10,7 @@ from itertools import islice, pairwise
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from lazyckpt.catalogue import Again
 from lazyckpt.checks import Unfit, at_least, boolean, brief, function, optional, positive
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.machine import Flow, Machine, Position, machine, within
@@ -60,6 +61,7 @@ def _fitting(boundaries: Any, batch_size: Any, drop_last: bool, max_wait: Any, *
         "max_wait": optional(at_least(2)),
     },
     validate=_fitting,
+    again=lambda position, **_: [Again(position[0], position[1])],
 )
 def bucket_by_boundaries(
     upstream: Machine[A],

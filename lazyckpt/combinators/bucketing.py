@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 from typing import Any, TypeVar
 
+from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import (
     Unfit,
     boolean,
@@ -49,6 +50,10 @@ def _seeded(shuffle: bool, seed: int | None, **_: Any) -> None:
         "seed": optional(natural),
     },
     validate=_seeded,
+    again=lambda position, window_size, **_: [
+        Again(position[0], window_size if position[2] else 0)
+    ],
+    takes=lambda window_size, **_: Taken(window_size),
 )
 def bucket_batch(
     upstream: Machine[A],

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import brief, is_integer
+from lazyckpt.combinators.joining import abreast
 from lazyckpt.combinators.mapping import applied
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Machine, Position, machine
@@ -15,7 +16,10 @@ from lazyckpt.pipeline import Pipeline, producer
 A = TypeVar("A")
 
 
-@producer(validate=lambda selector, pipelines: _picked("case", selector, *pipelines))
+@producer(
+    validate=lambda selector, pipelines: _picked("case", selector, *pipelines),
+    parts=abreast,
+)
 def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
     """Item i of the pipeline that item i of `selector` says, until the shortest of all ends.
 
@@ -50,7 +54,8 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
 
 
 @producer(
-    validate=lambda condition, if_true, if_false: _picked("switch", condition, if_true, if_false)
+    validate=lambda condition, if_true, if_false: _picked("switch", condition, if_true, if_false),
+    parts=abreast,
 )
 def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]) -> Machine[A]:
     """Item i of `if_true` where item i of `condition` is true, else of `if_false`.

@@ -9,6 +9,7 @@ from typing import Any, Protocol, SupportsIndex, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import index_sequence
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Flow, Machine, Position, View, machine, placed
@@ -79,7 +80,12 @@ def reordered(
     )
 
 
-@combinator(keeps_items=True, checks={"indices": index_sequence}, rigid=lambda indices: True)
+@combinator(
+    keeps_items=True,
+    checks={"indices": index_sequence},
+    rigid=lambda indices: True,
+    takes=Taken(),
+)
 def gather(
     upstream: Machine[A], indices: Sequence[SupportsIndex] | NDArray[np.integer[Any]]
 ) -> Machine[A]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import boolean, brief, function, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Flow, Machine, Position, stateless
@@ -59,6 +60,7 @@ def _last(drop_last: bool, pad: Any, **_: Any) -> None:
     finish="collate",
     elastic={"batch_size": "transparent", "drop_last": "transparent"},
     lockstep=True,
+    takes=lambda batch_size, **_: Taken(batch_size),
 )
 def batch(
     upstream: Machine[A],

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, cycle, repeat
 from typing import Any, TypeVar
 
+from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import function, positive
-from lazyckpt.combinators.joining import joined
+from lazyckpt.combinators.joining import abreast, joined
 from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
@@ -23,6 +24,8 @@ _END: Any = object()
 @producer(
     checks={"block_length": positive},
     validate=lambda pipelines, block_length: joined("interleave", pipelines),
+    parts=abreast,
+    takes=Taken(),
 )
 def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
     """Items of each pipeline in turn, round and round over those that still have some.
@@ -141,7 +144,13 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
     )
 
 
-@combinator(checks={"fn": function, "cycle_length": positive, "block_length": positive})
+@combinator(
+    checks={"fn": function, "cycle_length": positive, "block_length": positive},
+    again=lambda position, **_: [
+        Again(position[0]),
+        *[Again(place[0], 1) for place in position[4] if place],
+    ],
+)
 def interleave_map(
     upstream: Machine[A],
     fn: Callable[[A], Iterable[B]],

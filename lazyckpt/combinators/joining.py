@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import Unfit, boolean, brief, is_integer
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
@@ -37,6 +38,13 @@ def several(value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
+def abreast(
+    position: Position, arguments: Mapping[str, Any]
+) -> tuple[dict[int, Position], Position]:
+    """The places of pipelines that all go on: they stand first in the position."""
+    return dict(builtins.enumerate(position[0])), position[1:]
+
+
 def named(number: int) -> str:
     """How errors call one of a list of pipelines."""
     return f"pipelines[{number}]"
@@ -46,6 +54,7 @@ def named(number: int) -> str:
     checks={"strict": boolean},
     free=("strict",),
     validate=lambda pipelines, strict: joined("zip", pipelines),
+    parts=abreast,
 )
 def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, ...]]:
     """Tuples of one item from each pipeline, until the shortest ends.
@@ -147,7 +156,11 @@ def _even(counts: list[int]) -> None:
         )
 
 
-@producer(validate=lambda pipelines: joined("concat", pipelines))
+@producer(
+    validate=lambda pipelines: joined("concat", pipelines),
+    parts=lambda position, arguments: ({position[1]: position[0]}, position[1:]),
+    takes=Taken(),
+)
 def concat(*pipelines: Pipeline[A]) -> Machine[A]:
     """The items of the first pipeline, then of the second, and so on.
 
@@ -220,7 +233,14 @@ def _controlled(control: Any, pipelines: tuple[Any, ...]) -> None:
     joined("multiplex", pipelines)
 
 
-@producer(checks={"pipelines": several}, validate=_controlled)
+@producer(
+    checks={"pipelines": several},
+    validate=_controlled,
+    parts=lambda position, arguments: (
+        dict(builtins.enumerate((position[0], *position[1]))),
+        (),
+    ),
+)
 def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machine[A]:
     """For every index that `control` gives, the next item of that pipeline.
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import boolean, brief, function
 from lazyckpt.combinators.grouping import stack
 from lazyckpt.errors import SourceChanged
@@ -168,7 +169,10 @@ def _mapped(view: View[A], fn: Callable[[A], B]) -> View[B]:
     return View(Table(lambda index: fn(get(index)), rows and many), view.ahead)
 
 
-@combinator(checks={"fn": function})
+@combinator(
+    checks={"fn": function},
+    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
+)
 def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
     """The items of `fn(item)` for every item, one after another.
 
@@ -190,7 +194,9 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
     return _expanding(upstream, fn)
 
 
-@combinator()
+@combinator(
+    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
+)
 def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     """The items of every batch: the inverse of `batch`, with or without `collate=stack`.
 
@@ -311,7 +317,10 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     return Flow(stream, taken, taken=lambda: taken() - passed)
 
 
-@combinator(checks={"step": function, "init": storable})
+@combinator(
+    checks={"step": function, "init": storable},
+    takes=Taken(),
+)
 def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> Machine[B]:
     """The outputs of a Mealy machine: `step(state, item) -> (state, output)`.
 

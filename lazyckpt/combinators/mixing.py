@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from lazyckpt.call import Chain
+from lazyckpt.call import Chain, described
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import Unfit, boolean, brief, natural, optional
-from lazyckpt.combinators.joining import joined, named, several
+from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
-from lazyckpt.errors import ArgumentError, InvalidState
+from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.machine import End, Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
-from lazyckpt.state import State, as_state, matching
+from lazyckpt.rebasing import carried, matching, way
+from lazyckpt.state import State, as_state
 
 A = TypeVar("A")
 
 Stop = Literal["first_exhausted", "all_exhausted", "never"]
 
+_ROOM = 32  # bits: each epoch of a mix has room for many of the pipelines'
 _STOPS = ("first_exhausted", "all_exhausted", "never")
 
 
@@ -56,6 +60,75 @@ def _fitting(
             )
 
 
+def _carried(
+    position: Position,
+    before: Mapping[str, Any],
+    pipelines: Sequence[Pipeline[Any]],
+    weights: Any,
+    stop: str,
+    deterministic: bool,
+    **_: Any,
+) -> Position:
+    """A position where pipelines have been added or removed, or weights have changed.
+
+    What pipelines gave that are gone stays counted, behind the counts of the
+    others: choices depend on how many items there were.
+    """
+    states, counts, ended = position
+    kept = _kept(before.get("pipelines"), pipelines, states)
+    if not kept:
+        raise Unfit("none of its pipelines is left")
+    one, place = next((number, place) for number, (_, place) in kept.items())
+    shift = 0 if stop == "first_exhausted" else _ROOM
+    epoch = pipelines[one].machine.epoch(place) >> shift << shift
+    places = [
+        kept[number][1] if number in kept else each.machine.init(epoch)
+        for number, each in enumerate(pipelines)
+    ]
+    given = [counts[kept[n][0]] if n in kept else 0 for n in range(len(pipelines))]
+    gone = sum(counts) - sum(given)
+    if deterministic:
+        share = Proportions(weights)
+        expected = [0] * len(given) if share.pattern is None else share.counts(sum(counts))
+        if gone or given != expected:
+            raise Unfit(
+                f"deterministic proportions would have wanted counts {expected} by now, "
+                f"and they are {given}"
+            )
+    return tuple(places), (*given, *[gone] * bool(gone)), ended
+
+
+def _kept(
+    old: Any, pipelines: Sequence[Pipeline[Any]], states: Sequence[Position]
+) -> dict[int, tuple[int, Position]]:
+    """For the number of each pipeline that was there before the one it had, and its place."""
+    new = described(pipelines)
+    if old == new:
+        return {number: (number, state) for number, state in enumerate(states)}
+    if not (isinstance(old, list) and isinstance(new, list)):
+        raise Unfit("of so many pipelines a state has but a digest")
+    kept: dict[int, tuple[int, Position]] = {}
+    left = list(range(len(old)))
+    for number, each in enumerate(new):
+        if same := [n for n in left if old[n] == each]:
+            kept[number] = same[0], states[same[0]]
+            left.remove(same[0])
+    refusal = ""
+    for number in [number for number in range(len(new)) if number not in kept]:
+        for n in [n for n in left if old[n][0] == new[number][0]]:  # of the same data
+            try:
+                place = carried(State(json.dumps(old[n]), 0, states[n]), pipelines[number])
+            except StateMismatch as error:
+                refusal = refusal or f"{named(number)}: {error}"
+            else:
+                kept[number] = n, place
+                left.remove(n)
+                break
+    if refusal and left and len(kept) < len(new):
+        raise Unfit(f"to begin it anew, rebase without it, and then with it; {refusal}")
+    return kept
+
+
 @producer(
     checks={
         "pipelines": several,
@@ -65,6 +138,10 @@ def _fitting(
         "deterministic": boolean,
     },
     validate=_fitting,
+    elastic={"pipelines": "transparent", "weights": "transparent"},
+    parts=abreast,
+    carry=_carried,
+    takes=Taken(epochs=math.inf),
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],
@@ -105,7 +182,7 @@ def mix(
     again = [repeated(each, None, f"mix: {named(n)}") for n, each in enumerate(once)]
     weights = weights if callable(weights) else tuple(weights)
     proportions = None if callable(weights) or not deterministic else Proportions(weights)
-    shift = 0 if stop == "first_exhausted" else 32  # each epoch has room for many of the sources'
+    shift = 0 if stop == "first_exhausted" else _ROOM
     needed = [callable(weights) or weights[number] > 0 for number in range(len(once))]
 
     def is_first(number: int, state: Position) -> bool:
@@ -159,19 +236,21 @@ def mix(
     def flow(position: Position) -> Flow[A]:
         states, counts, ended = position
         before = [within("mix", each) for each in counts]
-        within("mix", ended, 1), within("mix", sum(before))
+        own, gone = before[: len(once)], before[len(once) :]  # and of pipelines that are gone
+        within("mix", ended, 1), within("mix", sum(before)), within("mix", len(gone), 1)
         if proportions is not None and not proportions.fits(before):
             raise InvalidState(f"mix: counts {brief(before)} are none of these weights")
         if stop == "all_exhausted" and not ended and is_last(-1, states):
             raise InvalidState("mix: a state in which all have ended, and the stream has not")
         flows = [
             (once if is_first(number, state) else again)[number].flow(state)
-            for number, state, _ in zip(range(len(once)), states, before, strict=True)
+            for number, state, _ in zip(range(len(once)), states, own, strict=True)
         ]
         streams, taken = map(list, zip(*map(counted, flows), strict=True))
 
         def given() -> tuple[int, ...]:
-            return tuple([had + some() for had, some in zip(before, taken, strict=True)])
+            mine = [had + some() for had, some in zip(before, taken, strict=False)]
+            return tuple(mine + gone)
 
         def passes() -> Iterator[Iterator[A]]:
             """The items until the chosen source has ended, then one of its next pass, and so on."""
@@ -281,18 +360,12 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
         raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
     built, layers = pipeline.calls[0].build(None), 0
     for call in pipeline.calls[1:]:
-        before, built = _shape(built.init(0)), call.build(built)
-        after = built.init(0)
-        if _shape(after) == before:
-            continue
-        if _shape(after[0]) != before:
+        before, built = built, call.build(built)
+        each = way(call, before, built)
+        if each == "all":
             raise ArgumentError(f"mix_counts: {call!r} keeps no counts of what comes before it")
-        layers += 1
+        layers += each == "some"
     for _ in range(layers):
         position = position[0]
     counts: tuple[int, ...] = position[1]
-    return counts
-
-
-def _shape(position: Position) -> Any:
-    return tuple(map(_shape, position)) if isinstance(position, tuple) else 0
+    return counts[: len(pipeline.calls[0].arguments["pipelines"])]

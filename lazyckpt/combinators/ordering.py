@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import natural, optional, positive
 from lazyckpt.combinators.gathering import reordered
-from lazyckpt.combinators.reservoir import Reservoir
+from lazyckpt.combinators.reservoir import Reservoir, held_again
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.machine import (
     End,
@@ -37,6 +38,10 @@ _WINDOW = 4096  # places of a permutation computed at once
     keeps_items=True,
     checks={"buffer_size": optional(positive), "seed": natural},
     rigid=lambda buffer_size, seed: buffer_size is None,  # another length, another permutation
+    again=lambda position, upstream, buffer_size, seed: (
+        () if buffer_size is None else held_again(position, upstream, buffer_size)
+    ),
+    takes=lambda buffer_size, **_: Taken(1, buffer_size or 0),
 )
 def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) -> Machine[A]:
     """The items in random order, another one in each epoch.
@@ -82,7 +87,14 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
     return reordered("shuffle", upstream, length, order)
 
 
-@combinator(keeps_items=True, checks={"block_size": positive, "seed": natural})
+@combinator(
+    keeps_items=True,
+    checks={"block_size": positive, "seed": natural},
+    again=lambda position, upstream, block_size, seed: (
+        () if upstream.view else [Again(position[0], block_size if position[2] else 0)]
+    ),
+    takes=lambda block_size, **_: Taken(1, block_size),
+)
 def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machine[A]:
     """Consecutive blocks of `block_size` items, each in random order; the last may be shorter.
 
@@ -175,6 +187,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     checks={"count": optional(natural)},
     elastic={"count": "any"},
     transparent=True,
+    takes=Taken(epochs=math.inf),
 )
 def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     """The stream again and again, shuffled anew in each epoch: `count` times or for ever.

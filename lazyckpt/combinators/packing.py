@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.catalogue import Again
 from lazyckpt.checks import boolean, brief, positive
 from lazyckpt.errors import SourceChanged
-from lazyckpt.machine import Flow, Machine, Position, machine, within
+from lazyckpt.machine import Flow, Machine, Position, begun, machine, within
 from lazyckpt.pipeline import combinator
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
@@ -22,6 +24,7 @@ _OURS = ("segment_ids", "positions")
 @combinator(
     checks={"length": positive, "drop_last": boolean},
     elastic={"length": "transparent", "drop_last": "transparent"},
+    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
 )
 def concat_then_split(
     upstream: Machine[Any], length: int, *, drop_last: bool = False
@@ -83,7 +86,12 @@ def concat_then_split(
     return _packed("concat_then_split", upstream, rows)
 
 
-@combinator(checks={"length": positive, "num_bins": positive})
+@combinator(
+    checks={"length": positive, "num_bins": positive},
+    again=lambda position, upstream, **_: [
+        Again(position[0], math.inf if position[1] else begun(upstream, position[0]))
+    ],
+)
 def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Machine[Features]:
     """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.catalogue import Again
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.machine import Flow, Machine, Position, machine, within
 from lazyckpt.noise import Permutation, as_array, derive, draws
@@ -181,6 +182,17 @@ class Reservoir:
 
 def _too_late(start: int) -> InvalidState:
     return InvalidState(f"shuffle: a state that begins at item {start} lacks some of the buffer")
+
+
+def held_again(position: Position, upstream: Machine[Any], size: int) -> list[Again]:
+    """What a resume reads: the items held, or over a stream all from the oldest one's anchor on."""
+    anchor, start, given = position
+    if not given:
+        return [Again(anchor)]
+    if upstream.skip is None or upstream.length is None:
+        return [Again(anchor, size + given - start)]
+    here, _ = upstream.skip(anchor, size + given - start)
+    return [Again(here), Again(anchor, min(size, upstream.length), alone=True)]
 
 
 def _next(number: int, step: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import function, natural
 from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless, within
 from lazyckpt.noise import Indices
@@ -57,7 +59,11 @@ def _kept(
                 yield item
 
 
-@combinator(keeps_items=True, checks={"n": natural})
+@combinator(
+    keeps_items=True,
+    checks={"n": natural},
+    takes=Taken(),
+)
 def take(upstream: Machine[A], n: int) -> Machine[A]:
     """The first n items of an epoch; the rest is not read.
 
@@ -108,7 +114,11 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
     )
 
 
-@combinator(keeps_items=True, checks={"n": natural})
+@combinator(
+    keeps_items=True,
+    checks={"n": natural},
+    takes=lambda upstream, n: Taken(1, 0 if upstream.skip else n),
+)
 def skip(upstream: Machine[A], n: int) -> Machine[A]:
     """Everything but the first n items of an epoch.
 
@@ -148,7 +158,10 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
     )
 
 
-@combinator(checks={"predicate": function})
+@combinator(
+    checks={"predicate": function},
+    takes=Taken(1, 1),
+)
 def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     """The items of an epoch before the first for which `predicate(item)` is false.
 
@@ -186,7 +199,10 @@ def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     )
 
 
-@combinator(checks={"predicate": function})
+@combinator(
+    checks={"predicate": function},
+    takes=Taken(1, math.inf),
+)
 def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     """The items of an epoch from the first on for which `predicate(item)` is false.
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from lazyckpt.catalogue import Taken
 from lazyckpt.checks import Unfit, boolean, natural, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless, within
@@ -33,6 +34,14 @@ def _within(num_shards: int, index: int, contiguous: bool, even: Even) -> None:
         )
 
 
+def _taken(
+    upstream: Machine[Any], num_shards: int, index: int, contiguous: bool, even: Even
+) -> Taken:
+    if upstream.skip is not None:
+        return Taken()
+    return Taken(num_shards, num_shards if even == "pad" else 0)
+
+
 @combinator(
     keeps_items=True,
     checks={"num_shards": positive, "index": natural, "contiguous": boolean, "even": _evening},
@@ -41,6 +50,7 @@ def _within(num_shards: int, index: int, contiguous: bool, even: Even) -> None:
     elastic={"num_shards": "lockstep"},
     lockstep=True,
     rigid=lambda num_shards, index, contiguous, even: contiguous,
+    takes=_taken,
 )
 def shard(
     upstream: Machine[A],

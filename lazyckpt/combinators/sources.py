@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lazyckpt.call import Chain
+from lazyckpt.catalogue import Again
 from lazyckpt.checks import brief
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, placed
@@ -36,7 +37,10 @@ def _described(data: Any) -> dict[str, Any]:
     return {"length": len(data)} if _is_indexable(data) else {}
 
 
-@producer(describe=_described)
+@producer(
+    describe=_described,
+    again=lambda position, data: [Again(None, 0 if _is_indexable(data) else position[1])],
+)
 def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
     """The items of `data`, in its order.
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import function, integer, natural, optional, positive
 from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import ArgumentError
@@ -148,7 +149,10 @@ def _numbered(
     )
 
 
-@combinator(checks={"step": function, "init": storable, "flush": optional(function)})
+@combinator(
+    checks={"step": function, "init": storable, "flush": optional(function)},
+    again=lambda position, **_: [Again(position[0], 1 if position[2] not in (0, _ENDED) else 0)],
+)
 def transition(
     upstream: Machine[A],
     step: Callable[[S, A], tuple[S, Iterable[B]]],
@@ -230,7 +234,13 @@ def _entered(outputs: Iterable[B], inside: Position, epoch: int) -> Flow[B] | No
     return None
 
 
-@combinator(keeps_items=True, checks={"size": positive}, free=("size",), transparent=True)
+@combinator(
+    keeps_items=True,
+    checks={"size": positive},
+    free=("size",),
+    transparent=True,
+    takes=Taken(),
+)
 def cache(upstream: Machine[A], size: int) -> Machine[A]:
     """The items as they are, the `size` last used of them kept rather than made again.
 

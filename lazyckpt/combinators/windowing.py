@@ -11,16 +11,24 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.call import same
+from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import brief, function, positive
 from lazyckpt.combinators.mapping import applied
-from lazyckpt.machine import End, Flow, Machine, Position, stateless
+from lazyckpt.machine import End, Flow, Machine, Position, begun, stateless
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 K = TypeVar("K")
 
 
-@combinator(checks={"width": positive, "stride": positive}, lockstep=True)
+@combinator(
+    checks={"width": positive, "stride": positive},
+    lockstep=True,
+    again=lambda position, upstream, width, stride: [
+        Again(position, max(0, width - stride) * begun(upstream, position))
+    ],
+    takes=lambda width, stride, **_: Taken(stride, max(0, width - stride)),
+)
 def sliding_window(
     upstream: Machine[Any], width: int, *, stride: int = 1
 ) -> Machine[tuple[Any, ...]]:
@@ -117,7 +125,11 @@ def sliding_window(
     )
 
 
-@combinator(checks={"key": function}, transparent=True)
+@combinator(
+    checks={"key": function},
+    transparent=True,
+    again=lambda position, upstream, key: [Again(position, begun(upstream, position))],
+)
 def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, list[A]]]:
     """Runs of consecutive items with equal keys, as `(key, items)`.
 

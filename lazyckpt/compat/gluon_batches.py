@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from lazyckpt.algebra import init
 from lazyckpt.checks import brief, checked, natural, positive
 from lazyckpt.combinators.sources import source
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
 from lazyckpt.pipeline import Pipeline, combinator, producer
-from lazyckpt.run import Run, init
+from lazyckpt.run import Run
 
 
 def seeded(seed: int | None) -> int:

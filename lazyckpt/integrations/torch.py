@@ -8,14 +8,16 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from lazyckpt.algebra import init
 from lazyckpt.call import runnable
 from lazyckpt.checks import boolean, brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.device import spread
 from lazyckpt.executors.executor import Executor
 from lazyckpt.pipeline import Pipeline, run
-from lazyckpt.run import Run, init
-from lazyckpt.state import State, as_state, matching
+from lazyckpt.rebasing import matching
+from lazyckpt.run import Run
+from lazyckpt.state import AnyState, State, as_state
 
 try:
     import torch
@@ -26,8 +28,6 @@ except ImportError as error:
 __all__ = ["Dataset", "Loader", "dataset", "loader", "state"]
 
 T = TypeVar("T", covariant=True)
-
-AnyState = State | str | bytes | Mapping[str, Any]
 
 
 def loader(

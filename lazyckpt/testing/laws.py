@@ -5,26 +5,37 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, pairwise
 from typing import Any
 
+from lazyckpt.algebra import advance, diff, init, replay, state_at, step
+from lazyckpt.call import Chain
 from lazyckpt.checks import brief
 from lazyckpt.combinators.grouping import batch
+from lazyckpt.combinators.laning import lanes
+from lazyckpt.combinators.mapping import map as mapped
 from lazyckpt.combinators.ordering import repeat
+from lazyckpt.combinators.selecting import take
 from lazyckpt.combinators.sharding import shard
 from lazyckpt.combinators.sources import source
+from lazyckpt.costs import resume_cost
 from lazyckpt.executors.local import inline, threads
 from lazyckpt.frozen import Own
 from lazyckpt.machine import End, Position
 from lazyckpt.pipeline import Pipeline, Stage, run
-from lazyckpt.run import Run, init, state_at, step
-from lazyckpt.state import State, rebase
+from lazyckpt.rebasing import rebase
+from lazyckpt.resharding import reshard
+from lazyckpt.run import Run
+from lazyckpt.state import State
 from lazyckpt.testing.models import model
-from lazyckpt.testing.traces import Trace, lanes, same
+from lazyckpt.testing.traces import Trace, raises, same
+from lazyckpt.testing.traces import lanes as all_lanes
 
 Law = Callable[[Pipeline[Any], int], None]
 
 _ROOM = 1024
+_DIVIDING = ("shard", "lanes")
 
 
 def meaning(pipeline: Pipeline[Any], limit: int) -> None:
@@ -97,6 +108,25 @@ def purity(pipeline: Pipeline[Any], limit: int) -> None:
         after, item = step(pipeline, state)
         same("lz.step", (after.position, item), (trace.positions[1], trace.items[0]))
         same("lz.state_at", state_at(pipeline, 1), after)
+
+
+def advancing(pipeline: Pipeline[Any], limit: int) -> None:
+    """`advance` goes where n steps lead, and `replay` makes the item that comes then."""
+    trace = Trace(pipeline.machine, 0, limit)
+    states = [State(pipeline.identity, *each) for each in enumerate(trace.positions)]
+    cuts = trace.cuts()[:: max(1, len(trace.cuts()) // 6)]
+    for cut in cuts:
+        for target in (target for target in cuts if target >= cut):
+            found = advance(pipeline, states[cut], target - cut)
+            same(f"from {cut} to {target}", found, states[target])
+        if cut < len(trace.items):
+            same(f"replayed after {cut}", replay(pipeline, states[cut]), trace.items[cut])
+        difference = diff(states[0], states[cut])
+        assert difference.items == cut, f"{difference} from 0 to {cut}"
+        assert bool(difference) == (cut > 0), f"{difference} from 0 to {cut}"
+    assert all(a < b for a, b in pairwise(states)), "states are not in the order of their items"
+    if trace.ended:
+        raises(IndexError, lambda: advance(pipeline, states[0], len(states)))
 
 
 def _is_position(value: Any) -> bool:
@@ -179,6 +209,34 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
         assert len(ends) == 1, f"ranks end apart: {ends}"
 
 
+def resharding(pipeline: Pipeline[Any], limit: int) -> None:
+    """Lanes and shards dealt from ranks to other ranks, twice, lose nothing and repeat nothing."""
+    items = Trace(pipeline.machine, 0, min(limit, 30)).items
+    parts = [pipeline | take(len(items)) | mapped(partial(_tagged, lane)) for lane in range(4)]
+    found: list[list[Any]] = [[] for _ in parts]
+    states: list[State] = []
+    for size, steps in ((3, len(items) // 2), (1, len(items)), (2, limit)):
+        ranks = [lanes(parts, num_shards=size, index=rank) for rank in range(size)]
+        states = reshard(states, size) if states else [init(rank) for rank in ranks]
+        runs = [run(rank, state) for rank, state in zip(ranks, states, strict=True)]
+        for number, each in enumerate(runs):
+            for lane, item in islice(each, steps + number):
+                found[lane].append(item)
+        states = [each.state for each in runs]
+    for lane, mine in enumerate(found):
+        same(f"lane {lane} of 3, then 1, then 2 ranks", mine, items)
+    if len(items) >= 2 and not any(f'["{name}",' in pipeline.identity for name in _DIVIDING):
+        state = state_at(pipeline | shard(num_shards=2, index=0), 1)
+        for size in (1, 2, 3):
+            states = reshard([state], size)
+            assert [s.position for s in states] == [state.position] * size, f"moved: {states}"
+            run(pipeline | shard(num_shards=size, index=0), states[0])
+
+
+def _tagged(lane: int, item: Any) -> tuple[int, Any]:
+    return lane, item
+
+
 def executors(pipeline: Pipeline[Any], limit: int) -> None:
     """Workers give the very items and states, and a state goes on under other workers."""
     trace = Trace(pipeline.machine, 0, limit)
@@ -198,6 +256,62 @@ def executors(pipeline: Pipeline[Any], limit: int) -> None:
             same(f"from {executor} on in {other}", resumed, trace.items[last + 1 :])
 
 
+def rereading(pipeline: Pipeline[Any], limit: int) -> None:
+    """A resume reads no more items of the sources again than `resume_cost` says."""
+    reads = [0]
+    counting = _counting(pipeline, reads)
+    states, before = [init(pipeline)], [0]
+    straight: Run[Any] = Run(counting)
+    for _ in islice(straight, limit):
+        states.append(straight.state)
+        before.append(reads[0])
+    cuts = Trace(pipeline.machine, 0, limit).cuts()
+    for cut in cuts[:: max(1, len(cuts) // 8)]:
+        said = resume_cost(pipeline, states[cut])
+        reads[0] = 0
+        first: Run[Any] = Run(counting, states[cut])
+        for number, _ in enumerate(islice(first, len(states) - 1 - cut), cut + 1):
+            again = reads[0] - (before[number] - before[cut])
+            assert again <= said.items, f"from {cut} to {number} {again} are read again, not {said}"
+
+
+def _counting(pipeline: Chain, reads: list[int]) -> Any:
+    """The pipeline over sources that count what is read of them."""
+
+    def counted(value: Any) -> Any:
+        if isinstance(value, Chain):
+            return _counting(value, reads)
+        return tuple(map(counted, value)) if isinstance(value, tuple) else value
+
+    first, *rest = pipeline.calls
+    if first.name == "source":
+        data = first.arguments["data"]
+        kind = _CountedTable if hasattr(data, "__getitem__") else _CountedStream
+        first = first.replaced(data=kind(data, reads))
+    else:
+        first = first.replaced(**{name: counted(each) for name, each in first.arguments.items()})
+    return type(pipeline)((first, *rest))
+
+
+class _CountedStream:
+    def __init__(self, data: Any, reads: list[int]) -> None:
+        self.data, self.reads = data, reads
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.data:
+            self.reads[0] += 1
+            yield item
+
+
+class _CountedTable(_CountedStream):
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        self.reads[0] += 1
+        return self.data[index]
+
+
 def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
     for turn in range(max(map(len, hands), default=0)):
         for hand in hands:
@@ -207,13 +321,16 @@ def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
 
 LAWS: dict[str, Law] = {
     "meaning": meaning,
-    "lanes": lanes,
+    "lanes": all_lanes,
     "resume": resume,
     "codec": codec,
     "purity": purity,
+    "advancing": advancing,
     "algebra": algebra,
     "exhaustion": exhaustion,
     "elastic": elastic,
+    "resharding": resharding,
+    "rereading": rereading,
     "executors": executors,
 }
 

@@ -185,6 +185,10 @@ def interleave(pipelines: tuple[Chain, ...], block_length: int) -> Items:
     return each
 
 
+def lanes(pipelines: tuple[Chain, ...], num_shards: int, index: int) -> Items:
+    return interleave(pipelines[index::num_shards], 1)
+
+
 def interleave_map(items: Items, fn: Any, cycle_length: int, block_length: int) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         inputs = items(epoch)
@@ -270,6 +274,6 @@ MODELS: dict[str, Callable[..., Items]] = ARRANGING | {
     for f in (
         source, columns, unfold, count, uniform, choices, once,
         map, starmap, tap, enumerate, random_map, cache, flat_map, unbatch, scan, transition,
-        zip, concat, case, switch, interleave, interleave_map, mix, multiplex,
+        zip, concat, case, switch, interleave, lanes, interleave_map, mix, multiplex,
     )
 }  # fmt: skip

@@ -261,6 +261,8 @@ JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
     "switch": switched,
     "zip(strict)": _evenly,
     "interleave": lz.interleave,
+    "lanes": lambda *parts: lz.lanes(parts, num_shards=1, index=0),
+    "lanes(two)": lambda *parts: lz.lanes([*parts, lz.count() | lz.take(3)], num_shards=2, index=1),
     "interleave(blocks)": lambda *parts: lz.interleave(*parts, block_length=3),
     "mix": _mixed("first_exhausted", seed=3),
     "mix(all)": _mixed("all_exhausted", seed=4),

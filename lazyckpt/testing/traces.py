@@ -76,7 +76,7 @@ def lanes(pipeline: Pipeline[Any], limit: int) -> None:
         for index in trace.cuts()[:-1]:
             same(f"pipeline[{index}]", pipeline[index], trace.items[index])
         if trace.ended:
-            _raises(IndexError, lambda: pipeline[len(trace.items)])
+            raises(IndexError, lambda: pipeline[len(trace.items)])
 
 
 def _flows(machine: Machine[Any], trace: Trace, cut: int) -> None:
@@ -125,7 +125,7 @@ def same(what: str, found: Any, expected: Any) -> None:
     assert equal(found, expected), f"{what}: {brief(found)}, expected {brief(expected)}"
 
 
-def _raises(kind: type[Exception], action: Callable[[], object]) -> None:
+def raises(kind: type[Exception], action: Callable[[], object]) -> None:
     try:
         action()
     except kind:

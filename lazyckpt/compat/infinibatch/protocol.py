@@ -20,8 +20,9 @@ from lazyckpt.executors.executor import Session
 from lazyckpt.frozen import freeze
 from lazyckpt.machine import Position, entered
 from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
-from lazyckpt.state import State, as_state, matching
+from lazyckpt.state import State, as_state
 
 Checkpoint = Mapping[str, Any]
 

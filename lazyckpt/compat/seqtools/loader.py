@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import ref
 
+from lazyckpt.algebra import init
 from lazyckpt.checks import brief, checked, function, natural, optional, positive
 from lazyckpt.compat.seqtools.fetching import (
     Fetch,
@@ -25,8 +26,9 @@ from lazyckpt.executors.local import processes
 from lazyckpt.machine import entered
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run, init
-from lazyckpt.state import State, as_state, matching
+from lazyckpt.rebasing import matching
+from lazyckpt.run import Run
+from lazyckpt.state import State, as_state
 
 
 class DataLoader:

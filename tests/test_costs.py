@@ -1,0 +1,156 @@
+"""What a resume reads again: told before, and counted."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
+
+N = 60
+
+
+def stream() -> lz.Pipeline[int]:
+    return lz.source(Stream(range(N)))
+
+
+def table() -> lz.Pipeline[int]:
+    return lz.source(Table(N))
+
+
+class Table:
+    """Data with indices that counts what is read of it."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.pulled = size, 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        self.pulled += 1
+        return index
+
+
+def again(pipeline: lz.Pipeline[Any], n: int) -> int:
+    """How many more items a resume after n items reads than going on does, to the end."""
+
+    def pulled() -> int:
+        return sum(each.arguments["data"].pulled for each in sources(pipeline))
+
+    run = lz.run(pipeline)
+    list(islice(run, n))
+    state, before = run.state, pulled()
+    few = len(list(islice(run, 6)))
+    straight = pulled() - before
+    list(islice(lz.run(pipeline, state), few))
+    return pulled() - before - 2 * straight
+
+
+def sources(pipeline: Any) -> list[Any]:
+    first = pipeline.calls[0]
+    return [each for part in first.chains for each in sources(part)] or [first]
+
+
+TWICE = lz.flat_map(lambda x: [x, x])
+THREE = table() | lz.map(lambda x: [x] * 3)
+EXACT: list[tuple[Any, int, float, dict[str, float]]] = [
+    (table(), 7, 0, {}),
+    (stream(), 7, 7, {"1 source": 7}),
+    (table() | lz.map(str) | lz.filter(bool) | lz.batch(3) | lz.take(9) | lz.repeat(2), 5, 0, {}),
+    (stream() | lz.batch(3) | lz.take(9), 5, 15, {"1 source": 15}),
+    (table() | lz.shuffle(seed=0) | lz.repeat(), 7, 0, {}),
+    (table() | TWICE, 6, 1, {"2 flat_map": 1}),
+    (table() | TWICE, 0, 0, {}),
+    (table() | lz.batch(4) | lz.unbatch(), 6, 4, {"3 unbatch": 1}),
+    (table() | lz.sliding_window(5, stride=2), 3, 3, {"2 sliding_window": 3}),
+    (table() | lz.sliding_window(2, stride=5), 3, 0, {}),
+    (table() | lz.batch(2) | lz.sliding_window(5, stride=2), 3, 6, {"3 sliding_window": 3}),
+    (table() | lz.group_by(lambda x: x // 5), 3, 1, {"2 group_by": 1}),
+    (table() | lz.bucket_batch(2, key=None, window_size=8, seed=0), 5, 8, {"2 bucket_batch": 8}),
+    (table() | lz.bucket_batch(2, key=None, window_size=8, seed=0), 4, 0, {}),
+    (table() | lz.shuffle(6, seed=0), 9, 6, {"2 shuffle": 6}),
+    (table() | lz.shuffle(6, seed=0), 0, 0, {}),
+    (stream() | lz.shuffle(6, seed=0), 9, 15, {"2 shuffle": 15}),
+    (stream() | lz.block_shuffle(5, seed=0), 7, 10, {"1 source": 5, "2 block_shuffle": 5}),
+    (table() | lz.block_shuffle(5, seed=0), 7, 0, {}),
+    (THREE | lz.concat_then_split(4), 2, 1, {"3 concat_then_split": 1}),
+    (THREE | lz.concat_then_split(4), 3, 0, {}),
+    (
+        table() | lz.interleave_map(lambda x: [x] * 4, cycle_length=3),
+        5,
+        3,
+        {"2 interleave_map": 3},
+    ),
+    (lz.zip(table(), stream()), 7, 7, {"1[1].1 source": 7}),
+    (
+        lz.interleave(table(), stream() | lz.batch(2)) | lz.shuffle(4, seed=0) | lz.take(9),
+        0,
+        0,
+        {},
+    ),
+    (
+        lz.mix([stream(), table() | TWICE], [1, 1], deterministic=True),
+        9,
+        6,
+        {"1[0].1 source": 5, "1[1].2 flat_map": 1},
+    ),
+    (lz.concat(table(), stream()), 70, 10, {"1[1].1 source": 10}),
+    (
+        lz.lanes([stream(), table(), stream(), table() | TWICE], num_shards=2, index=0),
+        6,
+        6,
+        {"1[0].1 source": 3, "1[2].1 source": 3},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pipeline", "n", "items", "stages"), EXACT, ids=str)
+def test_what_is_said_is_what_is_read(
+    pipeline: Any, n: int, items: float, stages: dict[str, float]
+) -> None:
+    state = lz.state_at(pipeline, n)
+    cost = lz.resume_cost(pipeline, state.to_json())
+    assert {f"{each.stage} {each.name}": each.items for each in cost.stages} == stages
+    assert cost.items == items == again(pipeline, n)
+
+
+def test_behind_stages_that_leave_out_or_add_only_reading_tells() -> None:
+    pipeline = table() | lz.filter(lambda x: x % 3) | TWICE | lz.shuffle(6, seed=0) | lz.batch(2)
+    cost = lz.resume_cost(pipeline, lz.state_at(pipeline, 10))
+    assert cost.items == math.inf
+    assert cost.stages == (lz.Reread("4", "shuffle", 26),)
+    assert str(cost).split("\n") == [
+        "an unknown number of items of the sources again",
+        "stage 4, shuffle: 26 items again",
+    ]
+
+
+def test_it_reads_no_data_and_is_a_value() -> None:
+    data = Table(N)
+    pipeline = lz.source(data) | TWICE | lz.shuffle(6, seed=0)
+    state = lz.state_at(pipeline, 20)
+    data.pulled = 0
+    cost = lz.resume_cost(pipeline, state)
+    assert data.pulled == 0
+    assert cost == lz.resume_cost(pipeline, state)
+    assert hash(cost) == hash(lz.resume_cost(pipeline, state))
+    assert (
+        eval(repr(cost), {"ResumeCost": lz.ResumeCost, "Reread": lz.Reread, "inf": math.inf})
+        == cost
+    )
+
+
+def test_bad_states_are_refused() -> None:
+    pipeline = table() | lz.batch(2)
+    for bad in (None, "", lz.init(stream()), {}):
+        with pytest.raises(lz.InvalidState):
+            lz.resume_cost(pipeline, bad)  # type: ignore[arg-type]
+    with pytest.raises(lz.InvalidState):
+        lz.resume_cost(pipeline, lz.State(pipeline.identity, 3, (0, 99)))
+    with pytest.raises(lz.ArgumentError, match="pipeline must be a Pipeline"):
+        lz.resume_cost(lz.batch(2), lz.init(pipeline))

@@ -1,0 +1,182 @@
+"""Where an output comes from, told without reading where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt import tracing
+from lazyckpt.testing import equal, strategies
+from lazyckpt.testing.laws import Stream
+from lazyckpt.tracing import Origin
+
+ENDLESS = {"count", "uniform", "choices"}
+
+
+def every(pipeline: Any) -> Iterator[Any]:
+    for call in pipeline.calls:
+        yield call
+        for part in call.chains:
+            yield from every(part)
+
+
+def check(pipeline: lz.Pipeline[Any], limit: int = 30) -> None:
+    """Items are what they were where they come with origins, and these are told without reading."""
+    items = list(islice(pipeline, limit))
+    try:
+        found = list(islice(tracing.told(pipeline, reads=True), limit))
+    except lz.ArgumentError:
+        assert ENDLESS & {call.name for call in every(pipeline)}
+        return
+    plain = [tracing.plain(item) for item in found]
+    assert equal(plain, items), f"{plain}, expected {items}"
+    for n in range(0, len(items), max(1, len(items) // 5)):
+        assert lz.trace(pipeline, n) == list(dict.fromkeys(tracing.origins(found[n])))
+    if len(items) < limit:
+        with pytest.raises(IndexError, match=f"n={len(items)}, but the pipeline has fewer"):
+            lz.trace(pipeline, len(items))
+
+
+@given(strategies.pipelines())
+def test_random_pipelines(pipeline: lz.Pipeline[Any]) -> None:
+    check(pipeline)
+
+
+@pytest.mark.parametrize("name", sorted(strategies.STAGES))
+@given(data=st.data())
+def test_every_stage(name: str, data: st.DataObject) -> None:
+    stage = data.draw(strategies.STAGES[name])
+    pipeline = data.draw(strategies.sources())
+    if name in strategies.INSTEAD and pipeline.machine.skip is None:
+        pipeline = lz.source(list(pipeline))
+    if name == "gather" and len(pipeline) < 5:
+        return
+    if name == "repeat for ever" and not list(pipeline):
+        return
+    check(pipeline | stage)
+
+
+@pytest.mark.parametrize("name", sorted(strategies.JOINS))
+@given(parts=st.lists(strategies.sources(), min_size=1, max_size=4))
+def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
+    check(strategies.JOINS[name](*parts))
+
+
+def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = lz.source(range(9)) | lz.map(str) | lz.batch(2, collate="".join)
+    check(pipeline)
+    for name in ("_made", "_collated"):
+        with monkeypatch.context() as patch:
+            patch.setattr(tracing, name, lambda fn, item: tracing._Told("?", []))
+            with pytest.raises(AssertionError):
+                check(pipeline)
+
+
+class Unread:
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> int:
+        raise AssertionError("read")
+
+
+def never(*args: Any) -> Any:
+    raise AssertionError("called")
+
+
+def places(pipeline: lz.Pipeline[Any], n: int) -> list[int]:
+    return [origin.place for origin in lz.trace(pipeline, n)]
+
+
+def flat(item: Any) -> Iterator[int]:
+    if isinstance(item, (list, tuple)):
+        for each in item:
+            yield from flat(each)
+    else:
+        yield int(item)
+
+
+STRUCTURE = st.lists(
+    st.one_of(
+        st.builds(lz.shuffle, seed=st.integers(0, 9)),
+        st.builds(lz.shuffle, st.integers(1, 9), seed=st.integers(0, 9)),
+        st.builds(lz.block_shuffle, st.integers(1, 9), seed=st.integers(0, 9)),
+        st.builds(lz.batch, st.integers(1, 4)),
+        st.builds(lz.sliding_window, st.integers(1, 4), stride=st.integers(1, 4)),
+        st.builds(lz.shard, num_shards=st.integers(2, 3), index=st.integers(0, 1)),
+        st.builds(lz.take, st.integers(0, 50)),
+        st.builds(lz.skip, st.integers(0, 50)),
+        st.sampled_from([lz.repeat(2), lz.filter(lambda x: True), lz.flat_map(lambda x: [x, x])]),
+    ),
+    max_size=4,
+)
+
+
+@given(st.booleans(), STRUCTURE)
+def test_origins_are_where_the_items_are(indexed: bool, stages: list[Any]) -> None:
+    data = range(60)
+    pipeline: Any = lz.source(data if indexed else Stream(data))
+    for stage in stages:
+        if pipeline.machine.skip is not None or stage.calls[0].arguments.get("buffer_size", 1):
+            pipeline = pipeline | stage
+    for n, item in enumerate(islice(pipeline, 9)):
+        assert places(pipeline, n) == list(dict.fromkeys(flat(item)))
+
+
+def test_with_random_access_nothing_is_read_or_called() -> None:
+    pipeline = (
+        lz.source(Unread()) | lz.map(never) | lz.shuffle(seed=0) | lz.repeat() | lz.tap(never)
+        | lz.random_map(never, seed=0) | lz.enumerate() | lz.starmap(never)
+        | lz.shard(num_shards=2, index=1) | lz.batch(3, collate=never) | lz.shards(2)
+    )  # fmt: skip
+    order = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat()
+    assert places(pipeline, 10**9) == [order[6 * 10**9 + k] for k in (1, 3, 5)]
+    joined = lz.zip(lz.source(Unread()) | lz.batch(2), lz.concat(lz.source(Unread()), lz.count()))
+    assert lz.trace(joined, 7) == [
+        Origin("1[0].1", 14), Origin("1[0].1", 15), Origin("1[1].1[0].1", 7),
+    ]  # fmt: skip
+
+
+def test_an_endless_source_may_be_lost_sight_of() -> None:
+    pipeline = lz.count() | lz.take(9) | lz.block_shuffle(3, seed=0) | lz.shuffle(seed=0)
+    assert len(places(pipeline | lz.batch(2), 0)) == 2
+    with pytest.raises(lz.ArgumentError, match=r"trace: no way through shuffle\(seed=0\) here"):
+        lz.trace(pipeline | lz.filter(bool), 0)
+
+
+def test_what_chooses_is_told_first() -> None:
+    both = lz.switch(lz.source([True, False, True]), lz.count(), lz.count(100))
+    assert lz.trace(both, 1) == [Origin("1[0].1", 1), Origin("1[2].1", 1)]
+    assert lz.trace(both | lz.batch(2), 0)[2:] == [Origin("1[0].1", 1), Origin("1[2].1", 1)]
+
+
+def test_a_row_of_tokens_is_told_by_sequences() -> None:
+    sequences = lz.source([[1] * n for n in (3, 0, 2, 4)])
+    assert [places(sequences | lz.concat_then_split(4), n) for n in range(3)] == [
+        [0, 2],
+        [2, 3],
+        [3],
+    ]
+    arrays = lz.columns(x=np.arange(6)) | lz.batch(2, collate=lz.stack) | lz.unbatch()
+    assert places(arrays, 3) == [2, 3]
+
+
+def test_what_is_no_place_is_refused() -> None:
+    pipeline = lz.source(range(4)) | lz.batch(2)
+    for n in (-1, 1.0, True, None, "1"):
+        with pytest.raises(lz.ArgumentError, match="trace: n must be an int >= 0"):
+            lz.trace(pipeline, n)  # type: ignore[arg-type]
+    with pytest.raises(lz.ArgumentError, match="pipeline must be a Pipeline"):
+        lz.trace([1, 2], 0)  # type: ignore[arg-type]
+    stage = lz.combinator()(lambda up: up)
+    stage.__name__ = "mine"
+    with pytest.raises(lz.ArgumentError, match="none of the stages that it can see through"):
+        lz.trace(pipeline | stage(), 0)
+    del lz.registry["<lambda>"]
