@@ -22,13 +22,14 @@ from lazyckpt.catalogue import registry
 from lazyckpt.combinators.boundaries import bucket_by_boundaries
 from lazyckpt.combinators.bucketing import bucket_batch
 from lazyckpt.combinators.choosing import case, switch
+from lazyckpt.combinators.expanding import flat_map, unbatch
 from lazyckpt.combinators.gathering import gather
 from lazyckpt.combinators.generating import choices, count, once, unfold, uniform
 from lazyckpt.combinators.grouping import batch, stack
 from lazyckpt.combinators.interleaving import interleave, interleave_map
 from lazyckpt.combinators.joining import concat, multiplex, zip
 from lazyckpt.combinators.laning import lanes
-from lazyckpt.combinators.mapping import flat_map, map, scan, starmap, tap, unbatch
+from lazyckpt.combinators.mapping import map, scan, starmap, tap
 from lazyckpt.combinators.mixing import mix, mix_counts
 from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
 from lazyckpt.combinators.packing import concat_then_split, pack_first_fit

@@ -13,9 +13,9 @@ import numpy as np
 
 from lazyckpt.call import Call, Chain, runnable
 from lazyckpt.checks import checked, natural
+from lazyckpt.combinators.expanding import flat_map, unstacked
 from lazyckpt.combinators.generating import count
 from lazyckpt.combinators.joining import zip as zipped
-from lazyckpt.combinators.mapping import flat_map, unstacked
 from lazyckpt.combinators.mapping import map as mapped
 from lazyckpt.combinators.sources import source
 from lazyckpt.combinators.transforming import enumerate as numbered

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import function, positive
+from lazyckpt.combinators.expanding import opened
 from lazyckpt.combinators.joining import abreast, joined
-from lazyckpt.combinators.mapping import opened
 from lazyckpt.errors import SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
 from lazyckpt.pipeline import Pipeline, combinator, producer

@@ -12,7 +12,7 @@ import numpy as np
 
 from lazyckpt.catalogue import Again, Taken
 from lazyckpt.checks import function, integer, natural, optional, positive
-from lazyckpt.combinators.mapping import opened
+from lazyckpt.combinators.expanding import opened
 from lazyckpt.errors import ArgumentError
 from lazyckpt.frozen import freeze, storable, thaw
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, within

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import multiprocessing
 import os
-import pickle
-import select
 import signal
 import socket
-import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from math import inf
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
+from multiprocessing.connection import Connection
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
-from lazyckpt.blame import Failure, traced
 from lazyckpt.errors import PipelineError, WorkerDied, WorkerTimeout
 from lazyckpt.executors.crew import Crew, Ticket
-from lazyckpt.executors.parcels import packed, portable, sendable
-from lazyckpt.executors.parts import Each, Outcome, Part, Stale
+from lazyckpt.executors.parcels import packed
+from lazyckpt.executors.parts import Outcome, Part, Stale
+from lazyckpt.executors.serving import Settings, Unfit, has_threadpoolctl, seen, serve, torn
 from lazyckpt.executors.slots import SPARE
 from lazyckpt.executors.threads import ours
 from lazyckpt.executors.transport import Receiver, Sender, Unreadable, Unwritable
 
 _PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
-_WATCH = 1.0  # seconds between two looks whether the parent lives
 _TICK = 0.25  # and whether a worker does, should others hold its pipe open
-_FEW = 100  # tasks that a pipe has room for, with their outcomes
-_LOOK = 5e-3  # seconds between two looks whether libraries have started threads
-_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 
 _crews: weakref.WeakSet[Processes] = weakref.WeakSet()
 
@@ -56,15 +47,6 @@ if hasattr(os, "register_at_fork"):
 def _stop_all() -> None:
     for crew in list(_crews):
         crew.stop()
-
-
-class Settings(NamedTuple):
-    """What a worker is told when it starts."""
-
-    init: Callable[[int], Any] | None
-    library_threads: int | None
-    slots: int
-    shared_memory: bool
 
 
 class _Hand:
@@ -91,7 +73,7 @@ class _Hand:
         try:
             found = self.receiver.receive()
         except Unreadable as error:
-            found = _torn(error)
+            found = torn(error)
         self.is_amid = False
         if isinstance(found, Unfit):
             self.is_unfit = True
@@ -108,7 +90,7 @@ class _Hand:
     def take_in(self) -> None:
         """Take in what has come."""
         with suppress(EOFError):  # as waiting for a ticket will tell
-            while self.tickets and not self.is_amid and _seen(self.connection, 0):
+            while self.tickets and not self.is_amid and seen(self.connection, 0):
                 self.take()
 
     def hang_up(self) -> None:
@@ -168,7 +150,7 @@ class Processes(Crew):
         except Unwritable as error:
             hand.tickets.remove(ticket)
             hand.load -= size
-            ticket.outcome = _torn(error)
+            ticket.outcome = torn(error)
         except OSError:
             pass  # it has died, as `result` will tell in its turn
         except BaseException:  # amid a message, perhaps
@@ -182,7 +164,7 @@ class Processes(Crew):
         while ticket.outcome is None:
             if ticket.life != self.life or hand is None:
                 raise Stale
-            if not _seen(hand.connection, min(_TICK, (until or inf) - monotonic())):
+            if not seen(hand.connection, min(_TICK, (until or inf) - monotonic())):
                 self._look_after(ticket, until)
                 continue
             try:
@@ -239,11 +221,11 @@ class Processes(Crew):
         self._gate = _Gate(self._works)
         settings: Any = self._parts, self._settings
         if context.get_start_method() == "forkserver":
-            context.set_forkserver_preload(["__main__", __name__])  # of one not running yet
+            context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
             import_module("multiprocessing.forkserver").ensure_running()  # with no Ctrl-C held back
         if context.get_start_method() != "fork":
             settings = self._packed = self._packed or packed(self._parts, self._settings)
-        elif _has_threadpoolctl():
+        elif has_threadpoolctl():
             import_module("threadpoolctl")  # once here, for all workers
         try:
             with _without_interrupts():
@@ -269,7 +251,7 @@ class Processes(Crew):
         hand = _Hand(mine, self._settings)
         self._hands.append(hand)
         process = context.Process(
-            target=_work,
+            target=serve,
             args=(theirs, self._gate.reader, settings, index),
             name=f"lazyckpt-{index}",
         )
@@ -283,7 +265,7 @@ class Processes(Crew):
             if ticket.life != self.life:
                 return
             hand: _Hand = ticket.handle
-            if not hand.process.is_alive() and not _seen(hand.connection, 0):
+            if not hand.process.is_alive() and not seen(hand.connection, 0):
                 self._lost(ticket)
         if until is not None and monotonic() >= until:
             self.stop()
@@ -317,17 +299,6 @@ class _Gate:
         self._is_open = work
 
 
-def _seen(connection: Connection[Any, Any], seconds: float | None) -> int:
-    """Wait until there is something to read, or the end: what was seen, 0 for nothing.
-
-    A tenth of what `Connection.poll` costs.
-    """
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    found = poll.poll(None if seconds is None else max(0.0, seconds) * 1000)
-    return found[0][1] if found else 0
-
-
 def _reap(processes: list[Any]) -> None:
     """See that processes end, which have been told to."""
     for end in ("", "terminate", "kill"):
@@ -352,17 +323,6 @@ def _end(process: Any) -> str:
     with suppress(ValueError):
         return f"{process.name} was ended by {signal.Signals(-code).name}"
     return f"{process.name} was ended by signal {-code}"
-
-
-def _torn(error: Exception) -> Outcome:
-    """What comes of a task if it or its outcome can't cross."""
-    cause = error.__cause__
-    assert isinstance(cause, Exception)
-    which = "can't leave its process" if isinstance(error, Unwritable) else "can't be unpickled"
-    note = f"lazyckpt: an item {which}"
-    if note not in getattr(cause, "__notes__", ()):
-        cause.add_note(note)
-    return Outcome([], Failure(cause, ""), is_torn=True)
 
 
 @contextmanager
@@ -392,127 +352,3 @@ def _method(wanted: str | None) -> str:
     default = multiprocessing.get_start_method(allow_none=True)
     default = default or multiprocessing.get_all_start_methods()[0]
     return "forkserver" if default == "fork" and threads else default
-
-
-class Unfit(NamedTuple):
-    """In place of the first outcome: what befell a worker when it started. It has ended."""
-
-    failure: Failure
-
-
-def _work(
-    connection: Connection[Any, Any],
-    gate: Connection[Any, Any],
-    given: tuple[list[Part], Settings] | bytes,
-    index: int,
-) -> None:
-    """The life of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the consumer's
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so is what it does when told to end
-    name = multiprocessing.current_process().name
-    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
-    receiver = Receiver(connection)
-    sender = Sender(connection, slots=0)
-    try:
-        parts, settings = pickle.loads(given) if isinstance(given, bytes) else given
-        sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
-        if settings.library_threads is not None:
-            _prepare_libraries(settings.library_threads)
-        if settings.init is not None:
-            settings.init(index)
-    except BaseException as error:
-        with suppress(EOFError, OSError):
-            receiver.receive()
-            sender.send(Unfit(portable(traced(error, (), name), name)))
-        return
-    next_task = _receiving(receiver)
-    if settings.slots > _FEW or any(isinstance(part, Each) for part in parts):
-        next_task = _listening(next_task)
-    limit, looked = settings.library_threads, 0.0
-    while (task := next_task()) is not None:
-        if limit is not None and monotonic() - looked > _LOOK:
-            looked = monotonic()
-            limit = None if _limit_libraries(limit) else limit
-        if not _seen(gate, None) & select.POLLIN:
-            return  # it won't be opened any more
-        outcome = task if isinstance(task, Outcome) else parts[task[0]](task[1])
-        try:
-            _send(sender, outcome, name)
-        except OSError:
-            return
-        del task, outcome  # not to hold them while the next are made
-
-
-def _receiving(receiver: Receiver) -> Callable[[], Any]:
-    def receive() -> Any:
-        """The next task, an outcome if it can't be unpickled here, or None at the end."""
-        try:
-            return receiver.receive()
-        except Unreadable as error:
-            return _torn(error)
-        except (EOFError, OSError):
-            return None
-
-    return receive
-
-
-def _send(sender: Sender, outcome: Outcome, worker: str) -> None:
-    if outcome.failure is not None:
-        outcome = outcome._replace(failure=portable(outcome.failure, worker))
-    try:
-        sender.send(outcome)
-    except Unwritable:
-        sender.send(sendable(outcome, worker))
-
-
-def _listening(receive: Callable[[], Any]) -> Callable[[], Any]:
-    """Take in tasks as they come: a consumer that hands in large ones, or many, never waits.
-
-    It would for ever, if this worker waited for it to take an outcome.
-    """
-    tasks: SimpleQueue[Any] = SimpleQueue()
-
-    def listen() -> None:
-        while (task := receive()) is not None:
-            tasks.put(task)
-        tasks.put(None)
-
-    threading.Thread(target=listen, daemon=True).start()
-    return tasks.get
-
-
-def _watch(parent: int) -> None:
-    """End with the parent, which may have been killed while a function here takes its time."""
-    consumer = multiprocessing.parent_process()
-    assert consumer is not None
-    while not wait([consumer.sentinel], _WATCH) and os.getppid() == parent:
-        pass
-    os._exit(1)
-
-
-def _has_threadpoolctl() -> bool:
-    return importlib.util.find_spec("threadpoolctl") is not None
-
-
-def _prepare_libraries(count: int) -> None:
-    """Tell torch how many threads to use, and those that are loaded later."""
-    for library in _LIBRARIES:
-        os.environ[f"{library}_NUM_THREADS"] = str(count)
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(count)
-
-
-def _limit_libraries(count: int) -> bool:
-    """Limit BLAS and OpenMP, once they have threads; whether that is done.
-
-    Before, OpenBLAS would start its threads to be told that there should be
-    one, and they spin for 25 ms.
-    """
-    with suppress(OSError):
-        if len(os.listdir("/proc/self/task")) <= threading.active_count():
-            return False
-    if _has_threadpoolctl():
-        import_module("threadpoolctl").threadpool_limits(count)
-    return True
