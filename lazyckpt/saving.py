@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -166,7 +165,7 @@ def _read(name: str) -> bytes:
 
 def _write(name: str, content: bytes) -> None:
     """Put a whole file in the place of another, on this machine's disks."""
-    beside = f"{name}.{secrets.token_hex(8)}.tmp"
+    beside = f"{name}.{os.urandom(8).hex()}.tmp"
     mode = None
     with suppress(FileNotFoundError):
         mode = os.stat(name).st_mode
