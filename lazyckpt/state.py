@@ -157,7 +157,7 @@ def _unfolded(value: Any) -> Any:
 
 def _parsed(text: str | bytes) -> Any:
     if len(text) > _LONGEST:
-        raise ValueError(f"{len(text):,} characters are too many")
+        raise ValueError(f"{len(text):,} characters are no state")
     return json.loads(
         text, parse_int=_short_int, parse_constant=_no_constant, object_pairs_hook=_no_twice
     )
