@@ -52,6 +52,8 @@ def used(pipeline: lz.Pipeline[Any], text: str | bytes, executor: Any = None) ->
         lambda: State.from_json(text).epoch,
         lambda: lz.step(pipeline, text),
         lambda: lz.rebase(text, pipeline),
+        lambda: lz.diff(lz.init(pipeline), text),
+        lambda: lz.resume_cost(pipeline, text),
         lambda: walked(pipeline, text, executor),
     ]
     if pipeline.calls[0].name == "mix":
@@ -155,6 +157,7 @@ def table() -> list[lz.Pipeline[Any]]:
             lz.mix([data, data], [1, 2], seed=0), lz.mix([data, data], lambda t: [1, 1], seed=0),
             lz.mix([data, data], [1, 2], deterministic=True, stop="never"),
             lz.mix([data, data], [1, 2**0.5], deterministic=True),
+            lz.lanes([data, data, data], num_shards=2, index=0),
             lz.multiplex(ones, [data, data]), lz.case(ones, data, data),
             lz.switch(ones, data, data),
             *(data | stage for stage in (
