@@ -526,7 +526,7 @@ def test_a_worker_that_dies_however_it_was_started(executor: Executor, flag: Pat
 @each(PROCESSES)
 def test_workers_killed_while_they_are_idle(executor: Executor, shape: Any) -> None:
     found: list[Any] = []
-    with lz.run(shape(int, 1000), executor=executor) as run:
+    with lz.run(shape(int, 10**5), executor=executor) as run:
         found.append(next(run))
         run.pause()
         for worker in multiprocessing.active_children():
@@ -535,7 +535,7 @@ def test_workers_killed_while_they_are_idle(executor: Executor, shape: Any) -> N
         begun = monotonic()
         fails(run, found, lz.WorkerDied, "SIGKILL")
         assert monotonic() - begun < SOON
-        assert [*found, *run] == list(range(1000))
+        assert [*found, *run] == list(range(10**5))
 
 
 def large(item: int) -> Any:
