@@ -7,8 +7,8 @@
             save(batches.state.to_json())
 
 The rooms, each of which imports only from those before it: errors, checks,
-noise, machine, frozen, catalogue, call, blame and diagram, skipping, state,
-layers, rebasing, algebra, resharding, costs, executors, run, saving,
+noise, machine, frozen, catalogue, call, blame and diagram, tally, skipping,
+state, layers, rebasing, algebra, resharding, costs, executors, run, saving,
 pipeline, combinators, tracing, integrations, testing.
 """
 

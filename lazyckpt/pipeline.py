@@ -179,8 +179,9 @@ def run(
     - `strict`: refuse a state of another pipeline with `StateMismatch`
     - `executor`: who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
     - `on_error`: "skip" leaves out an item where a mapped function, a predicate,
-      a `collate` or an index of the source fails, and counts it in `Run.skipped`.
-      States are those of the pipeline. Behind such a stage items have no random
+      a `collate` or an index of the source fails, and counts it in `Run.skipped`
+      and in the state. Positions are those of the pipeline, but for that of a
+      `skip` that has lost its random access: behind such a stage items have no random
       access, and errors within the parts of a `zip` are raised all the same, as
       they would shift its parts
 

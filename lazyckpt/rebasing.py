@@ -57,7 +57,11 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     [[2, 3, 4, 5]]
     """
     found, pipeline = as_state(state), runnable("rebase", pipeline)
-    return replace(found, pipeline=pipeline.identity, position=carried(found, pipeline))
+    position = carried(found, pipeline)
+    names = [name for name, _ in json.loads(found.pipeline)]
+    is_like = position == found.position and names == [call.name for call in pipeline.calls]
+    skipped = found.skipped if is_like else found.skipped.anew()
+    return replace(found, pipeline=pipeline.identity, position=position, skipped=skipped)
 
 
 class _Pair(NamedTuple):

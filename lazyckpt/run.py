@@ -18,8 +18,9 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.parts import Stale
 from lazyckpt.machine import Flow, Lots, Position, counted, entered
 from lazyckpt.rebasing import matching
-from lazyckpt.skipping import Skipped, Tally, skipping
+from lazyckpt.skipping import skipping
 from lazyckpt.state import State, as_state, flat
+from lazyckpt.tally import Skipped, Tally, marked, unmarked
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Run(Iterator[T], Generic[T]):
         skips: bool = False,
     ) -> None:
         self._pipeline = pipeline
-        self._tally = Tally()
+        self._tally, self._skips = Tally(len(pipeline.identity)), skips
         made = skipping(pipeline, self._tally) if skips else pipeline
         self._session = None if executor is None else executor.open(made)
         self._machine = made.machine if self._session is None else self._session.machine
@@ -76,28 +77,38 @@ class Run(Iterator[T], Generic[T]):
         if self._flow is None and self._behind:
             self._find()
         position = self._mark[0] if self._flow is None else self._flow.snapshot()
-        return State(self._pipeline.identity, self._delivered(), position)
+        return self._stated(position, self._delivered(), self.skipped)
+
+    def _stated(self, position: Position, items: int, skipped: Skipped) -> State:
+        if self._skips:
+            position, marks = unmarked(position)
+            skipped = skipped.marked(marks)
+        return State(self._pipeline.identity, items, position, skipped)
 
     @property
     def skipped(self) -> Skipped:
-        """How many items this run has left out before the last one delivered, as an int.
+        """How many items were left out before the last one delivered, as an int.
 
-        Its `first` are texts of the first 8: the stage, and the error. Whatever the
-        executor, they are those of that item, for a state and for a count alike.
-        What a resume, or going on after an error, reads again is counted again.
+        Its `first` are texts of the first 8, or of fewer if they are long: the
+        stage, the position just behind the item, as a state would have it there,
+        and the error. They are part of the state, and so of the whole stream,
+        however often it was resumed: what is read again is not counted again.
+        Whatever the executor, they are those of the item delivered last.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(["1", "b", "3"]) | lz.map(int), on_error="skip")
         >>> list(run), run.skipped
         ([1, 3], 1)
         >>> print(*run.skipped.first)
-        map(int): ValueError: invalid literal for int() with base 10: 'b'
+        map(int) before (0, 2): ValueError: invalid literal for int() with base 10: 'b'
         """
-        return self._tally.now()
+        if self._flow is None and self._behind:
+            self._find()
+        return self._mark[2] if self._flow is None else self._tally.now()
 
     def state_dict(self) -> dict[str, Any]:
         """The state as a flat dict of ints and texts, for any checkpointer."""
-        return flat(self.state)
+        return flat(self.state, skips=self._skips)
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Go to a state, before, within or after iteration; a loop under way goes on from there."""
@@ -140,13 +151,12 @@ class Run(Iterator[T], Generic[T]):
                 return
             if fresh and given == before:
                 raise PipelineError(f"epoch(size={size}): an epoch of the stream is empty")
-            machine = self._pipeline.machine
-            following = machine.epoch(self.state.position) + 1
-            self._place(machine.init(following), self._delivered())
+            following = self._machine.epoch(self.state.position) + 1
+            self._place(self._machine.init(following), self._delivered(), self.skipped)
             fresh = True
 
     def _is_fresh(self) -> bool:
-        position, machine = self.state.position, self._pipeline.machine
+        position, machine = self.state.position, self._machine
         return bool(position == machine.init(machine.epoch(position)))
 
     @property
@@ -284,16 +294,20 @@ class Run(Iterator[T], Generic[T]):
 
     def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
         if state is None:
-            return self._place(self._pipeline.machine.init(0), 0)
+            return self._place(self._machine.init(0), 0, Skipped())
         found = as_state(state)
         if self._strict:
             matching(found, self._pipeline)
-        self._place(found.position, found.items)
+        position, skipped = found.position, found.skipped
+        if self._skips:
+            position, skipped = marked(position, skipped.marks), skipped.marked(())
+        self._place(position, found.items, skipped)
 
-    def _place(self, position: Position, items: int) -> None:
+    def _place(self, position: Position, items: int, skipped: Skipped) -> None:
         flow = entered(self._machine, position)
         self._drop()
-        self._mark: tuple[Position, int] = position, items
+        self._mark: tuple[Position, int, Skipped] = position, items, skipped
+        self._tally.begin(skipped)
         self._behind = 0
         self._ended = False
         self._start(flow)
@@ -301,6 +315,7 @@ class Run(Iterator[T], Generic[T]):
     def _open(self) -> Iterator[Any]:
         if self._flow is None:
             self._jump()
+            self._tally.begin(self._mark[2])
             flow: Flow[T] = self._machine.flow(self._mark[0])
             again = sum(1 for _ in islice(flow.pull, self._behind))
             if again < self._behind:
@@ -314,11 +329,12 @@ class Run(Iterator[T], Generic[T]):
     def _jump(self) -> None:
         """Set the mark where the run stands, where that takes no reading."""
         if self._machine.skip is not None and self._behind:
-            self._mark = self._machine.skip(self._mark[0], self._behind)[0], self._delivered()
+            position = self._machine.skip(self._mark[0], self._behind)[0]
+            self._mark = position, self._delivered(), self._mark[2]
             self._behind = 0
 
     def _at_mark(self) -> State:
-        return State(self._pipeline.identity, self._mark[1], self._mark[0])
+        return self._stated(*self._mark)
 
     def _find(self) -> None:
         """Open a flow where the run stands, for its state."""
@@ -365,7 +381,7 @@ class Run(Iterator[T], Generic[T]):
 
     def _set_mark(self) -> None:
         assert self._flow is not None
-        self._mark = self._flow.snapshot(), self._delivered()
+        self._mark = self._flow.snapshot(), self._delivered(), self._tally.now()
 
     def _delivered(self) -> int:
         if self._flow is None:

@@ -3,79 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from lazyckpt.call import Call, Chain
-from lazyckpt.catalogue import registry
+from lazyckpt.call import Call, Chain, define
+from lazyckpt.catalogue import Combinator, registry
+from lazyckpt.checks import brief
+from lazyckpt.errors import InvalidState
+from lazyckpt.machine import Flow, Machine, Position, stateless
+from lazyckpt.tally import Tally, marking, number_at, unmarked
 
 # These pass an item on without a look at it, so that what is left out can be so behind them.
 _BLIND = {"shuffle", "block_shuffle", "repeat", "shard", "take", "skip", "gather", "cache"}
 _JOINING = {"concat", "interleave", "lanes", "mix"}
 
 
-_FIRST = 8  # of what was left out that are told
-
-
-class Skipped(int):
-    """How many items were left out, and of the `first` 8 the stage and the error, as text."""
-
-    first: tuple[str, ...]
-
-    def __new__(cls, count: int = 0, first: tuple[str, ...] = ()) -> Skipped:
-        self = super().__new__(cls, count)
-        self.first = first
-        return self
-
-    def and_then(self, more: Skipped) -> Skipped:
-        """These, and those that were left out after them."""
-        return Skipped(self + more, (self.first + more.first)[:_FIRST])
-
-
 class _Hole:
     """Stands for an item that is left out, until there is a stage that would look at it."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, stage: str, what: str) -> None:
+        self.stage, self.what = stage, what
 
-
-class Tally:
-    """What was left out: in the order in which the stream was gone through, wherever that was.
-
-    Where it's pickled, its copy begins anew; what that counts comes back with its lots.
-    """
-
-    def __init__(self) -> None:
-        self.known = Skipped()  # up to the lot at hand
-        self.of_lot: Callable[[], Skipped] = Skipped  # of the items of it that were delivered
-        self.is_here = False  # whether nothing is made ahead, so that all is of items delivered
-        self._new = Skipped()
-
-    def now(self) -> Skipped:
-        """What was left out before the item that was delivered last."""
-        return self.known.and_then(self._new if self.is_here else self.of_lot())
-
-    def add(self, what: str) -> None:
-        self.more(Skipped(1, (what,)))
-
-    def more(self, some: Skipped) -> None:
-        self._new = self._new.and_then(some)
-
-    def told(self) -> Skipped:
-        """What has been counted since this was last asked."""
-        new, self._new = self._new, Skipped()
-        return new
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Tally, ()
+    def told(self, place: Callable[[], Position]) -> str:
+        """The stage, the position behind the item, and the error."""
+        try:
+            where = _cut(brief(unmarked(place())[0]))
+        except InvalidState:  # a user's own state which is none
+            where = "?"
+        return f"{_cut(self.stage)} before {where}: {self.what}"
 
 
 class _Guard:
     """A function that gives a hole where it fails, and passes on those that there are."""
 
-    def __init__(self, fn: Callable[..., Any], stage: str, tally: Tally) -> None:
-        self.fn, self.stage, self.tally = fn, stage, tally
+    def __init__(self, fn: Callable[..., Any], stage: str) -> None:
+        self.fn, self.stage = fn, stage
 
     def __call__(self, *args: Any) -> Any:
         if isinstance(args[-1], _Hole):
@@ -83,13 +47,13 @@ class _Guard:
         try:
             return self.made(*args)
         except Exception as error:
-            return self.instead(f"{self.stage}: {_short(error)}")
+            return self.instead(_Hole(self.stage, _short(error)))
 
     def made(self, *args: Any) -> Any:
         return self.fn(*args)
 
-    def instead(self, what: str) -> Any:
-        return _Hole(what)
+    def instead(self, hole: _Hole) -> Any:
+        return hole
 
 
 def _short(error: Exception) -> str:
@@ -98,23 +62,52 @@ def _short(error: Exception) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = type(error).__name__
-    return " ".join(text.split())[:120]
+    return text
 
 
-class _Sieve:
-    """A predicate that holes don't meet. In a stream one comes after another, so they are counted.
+def _cut(text: str) -> str:
+    return text if len(text) <= 32 else text[:29] + "..."
 
-    All before it may be done in any order, by any worker.
+
+def _is_whole(item: Any) -> Any:
+    return item if isinstance(item, _Hole) else True
+
+
+def _inner(build: Callable[..., Machine[Any]]) -> Any:
+    return define(
+        build, lambda call: Chain((call,)), is_source=False, transparent=True, listed=False
+    )
+
+
+@_inner
+def sieve(
+    upstream: Machine[Any], judge: Callable[[Any], Any], number: int, tally: Tally
+) -> Machine[Any]:
+    """The items that `judge` finds true. Where it gives a hole, that is counted.
+
+    In a stream one item comes after another, so that what is left out here has
+    an order; all before may be done in any order, by any worker.
+
+    - `number`: which stage of its pipeline this is
     """
 
-    def __init__(self, tally: Tally) -> None:
-        self.tally = tally
+    def flow(position: Position) -> Flow[Any]:
+        before = upstream.flow(position)
+        epoch, left_out = upstream.epoch(position), number_at(position, number)
 
-    def __call__(self, item: Any) -> bool:
-        if isinstance(item, _Hole):
-            self.tally.add(item.what)
-            return False
-        return True
+        def kept() -> Iterator[Any]:
+            nonlocal left_out
+            for item in before:
+                found = judge(item)
+                if isinstance(found, _Hole):
+                    tally.add(number, epoch, left_out, found.told(before.snapshot))
+                    left_out += 1
+                elif found:
+                    yield item
+
+        return Flow(kept(), lambda: marking(before.snapshot(), number, left_out))
+
+    return stateless(upstream, flow=flow)
 
 
 class _Star(_Guard):
@@ -129,15 +122,12 @@ class _Tap(_Guard):
 
 
 class _Predicate(_Guard):
-    """One that is false where it fails."""
-
-    def instead(self, what: str) -> Any:
-        self.tally.add(what)
-        return False
+    def made(self, *args: Any) -> Any:
+        return bool(self.fn(*args))
 
 
 class _Expansion(_Guard):
-    """What comes before a failure within an expansion stays."""
+    """What comes before a failure within an expansion stays; a hole is the last of it."""
 
     def made(self, *args: Any) -> Any:
         found = self.fn(*args)
@@ -147,11 +137,10 @@ class _Expansion(_Guard):
         try:
             yield from found
         except Exception as error:
-            self.instead(f"{self.stage}: {_short(error)}")
+            yield _Hole(self.stage, _short(error))
 
-    def instead(self, what: str) -> Any:
-        self.tally.add(what)
-        return ()
+    def instead(self, hole: _Hole) -> Any:
+        return [hole]
 
 
 class _Data(_Guard):
@@ -175,18 +164,59 @@ def skipping(chain: Chain, tally: Tally) -> Chain:
     in the parts of a `concat`, `interleave` or `mix`. Other errors are raised:
     what is left out of one part of a `zip` would shift it against the others.
     """
-    calls: list[Call] = []
-    holes = False  # whether items may stand for such that are left out
-    for call in chain.calls:
-        for each, is_blind, makes in _guarded(call, tally):
-            if holes and not is_blind:
-                calls.append(_call("filter", call.site, _Sieve(tally)))
-                holes = False
-            calls.append(each)
-            holes = holes or makes
-    if holes:
-        calls.append(_call("filter", chain.calls[-1].site, _Sieve(tally)))
-    return type(chain)(tuple(calls))
+    return _Rewriting(tally).chain(chain)
+
+
+class _Rewriting:
+    """One pipeline on its way to another; stages that leave items out are numbered as they come."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self.numbers = count()
+
+    def chain(self, chain: Chain) -> Chain:
+        calls: list[Call] = []
+        holes = False  # whether items may stand for such that are left out
+        for call in chain.calls:
+            for each, is_blind, makes in self.guarded(call):
+                if holes and not is_blind:
+                    calls.append(self.sieve(call))
+                    holes = False
+                calls.append(each)
+                holes = holes or makes
+        if holes:
+            calls.append(self.sieve(chain.calls[-1]))
+        return type(chain)(tuple(calls))
+
+    def sieve(self, call: Call, judge: Callable[[Any], Any] = _is_whole) -> Call:
+        return _call(sieve.combinator, call.site, judge, next(self.numbers), self.tally)
+
+    def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
+        """The calls in its place, each with whether holes pass it, and whether it makes some."""
+        name, arguments, stage = call.name, call.arguments, repr(call)
+        finish = call.combinator.finish
+        if name in ("map", "random_map") and not arguments.get("vectorized"):
+            yield call.replaced(fn=_Guard(arguments["fn"], stage)), True, True
+        elif name in ("starmap", "tap"):
+            guard = _Star if name == "starmap" else _Tap
+            yield _mapping(call, guard(arguments["fn"], stage)), True, True
+        elif name == "flat_map":
+            yield call.replaced(fn=_Expansion(arguments["fn"], stage)), False, False
+            yield self.sieve(call), False, False
+        elif name == "filter":
+            yield self.sieve(call, _Predicate(arguments["predicate"], stage)), False, False
+        elif name == "source" and hasattr(arguments["data"], "__getitem__"):
+            is_plain = isinstance(arguments["data"], (list, tuple, range, np.ndarray))
+            data = arguments["data"] if is_plain else _Data(arguments["data"], stage)
+            yield call.replaced(data=data), False, not is_plain
+        elif name in _JOINING:
+            parts = tuple([self.chain(part) for part in arguments["pipelines"]])
+            yield call.replaced(pipelines=parts), False, False
+        elif finish is not None and arguments[finish] is not None:
+            yield call.replaced(**{finish: None}), False, False
+            yield _mapping(call, _Guard(arguments[finish], stage)), True, True
+        else:
+            yield call, name in _BLIND, False
 
 
 def tally_of(chain: Chain) -> Tally | None:
@@ -194,44 +224,16 @@ def tally_of(chain: Chain) -> Tally | None:
     for call in chain.calls:
         for value in call.arguments.values():
             for each in value if isinstance(value, tuple) else (value,):
-                if isinstance(each, (_Guard, _Sieve)):
-                    return each.tally
+                if isinstance(each, Tally):
+                    return each
                 if isinstance(each, Chain) and (found := tally_of(each)) is not None:
                     return found
     return None
 
 
-def _guarded(call: Call, tally: Tally) -> Iterator[tuple[Call, bool, bool]]:
-    """The calls in its place, each with whether it minds no holes, and whether it makes some."""
-    name, arguments, stage = call.name, call.arguments, repr(call)
-    finish = call.combinator.finish
-    if name in ("map", "random_map") and not arguments.get("vectorized"):
-        yield call.replaced(fn=_Guard(arguments["fn"], stage, tally)), True, True
-    elif name in ("starmap", "tap"):
-        guard = _Star if name == "starmap" else _Tap
-        yield _call("map", call.site, guard(arguments["fn"], stage, tally)), True, True
-    elif name == "flat_map":
-        yield call.replaced(fn=_Expansion(arguments["fn"], stage, tally)), False, False
-    elif name == "filter":
-        guarded = _Predicate(arguments["predicate"], stage, tally)
-        yield call.replaced(predicate=guarded), False, False
-    elif name == "source" and hasattr(arguments["data"], "__getitem__"):
-        is_plain = isinstance(arguments["data"], (list, tuple, range, np.ndarray))
-        data = arguments["data"] if is_plain else _Data(arguments["data"], stage, tally)
-        yield call.replaced(data=data), False, not is_plain
-    elif name in _JOINING:
-        yield (
-            call.replaced(pipelines=tuple(skipping(p, tally) for p in arguments["pipelines"])),
-            False,
-            False,
-        )
-    elif finish is not None and arguments[finish] is not None:
-        yield call.replaced(**{finish: None}), False, False
-        yield _call("map", call.site, _Guard(arguments[finish], stage, tally)), True, True
-    else:
-        yield call, name in _BLIND, False
+def _mapping(call: Call, fn: Callable[..., Any]) -> Call:
+    return _call(registry["map"], call.site, fn)
 
 
-def _call(name: str, site: str, fn: Callable[..., Any]) -> Call:
-    combinator = registry[name]
-    return Call(combinator, combinator.bind((fn,), {}), site)
+def _call(combinator: Combinator, site: str, *args: Any) -> Call:
+    return Call(combinator, combinator.bind(args, {}), site)

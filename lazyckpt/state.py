@@ -6,7 +6,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from lazyckpt.checks import brief
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.frozen import FrozenDict, FrozenList, Own
 from lazyckpt.machine import Position
+from lazyckpt.tally import Skipped
 
 FORMAT = 1
 _EXACT = 1 << 53  # ints below survive every JSON reader
@@ -28,6 +29,7 @@ class State:
     - `items`: how many items were delivered before it
     - `position`: nested tuples of ints; what each stage needs to go on
     - `pipeline`: the stages and the arguments that decide the order, as JSON
+    - `skipped`: what `on_error="skip"` has left out before it, as in `Run.skipped`
 
     States of one pipeline are ordered by their items; `StateMismatch` for those of two.
 
@@ -40,6 +42,7 @@ class State:
     pipeline: str
     items: int
     position: Position
+    skipped: Skipped = field(default=Skipped(), repr=False)
 
     @property
     def epoch(self) -> int:
@@ -69,6 +72,8 @@ class State:
             "position": _encode(self.position),
             "pipeline": json.loads(self.pipeline),
         }
+        if self.skipped:
+            body["skipped"] = {k: _encode(v) for k, v in self.skipped.to_json().items()}
         return {**body, "check": _check(body)}
 
     def to_json(self) -> str:
@@ -112,7 +117,9 @@ class State:
             body = {name: _unfolded(value) for name, value in found.items() if name != "check"}
         except (ValueError, RecursionError) as error:
             raise InvalidState(f"malformed state: {error}") from None
-        if set(body) != {"lazyckpt", "items", "position", "pipeline"}:
+        if body.get("skipped", ...) is None:
+            del body["skipped"]
+        if {*body} - {"skipped"} != {"lazyckpt", "items", "position", "pipeline"}:
             names = ", ".join(map(str, body))
             raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
         try:
@@ -125,6 +132,7 @@ class State:
                 json.dumps(body["pipeline"], separators=(",", ":"), sort_keys=True),
                 _decode(body["items"]),
                 _decode(body["position"]),
+                _left_out(body["skipped"]) if "skipped" in body else Skipped(),
             )
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             if isinstance(error, InvalidState):
@@ -141,13 +149,14 @@ class State:
         return state
 
 
-def flat(state: State) -> dict[str, Any]:
+def flat(state: State, *, skips: bool = False) -> dict[str, Any]:
     """The state as a dict of ints and texts, which `State.from_dict` takes too.
 
     Some checkpointers take containers apart, and lose empty ones, or want a
-    state to have the same shape before and after.
+    state to have the same shape before and after: where it `skips`, with what
+    was left out also before there is any.
     """
-    found = state.to_dict()
+    found = {"skipped": None, **state.to_dict()} if skips else state.to_dict()
     return {k: v if isinstance(v, (int, str)) else _dumps(v) for k, v in found.items()}
 
 
@@ -227,6 +236,12 @@ def _decode(value: Any) -> Any:
     if tag == "float" and inner in ("nan", "inf", "-inf"):
         return math.nan if inner == "nan" else float(inner)
     raise InvalidState(f"malformed state: {brief(value)}")
+
+
+def _left_out(found: Any) -> Skipped:
+    if not isinstance(found, dict):
+        raise InvalidState(f"no account of what was left out: {brief(found)}")
+    return Skipped.from_json({name: _decode(value) for name, value in found.items()})
 
 
 def _is_count(value: Any) -> bool:

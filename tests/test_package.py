@@ -20,6 +20,7 @@ ROOMS = [
     ["catalogue"],
     ["call"],
     ["blame", "diagram"],
+    ["tally"],
     ["skipping"],
     ["state"],
     ["layers"],

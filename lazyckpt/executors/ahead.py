@@ -14,7 +14,7 @@ from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.crew import Crew, Gate, Ticket, forgotten
 from lazyckpt.executors.parts import Outcome, Stale, fed, folded, known
 from lazyckpt.machine import Flow, Machine, Position
-from lazyckpt.skipping import Skipped, Tally
+from lazyckpt.tally import Met, Tally
 
 _LONG = 16e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill
@@ -82,7 +82,7 @@ class Task(NamedTuple):
 class _Telling(Iterator[Any]):
     """Items, before which a tally is told what was left out there."""
 
-    def __init__(self, items: Iterator[Any], tally: Tally, left_out: dict[int, Skipped]) -> None:
+    def __init__(self, items: Iterator[Any], tally: Tally, left_out: dict[int, Met]) -> None:
         self._items, self._tally, self._left_out = items, tally, left_out
         self._place = 0
 
@@ -122,7 +122,7 @@ class Ahead:
         self._life = crew.life
         self._at: Callable[[int], Position] = lambda given: position
         self.items: Iterator[Any] = iter(())
-        self._skipped: tuple[tuple[int, Skipped], ...] = ()
+        self._skipped: tuple[tuple[int, Met], ...] = ()
         self._size = self._delivered = 0  # of the items at hand; of all, once these are given
 
     def flow(self) -> Flow[Any]:
@@ -237,7 +237,7 @@ class Ahead:
     def _arrived(self, outcome: Outcome, at: Callable[[int], Position]) -> None:
         if self._tally is not None:
             for _, some in self._skipped:
-                self._tally.known = self._tally.known.and_then(some)
+                self._tally.arrived(some)
         self._at, self._size, self._skipped = at, len(outcome.items), outcome.skipped
         self._hold(iter(outcome.items))
         self._delivered += self._size
@@ -334,7 +334,7 @@ def pulling(upstream: Machine[Any], calls: tuple[Call, ...], tally: Tally | None
     """
 
     def telling(
-        left_out: dict[int, Skipped],
+        left_out: dict[int, Met],
     ) -> Callable[[Iterator[Any]], Iterator[Any]] | None:
         if tally is None or not left_out:
             return None
@@ -350,11 +350,11 @@ def pulling(upstream: Machine[Any], calls: tuple[Call, ...], tally: Tally | None
             places = [items.snapshot()]
             error = end = None
             count = pace.size
-            left_out: dict[int, Skipped] = {}
-            before_it = Skipped() if tally is None else tally.told()
+            left_out: dict[int, Met] = {}
+            before_it = Met() if tally is None else tally.told()
             try:
                 for item in islice(stream, count):
-                    if tally is not None and (found := tally.told()):
+                    if tally is not None and (found := tally.told()).spans:
                         left_out[len(some)] = found
                     some.append(item)
                     places.append(items.snapshot())
@@ -363,7 +363,7 @@ def pulling(upstream: Machine[Any], calls: tuple[Call, ...], tally: Tally | None
             except Exception as raised:
                 error = raised
             finally:
-                rest = Skipped() if tally is None else tally.told()
+                rest = Met() if tally is None else tally.told()
                 if tally is not None:
                     tally.more(before_it)
             skip = folded(calls, fed(some, epoch, places, end)).skip
@@ -376,15 +376,17 @@ def pulling(upstream: Machine[Any], calls: tuple[Call, ...], tally: Tally | None
                 raise error
             position, passed = skip(position, count)
             if passed < count:
-                yield Task(None, _always(position), telling=telling({0: rest} if rest else {}))
+                yield Task(
+                    None, _always(position), telling=telling({0: rest} if rest.spans else {})
+                )
                 return
 
     return feed
 
 
-def _left_out(lot: tuple[tuple[int, Skipped], ...], size: int, items: Iterator[Any]) -> Skipped:
+def _left_out(lot: tuple[tuple[int, Met], ...], size: int, items: Iterator[Any]) -> Met:
     """What was left out before those items of a lot that are delivered."""
-    given, found = size - length_hint(items), Skipped()
+    given, found = size - length_hint(items), Met()
     for place, some in lot:
         if place < given:
             found = found.and_then(some)

@@ -14,7 +14,8 @@ from lazyckpt.blame import Failure, traced
 from lazyckpt.call import Call, Chain
 from lazyckpt.errors import InvalidState
 from lazyckpt.machine import Flow, Machine, Position, machine
-from lazyckpt.skipping import Skipped, tally_of
+from lazyckpt.skipping import tally_of
+from lazyckpt.tally import Met
 
 HEAVY = 1 << 20  # bytes that an item is taken for, where there's no telling
 
@@ -32,7 +33,7 @@ class Outcome(NamedTuple):
     end: Position | None = None
     seconds: float = 0.0
     size: float = 0.0  # of an item, in bytes
-    skipped: tuple[tuple[int, Skipped], ...] = ()  # by a stream: left out after so many items
+    skipped: tuple[tuple[int, Met], ...] = ()  # by a stream: left out after so many items
     is_torn: bool = False
 
 
@@ -65,7 +66,7 @@ class Walk:
         begun = perf_counter()
         position, count = task
         items: list[Any] = []
-        skipped: list[tuple[int, Skipped]] = []
+        skipped: list[tuple[int, Met]] = []
         reached: list[Any] | None = [] if self.is_stream else None
         end = failure = None
         try:
@@ -92,9 +93,9 @@ class Walk:
         seconds = perf_counter() - begun
         return Outcome(items, failure, reached, end, seconds, weight(items), tuple(skipped))
 
-    def _count(self, skipped: list[tuple[int, Skipped]], place: int) -> None:
+    def _count(self, skipped: list[tuple[int, Met]], place: int) -> None:
         """Note what was left out since this was last asked."""
-        if self._tally is not None and (found := self._tally.told()):
+        if self._tally is not None and (found := self._tally.told()).spans:
             skipped.append((place, found))
 
     def _key(self, position: Position) -> Position:

@@ -14,7 +14,8 @@ from lazyckpt.executors.ahead import Ahead, Feed, going, pulling, seeking
 from lazyckpt.executors.crew import Crew, Gate
 from lazyckpt.executors.parts import Each, Part, Walk, folded
 from lazyckpt.machine import Flow, Machine, Position
-from lazyckpt.skipping import Tally, tally_of
+from lazyckpt.skipping import tally_of
+from lazyckpt.tally import Tally
 
 
 class Piece(NamedTuple):
