@@ -18,7 +18,7 @@ from lazyckpt.errors import InvalidState
 from lazyckpt.machine import Position
 
 _FIRST = 8  # of what was left out that are told
-_LETTERS = 80  # of the text of one
+_LETTERS = 88  # of the text of one
 _ROOM = 704  # of the kilobyte that a state may fill, for its pipeline and the texts
 _MOST = 1 << 10  # stages that leave items out, and marks of theirs
 

@@ -373,9 +373,9 @@ def fine(x: int) -> bool:
     return picky(x) >= 0
 
 
-def windowed(batch_size: int) -> lz.Pipeline[Any]:
+def windowed(batch_size: int, predicate: Any = fine) -> lz.Pipeline[Any]:
     """With a window behind what leaves some out."""
-    line = lz.source(range(40)) | lz.filter(fine) | lz.block_shuffle(9, seed=1) | lz.repeat(2)
+    line = lz.source(range(40)) | lz.filter(predicate) | lz.block_shuffle(9, seed=1) | lz.repeat(2)
     return line | lz.batch(batch_size)
 
 
@@ -424,9 +424,22 @@ def test_it_is_part_of_the_state() -> None:
     assert lz.State.from_dict(run.state_dict()) == state
     assert dataclasses.replace(state, skipped=states[0].skipped) != state
     assert lz.rebase(state, windowed(3)).skipped == state.skipped
-    with lz.run(WINDOWED, states[5], strict=False) as plain:
+    mended = windowed(2, lambda x: True)
+    assert lz.step(mended, states[5])[0].skipped == states[5].skipped
+    with lz.run(WINDOWED, states[5]) as plain:
         assert plain.state == states[5]
         assert plain.skipped == states[5].skipped
+
+
+def test_stages_that_others_came_before_number_anew() -> None:
+    state = [state for _, state in lz.run(WINDOWED, on_error="skip").with_state()][11]
+    longer = lz.source(range(40)) | lz.map(abs) | lz.filter(fine)
+    longer = longer | lz.block_shuffle(9, seed=1) | lz.repeat(2) | lz.batch(2)
+    found = lz.rebase(state, longer)
+    assert (found.skipped, found.skipped.first) == (int(state.skipped), state.skipped.first)
+    run = lz.run(longer, lz.State.from_json(found.to_json()), on_error="skip")
+    assert list(run)
+    assert 12 <= run.skipped <= 14  # those of the block that is read again count twice
 
 
 def test_a_flat_state_has_the_same_shape_from_the_beginning() -> None:
@@ -475,10 +488,10 @@ def test_epochs_go_on_counting() -> None:
 
 
 HOSTILE: list[Any] = [
-    None, 7, "7", [], {}, {"count": 1}, {"count": 1, "first": [], "next": []},
+    None, 7, "7", [], {}, {"count": 1},
     {"count": 0, "first": [], "next": [[0, 0, 0]]},
     {"count": 1, "first": ["a", "b"], "next": [[0, 0, 1]]},
-    {"count": 1, "first": ["a" * 81], "next": [[0, 0, 1]]},
+    {"count": 1, "first": ["a" * 89], "next": [[0, 0, 1]]},
     {"count": 1, "first": ["\x1b[2J"], "next": [[0, 0, 1]]},
     {"count": 1, "first": [7], "next": [[0, 0, 1]]},
     {"count": 1, "first": [], "next": [[0, 0, 2]]},
