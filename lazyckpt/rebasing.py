@@ -47,6 +47,9 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     - the weights of a `mix`, which hold from here on, and its pipelines: changed
       as here, added or removed
 
+    What `on_error="skip"` has left out is carried over. Where stages or the
+    position change, that of a window which is read again counts once more.
+
     `StateMismatch`, with the reason, for everything else, and where a stage
     behind counts or holds what the changed one gives.
 

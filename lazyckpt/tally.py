@@ -176,7 +176,7 @@ class Tally:
 
     Where it's pickled, its copy begins anew; what that meets comes back with its lots.
 
-    - `room`: characters for a state's pipeline, and what was left out first
+    - `taken`: characters of a state that its pipeline takes, so that there is room for the rest
     """
 
     def __init__(self, taken: int = 0) -> None:
