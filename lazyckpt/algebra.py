@@ -8,7 +8,7 @@ from typing import Any
 
 from lazyckpt.blame import blame
 from lazyckpt.call import Chain, runnable
-from lazyckpt.checks import checked, natural
+from lazyckpt.checks import brief, checked, natural
 from lazyckpt.errors import Exhausted, StateMismatch
 from lazyckpt.layers import layers
 from lazyckpt.machine import End, Machine, Position, entered
@@ -46,7 +46,7 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
         raise Exhausted(replace(found, position=end.position)) from None
     except Exception as error:
         entered(pipeline.machine, found.position)  # else the error is that the position doesn't fit
-        raise blame(error, pipeline.calls, found.items, found.to_json())  # noqa: B904  # the same error, or one with its own cause
+        raise blame(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
     return replace(found, items=found.items + 1, position=position), item
 
 
@@ -89,7 +89,7 @@ def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
         position = flow.snapshot()
     if passed < n:
         where = f" after item {state.items:,}" if state.items else ""
-        raise IndexError(f"{name}: n={n:,}, but the pipeline has {passed:,} items{where}")
+        raise IndexError(f"{name}: n={brief(n)}, but the pipeline has {passed:,} items{where}")
     return replace(state, items=state.items + n, position=position)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from traceback import format_exception
 from types import CodeType, FrameType
 from typing import Any
 
 from lazyckpt.call import Call, Chain
 from lazyckpt.errors import PipelineError
+
+_LONGEST = 4_096  # characters of a note
 
 
 class Failure(Exception):
@@ -41,11 +43,15 @@ def _rebuilt(
 
 
 def blame(
-    error: BaseException, calls: tuple[Call, ...], delivered: int, state: str, behind: int = 0
+    error: BaseException,
+    calls: tuple[Call, ...],
+    delivered: int,
+    state: Callable[[], str],
+    behind: int = 0,
 ) -> BaseException:
     """The error to raise: the same one, with notes of its stage, where that was built, and when.
 
-    - `state`: the JSON of one that leads to it, `behind` items before it
+    - `state`: gives the JSON of one that leads to it, `behind` items before it
 
     A StopIteration becomes a `PipelineError`, for it would end the consumer's loop.
     """
@@ -54,12 +60,21 @@ def blame(
     if not isinstance(error, Exception):
         return error
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
-    known = f"lz.advance(pipeline, state, {behind})" if behind else "state"
-    again = f"lazyckpt: lz.replay(pipeline, {known}) makes it again; state = {state!r}"
-    for each in (note, again, failure.trace):
+    for each in (note, _again(state, behind), failure.trace):
         if each and each not in getattr(error, "__notes__", ()):  # raised again and again
             error.add_note(each)
     return error
+
+
+def _again(state: Callable[[], str], behind: int) -> str:
+    """How the item is made again; nothing with a state of a user's own that is none, or is huge."""
+    try:
+        text = state()
+    except PipelineError:
+        return ""
+    known = f"lz.advance(pipeline, state, {behind})" if behind else "state"
+    found = f"lazyckpt: lz.replay(pipeline, {known}) makes it again; state = {text!r}"
+    return found if len(found) <= _LONGEST else ""
 
 
 def traced(error: BaseException, calls: tuple[Call, ...], worker: str = "") -> Failure:

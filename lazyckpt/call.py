@@ -293,8 +293,13 @@ def show(value: Any) -> str:
         if name is None and hasattr(value, "func"):  # functools.partial
             return f"{kind.__name__}({show(value.func)}, ...)"
         return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"
-    if isinstance(value, (Chain, PurePath)) or kind in (range, int, float, bool, type(None)):
+    if isinstance(value, (Chain, PurePath)) or kind in (float, bool, type(None)):
         return repr(value)
+    if kind in (range, int):
+        try:
+            return repr(value)
+        except ValueError:  # Python writes no ints of more than 4,300 digits
+            return f"<{kind.__name__}>"
     if kind is bytes:
         return brief(value)
     if kind in (list, tuple, dict, str):
@@ -308,6 +313,10 @@ def show(value: Any) -> str:
 
 
 class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        text = show(x)
+        return text if len(text) <= self.maxlong else f"{text[:18]}...{text[-19:]}"
+
     def repr_instance(self, x: Any, level: int) -> str:
         return show(x)
 

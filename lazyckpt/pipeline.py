@@ -143,7 +143,7 @@ class Pipeline(Chain, Generic[Given]):
                     return cast(Given, self.machine.step(position)[1])
                 except End:
                     pass
-        raise IndexError(f"pipeline index {wanted} out of range")
+        raise IndexError(f"pipeline index {brief(wanted)} out of range")
 
     def _slice(self, index: slice) -> Pipeline[Given]:
         start, stop, stride = index.start, index.stop, index.step

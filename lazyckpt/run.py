@@ -391,8 +391,9 @@ class Run(Iterator[T], Generic[T]):
     def _blamed(self, error: BaseException) -> BaseException:
         self._jump()
         delivered = self._delivered()
-        state = self._at_mark().to_json()
-        return blame(error, self._pipeline.calls, delivered, state, self._behind)
+        return blame(
+            error, self._pipeline.calls, delivered, lambda: self._at_mark().to_json(), self._behind
+        )
 
 
 def _blocks(run: ref[Run[T]]) -> Callable[[], Iterator[T] | None]:

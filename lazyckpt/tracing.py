@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.call import Call, Chain, runnable
-from lazyckpt.checks import checked, natural
+from lazyckpt.checks import brief, checked, natural
 from lazyckpt.combinators.expanding import flat_map, unstacked
 from lazyckpt.combinators.generating import count
 from lazyckpt.combinators.joining import zip as zipped
@@ -89,7 +89,7 @@ def trace(pipeline: Chain, n: int) -> list[Origin]:
     reads = chain.machine.skip is None or _chooses(chain)
     item = next(islice(iter(told(chain, reads=reads)[n:]), 1), _Told)
     if item is _Told:
-        raise IndexError(f"trace: n={n:,}, but the pipeline has fewer items")
+        raise IndexError(f"trace: n={brief(n)}, but the pipeline has fewer items")
     return list(dict.fromkeys(origins(item)))
 
 

@@ -231,3 +231,15 @@ def test_errors_of_our_own_stages_name_them() -> None:
         with pytest.raises(TypeError) as caught:
             list(lz.source([None, 1]) | lz.map(lambda x: x) | stage | lz.map(str))
         assert name in caught.value.__notes__[0], stage
+
+
+@pytest.mark.parametrize("own", ["x" * 10_000, [10**400_000]])
+def test_a_state_of_a_users_own_that_makes_no_note(own: Any) -> None:
+    """It's too long for one, or can't be written."""
+    pipeline = lz.source([1, 2]) | lz.scan(lambda state, item: (state, 1 // (item - 2)), own)
+    run = lz.run(pipeline)
+    assert next(run) == -1
+    with pytest.raises(ZeroDivisionError) as caught:
+        next(run)
+    [note] = caught.value.__notes__
+    assert "after 1 delivered items" in note

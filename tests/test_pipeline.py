@@ -391,3 +391,13 @@ def test_a_producer_of_ones_own() -> None:
         triangle(-1)
     check_pipeline(pipeline, model=False)
     check_pipeline(triangle(3), model=False)
+
+
+def test_ints_too_long_for_python_to_write() -> None:
+    huge = 10**5000
+    one = lz.source([huge])
+    assert repr(one | lz.take(huge)).count("<int>") == 2
+    assert "<range>" in repr(lz.source(range(huge, huge + 2)))
+    for fails in (lambda: one[huge], lambda: lz.state_at(one, huge), lambda: lz.trace(one, huge)):
+        with pytest.raises(IndexError, match="<int>"):
+            fails()
