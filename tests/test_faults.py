@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -637,6 +637,28 @@ def test_a_worker_that_hangs(executor: Executor, shape: Any, flag: Path) -> None
             with suppress(lz.WorkerTimeout):  # of a machine with much else to do
                 found.extend(run)
         assert found == list(range(9))
+
+
+def test_a_thread_that_hung_and_wakes_up_is_in_nobodys_way() -> None:
+    woken, hangs, made = threading.Event(), [True], []
+
+    def slow(item: int) -> int:
+        if item == 5 and hangs:
+            hangs.clear()
+            woken.wait()
+        made.append(item)
+        return item
+
+    pipeline = lz.source(range(10**4)) | lz.map(slow) | lz.filter(lambda item: True)
+    found: list[int] = []
+    with lz.run(pipeline, executor=lz.threads(timeout=0.3)) as run:
+        fails(run, found, lz.WorkerTimeout)
+        found.extend(islice(run, 3))
+        until(lambda: len(made) == (sleep(0.05), len(made))[1])  # ahead as far as may be
+        woken.set()
+        until(lambda: len(workers()) == 1)
+        found.extend(run)
+    assert found == list(range(10**4))
 
 
 def test_a_source_that_hangs_beside_the_consumer(flag: Path) -> None:

@@ -62,6 +62,10 @@ class Walk:
     def __reduce__(self) -> tuple[Any, ...]:
         return Walk, (self.chain,)
 
+    def anew(self) -> Walk:
+        """The same, for who shares no walk under way with who has this one."""
+        return Walk(self.chain, self.machine)
+
     def __call__(self, task: tuple[Position, int]) -> Outcome:
         begun = perf_counter()
         position, count = task

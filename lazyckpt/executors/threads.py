@@ -12,7 +12,7 @@ from typing import Any
 
 from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.crew import Crew, Ticket
-from lazyckpt.executors.parts import Outcome, Part, Stale
+from lazyckpt.executors.parts import Outcome, Part, Stale, Walk
 
 _TICK = 0.25  # seconds after which a signal is seen that came just before a wait
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made
@@ -109,6 +109,8 @@ class Threads(Crew):
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, until - monotonic()))
+        if any(thread.is_alive() for thread in threads):  # and will go on with what it has
+            self._parts = [part.anew() if isinstance(part, Walk) else part for part in self._parts]
 
     def let(self, work: bool) -> None:
         self._works = work
