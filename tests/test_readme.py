@@ -25,6 +25,7 @@ ROOMS = [
     "sources",
     "generating",
     "mapping",
+    "expanding",
     "transforming",
     "selecting",
     "gathering",
