@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_helpers import until
 from executor_cases import PIPELINES, Stream, image, like_inline, square, until_error
 
 import lazyckpt as lz
@@ -432,15 +433,28 @@ def test_closing_with_work_in_flight(source: Any) -> None:
     no_thread_is_left()
 
 
+class Kept(ThreadPoolExecutor):
+    """One that keeps the futures that it gave."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.futures: list[Future[Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.futures.append(super().submit(fn, *args, **kwargs))
+        return self.futures[-1]
+
+
 def test_a_run_that_nobody_holds() -> None:
     blocked = Blocked()
-    with ThreadPoolExecutor(1) as pool, blocked:
+    with Kept() as pool, blocked:
         executor = lz.futures(pool, buffer_size=5)
         run = lz.run(lz.source(range(20)) | lz.map(blocked), executor=executor)
         assert next(run) == 0
         blocked.begun.wait()
         del run
         gc.collect()
+        until(lambda: all(future.cancelled() for future in pool.futures[2:]))  # beside this
         blocked.go_on.set()
         pool.submit(int).result()
         assert blocked.seen == [0, 1]
