@@ -35,11 +35,39 @@ import lazyckpt as lz
 pytestmark = pytest.mark.usefixtures("watchdog")
 
 
-def train(folder: Path) -> None:
-    """A Flax model, by Optax; Orbax keeps both, and the data's state as JSON."""
+class Run:
+    """A run fed to JAX, whose state Orbax keeps as JSON."""
+
+    restore: Any = ocp.args.JsonRestore()
+
+    def __init__(self) -> None:
+        self.items = lz.run(pipeline_of(), executor=lz.jax.device_put(lz.threads(1)))
+
+    def save(self) -> Any:
+        return ocp.args.JsonSave(self.items.state_dict())
+
+    def restored(self, found: Any) -> None:
+        self.items.load_state_dict(found)
+
+
+class Grain:
+    """An iterator of grain's, which its own handler for Orbax saves and restores."""
+
+    def __init__(self) -> None:
+        self.items = iter(lz.grain.dataset(pipeline_of(), lz.threads(1)).map(dict))
+        self.restore = grain.checkpoint.CheckpointRestore(self.items)
+
+    def save(self) -> Any:
+        return grain.checkpoint.CheckpointSave(self.items)
+
+    def restored(self, found: Any) -> None:
+        """It is, in place."""
+
+
+def train(folder: Path, data: Run | Grain) -> None:
+    """A Flax model, by Optax; Orbax keeps both, and the data's state."""
     model = nnx.Linear(1, 1, rngs=nnx.Rngs(0))
     optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
-    run = lz.run(pipeline_of(), executor=lz.jax.device_put(lz.threads(1)))
 
     @nnx.jit
     def step(model: Any, optimizer: Any, x: Any, y: Any) -> None:
@@ -48,26 +76,26 @@ def train(folder: Path) -> None:
     with ocp.CheckpointManager(folder / "saves") as manager:
         if (last := manager.latest_step()) is not None:
             wanted = ocp.args.StandardRestore(nnx.state((model, optimizer)))
-            found = manager.restore(
-                last, args=ocp.args.Composite(model=wanted, data=ocp.args.JsonRestore())
-            )
+            found = manager.restore(last, args=ocp.args.Composite(model=wanted, data=data.restore))
             nnx.update((model, optimizer), found.model)
-            run.load_state_dict(found.data)
-        for batch in run:
+            data.restored(found.data)
+        for number, batch in enumerate(data.items, (last or 0) + 1):
             step(model, optimizer, batch["x"], batch["y"])
-            number = run.state.items
             trained(folder, number, batch)
             if number == STEPS:
-                return run.close()
+                return data.items.close()
             if number % SAVES == 0:
                 kept = ocp.args.StandardSave(nnx.state((model, optimizer)))
-                data = ocp.args.JsonSave(run.state_dict())
-                manager.save(number, args=ocp.args.Composite(model=kept, data=data))
+                manager.save(number, args=ocp.args.Composite(model=kept, data=data.save()))
                 manager.wait_until_finished()
 
 
-def test_killed_and_resumed(tmp_path: Path) -> None:
-    assert killed_and_resumed(__file__, tmp_path) == numbers_of(pipeline_of())
+FEEDS = {"run": Run, "grain": Grain}
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+def test_killed_and_resumed(feed: str, tmp_path: Path) -> None:
+    assert killed_and_resumed(__file__, tmp_path, feed) == numbers_of(pipeline_of())
 
 
 class Pair(NamedTuple):
@@ -162,7 +190,8 @@ def test_where_it_is_missing(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for check in sys.argv[2:]:
-        CHECKS[check](Path(sys.argv[1]))
-    if not sys.argv[2:]:
-        train(Path(sys.argv[1]))
+    for word in sys.argv[2:]:
+        if word in FEEDS:
+            train(Path(sys.argv[1]), FEEDS[word]())
+        else:
+            CHECKS[word](Path(sys.argv[1]))
