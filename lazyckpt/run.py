@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
 from time import perf_counter
-from types import GeneratorType, TracebackType
+from types import GeneratorType
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
@@ -207,12 +207,7 @@ class Run(Iterator[T], Generic[T]):
         self._closed = False
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[T]:

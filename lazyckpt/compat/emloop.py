@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.checks import checked, function, integer
@@ -102,12 +101,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
         self._settle()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._inside -= 1
         self._settle()
         if self._buffer_size > 0 and not self._inside:

@@ -30,6 +30,7 @@ class BucketScheme:
         return list(zip(*(self.keys(int(a), int(b), num_buckets) for a, b in ranges), strict=True))
 
     def keys(self, longest: int, shortest: int, count: int) -> list[int]:
+        """The keys for one field of lengths, which a scheme gives unless it is called otherwise."""
         raise NotImplementedError
 
 

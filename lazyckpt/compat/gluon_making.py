@@ -11,9 +11,10 @@ import numpy as np
 from lazyckpt.call import Chain
 from lazyckpt.checks import brief
 from lazyckpt.combinators.grouping import stack
-from lazyckpt.executors.ahead import Ahead, pulling
+from lazyckpt.executors.ahead import Ahead
 from lazyckpt.executors.crew import Gate
 from lazyckpt.executors.executor import Executor, Session, Staffed
+from lazyckpt.executors.feeds import pulling
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.parts import Each, folded
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
-from types import TracebackType
 
 from lazyckpt.demo.training import Checkpoint, Job
 
@@ -141,12 +140,7 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.process.kill()
         self.process.wait(timeout=_SILENCE)
         self._reader.join(timeout=_SILENCE)

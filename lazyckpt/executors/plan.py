@@ -10,8 +10,9 @@ import numpy as np
 
 from lazyckpt.call import Call, Chain
 from lazyckpt.catalogue import registry
-from lazyckpt.executors.ahead import Ahead, Feed, going, pulling, seeking
+from lazyckpt.executors.ahead import Ahead
 from lazyckpt.executors.crew import Crew, Gate
+from lazyckpt.executors.feeds import Feed, going, pulling, seeking
 from lazyckpt.executors.parts import Each, Part, Walk, folded
 from lazyckpt.machine import Flow, Machine, Position
 from lazyckpt.skipping import tally_of

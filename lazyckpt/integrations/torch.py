@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.algebra import init
@@ -111,12 +110,7 @@ class Loader(Iterable[T], Generic[T]):
         self._run.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._run.close()
 
     def __repr__(self) -> str:
