@@ -22,7 +22,10 @@ _FIRST = 64  # items of the buffer to ask for while it is not known how many mak
 
 
 class Pace:
-    """How many items to a task: one at first, then as many as are quickly made and small."""
+    """How many items to a task: one at first, then as many as are quickly made and small.
+
+    - `wide`: how many tasks before the end they begin to shrink; 1 is never
+    """
 
     def __init__(self, crew: Crew, is_gated: bool) -> None:
         self.size = 1
