@@ -121,6 +121,51 @@ def test_at_most_one_item_more_after_it_closes(
         assert [*run] == list(range(5, 100))
 
 
+class Waiting(Counting):
+    """Makes nothing but the first item before a file of the item's name is there."""
+
+    def __call__(self, item: int) -> int:
+        super().__call__(item)
+        until(lambda: item == 0 or self.go(item).exists() or self.go("all").exists())
+        return item
+
+    def go(self, item: Any) -> Path:
+        return self.calls.with_name(f"go {item}")
+
+
+@executors(gated=True, timeout=1.0)
+def test_who_works_beside_the_consumer_is_held_back_too(executor: Executor, tmp_path: Path) -> None:
+    """A thread that waits for an item has no other begun, and no worker of it is late."""
+    waiting = Waiting(tmp_path)
+    with lz.run(beside(waiting), executor=executor) as run:
+        assert next(run) == 0
+        with run.allow_buffering:
+            until(lambda: waiting.made == [*range(count(executor) + 1)])
+        waiting.go(count(executor)).touch()
+        closed = monotonic()
+        until(lambda: monotonic() - closed > 1.5)
+        assert waiting.made == [*range(count(executor) + 1)]
+        waiting.go("all").touch()
+        assert [*run] == list(range(1, 100))
+
+
+@shapes
+@executors()
+def test_what_is_waited_for_is_made_though_others_pause(
+    executor: Executor, shape: Any, tmp_path: Path
+) -> None:
+    waiting = Waiting(tmp_path)
+    with lz.run(shape(waiting), executor=executor) as run:
+        found = [next(run)]
+        consumer = threading.Thread(target=found.extend, args=(run,))
+        consumer.start()
+        until(lambda: 1 in waiting.made)
+        run.pause()
+        waiting.go("all").touch()
+        consumer.join(9)
+        assert found == list(range(100))
+
+
 @executors(gated=True)
 def test_allowing_nests(executor: Executor, counting: Counting) -> None:
     with lz.run(seekable(counting), executor=executor) as run:

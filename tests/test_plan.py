@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
-import re
+import subprocess
+import sys
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Semaphore
 from typing import Any
 
@@ -141,19 +140,33 @@ def test_how_far_ahead_large_items_are_made(
 
 @pytest.mark.parametrize(("workers", "buffer_size"), [(1, 2), (1, 8), (3, 2)])
 def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_size: int) -> None:
-    size, most = 1 << 23, buffer_size + 3 * workers + 4  # with those that the consumer has at hand
-
-    def large(x: int) -> Any:
-        return np.full(size, 1, np.uint8)
-
-    executor = lz.processes(workers, buffer_size=buffer_size, start_method="fork")
-    with lz.run(NUMBERS | lz.take(40) | lz.map(large), executor=executor) as run:
-        before = memory()
-        assert max(memory() for _ in run) - before <= most * size
+    most = buffer_size + 3 * workers + 4  # with those that the consumer has at hand
+    arguments = [str(workers), str(buffer_size)]
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, *arguments], capture_output=True, text=True
+    )
+    assert float(done.stdout or "inf") <= most, done.stderr
 
 
-def memory() -> int:
-    """Bytes of this process and its children, with what they share counted once."""
+# Of a process that has little else: workers come to own what they share with it at first.
+MEMORY = r"""
+import multiprocessing, re, sys
+from pathlib import Path
+import numpy as np
+import lazyckpt as lz
+
+def large(x):
+    return np.full(1 << 23, 1, np.uint8)
+
+def memory():
+    '''In items, of this process and its workers, with what they share counted once.'''
     pids = ["self", *(str(child.pid) for child in multiprocessing.active_children())]
     found = (Path("/proc", pid, "smaps_rollup").read_text() for pid in pids)
-    return sum(1024 * int(re.findall(r"^Pss: +(\d+) kB", text, re.M)[0]) for text in found)
+    return sum(int(re.findall(r"^Pss: +(\d+) kB", text, re.M)[0]) for text in found) / 8192
+
+workers, buffer_size = map(int, sys.argv[1:])
+executor = lz.processes(workers, buffer_size=buffer_size, start_method="fork")
+with lz.run(lz.source(range(40)) | lz.map(large), executor=executor) as run:
+    before = memory()
+    print(max(memory() for _ in run) - before)
+"""

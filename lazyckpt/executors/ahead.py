@@ -141,7 +141,8 @@ class Ahead:
             self._forget()
 
     def _outcome(self, ticket: Ticket) -> Outcome:
-        if self._gate.is_open or self._crew.has(ticket):  # nothing else slips through then
+        at_hand = not self._gate.is_open and self._crew.has(ticket)  # nothing slips through then
+        if at_hand or self._crew.is_led:  # by a thread that may be held back as well
             return self._crew.result(ticket)
         with self._gate.waiting():
             return self._crew.result(ticket)

@@ -81,7 +81,7 @@ class Gate:
         self.crews: list[Crew] = []
         self._reasons = int(not is_gated)
         self._waiting = 0
-        self._lock = RLock()  # a thread beside the consumer waits too
+        self._lock = RLock()  # another thread, or a signal's handler, may pause the run
 
     @property
     def is_open(self) -> bool:

@@ -162,6 +162,8 @@ class Processes(Crew):
         hand: _Hand | None = ticket.handle
         until = None if self._timeout is None else monotonic() + self._timeout
         while ticket.outcome is None:
+            if self._timeout is not None and not self._works:  # nobody is late
+                until = monotonic() + self._timeout
             if ticket.life != self.life or hand is None:
                 raise Stale
             if not seen(hand.connection, min(_TICK, (until or inf) - monotonic())):

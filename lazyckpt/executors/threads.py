@@ -76,7 +76,8 @@ class Threads(Crew):
         return ticket.outcome
 
     def _awaiting(self, handle: SimpleQueue[Any]) -> Outcome | None:
-        until = inf if self._timeout is None else monotonic() + self._timeout
+        patience = inf if self._timeout is None else self._timeout
+        until = monotonic() + patience
         while True:
             try:
                 found: Outcome | None = handle.get(
@@ -84,6 +85,8 @@ class Threads(Crew):
                 )
                 return found
             except Empty:
+                if not self._works:  # nobody is late
+                    until = monotonic() + patience
                 if monotonic() < until:
                     continue
             self.stop(_PATIENCE if self._uses else 0.0)  # one that leads others ends with them
