@@ -14,7 +14,7 @@ from lazyckpt.executors.parts import Outcome, fed, folded
 from lazyckpt.machine import Flow, Machine, Position
 from lazyckpt.tally import Met, Tally
 
-_LONG = 16e-3  # seconds that a chunk may take
+_LONG = 32e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill
 _HUGE = 5 << 19  # the same, where the buffer has room for twice that: two items of 1 MiB
 _MOST = 2048  # items

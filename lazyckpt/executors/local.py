@@ -48,7 +48,7 @@ def threads(
     - `workers`: one walks through the whole pipeline, beside the consumer; more
       make items at the same time, which come in order all the same
     - `buffer_size`: items held ready. Small ones come in lots, of up to 2,048
-      that take 256 KiB and 16 ms; of these two a worker are held ready
+      that take 256 KiB and 32 ms; of these two a worker are held ready
     - `gated`: nothing is made but what is waited for, and what `allow_buffering` allows
     - `timeout`: seconds to wait for an item before `WorkerTimeout`
 
@@ -107,7 +107,7 @@ def processes(
     - `workers`: one walks through the whole pipeline, beside the consumer; more
       make items at the same time, which come in order all the same
     - `buffer_size`: items held ready. Small ones come in lots, of up to 2,048
-      that take 256 KiB and 16 ms; of these two a worker are held ready
+      that take 256 KiB and 32 ms; of these two a worker are held ready
     - `start_method`: "fork", "forkserver" or "spawn"; None is multiprocessing's
       default, or forkserver where that is fork and threads of a run are alive
     - `shared_memory`: whether arrays go through it, or are pickled too
