@@ -1,4 +1,7 @@
-"""Hypothesis profiles: dev (default), ci, deep; chosen by HYPOTHESIS_PROFILE. A watchdog."""
+"""Hypothesis profiles, chosen by HYPOTHESIS_PROFILE, and a watchdog.
+
+dev is the default; ci and brief find the same each time; deep takes long.
+"""
 
 import faulthandler
 import os
@@ -11,6 +14,7 @@ from hypothesis import HealthCheck, settings
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile("dev", max_examples=60, deadline=None, suppress_health_check=_slow)
+settings.register_profile("brief", settings.get_profile("dev"), derandomize=True)
 settings.register_profile(
     "ci", max_examples=200, deadline=None, suppress_health_check=_slow, derandomize=True
 )
