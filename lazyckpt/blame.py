@@ -8,9 +8,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from lazyckpt.call import Call, Chain
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import PipelineError, SourceChanged
 
 _LONGEST = 4_096  # characters of a note
+_LAZY = ("source", "flat_map", "unbatch", "transition", "interleave_map")  # iterate what's given
 
 
 class Failure(Exception):
@@ -122,12 +123,15 @@ def _suspects(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
     while ours and not found:
         frame = frames[ours.pop()]
         held = {id(value) for value in frame.f_locals.values()}
+        if not frame.f_locals.get("waits", True):  # for an item, with its function not under way
+            held = set()
         found = [c for c in every if any(id(v) in held and _telling(v) for v in _values(c))]
         if not found:
             name = frame.f_code.co_qualname.partition(".")[0]
             found = [call for call in every if call.name == name]
-    if not found:  # from within an iterable, of which the traceback tells nothing
-        found = [call for call in every if call.name in ("flat_map", "source")]
+    if not found and (not isinstance(error, PipelineError) or isinstance(error, SourceChanged)):
+        # From within an iterable, of which the traceback tells nothing.
+        found = [c for c in every if c.name in _LAZY and not any(map(_is_plain, _values(c)))]
     return found[:3]
 
 
@@ -156,6 +160,10 @@ def _values(call: Call) -> Iterator[Any]:
         yield value
         if isinstance(value, tuple):
             yield from value
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (list, tuple, range))
 
 
 def _telling(value: Any) -> bool:

@@ -76,6 +76,13 @@ def integer(value: Any) -> int:
     return operator.index(value)
 
 
+def short(value: Any) -> str:
+    """A text of 1 to 40 characters."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 40:
+        _unfit("a str of 1 to 40 characters")
+    return value
+
+
 def weighing(value: Any) -> list[Any]:
     """A sequence of weights, as a list: finite, none negative, not all zero."""
     weights = value.tolist() if hasattr(value, "tolist") else value

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
 from time import perf_counter
 from types import GeneratorType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 from weakref import ref
 
 from lazyckpt.blame import blame
@@ -283,6 +283,9 @@ class Run(Iterator[T], Generic[T]):
                 self._set_mark()
             self._marked = perf_counter()
             self._keep = max(_KEPT, _SHARE * (self._marked - done))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")
 
     def __repr__(self) -> str:
         return f"<run of {self._pipeline!r}, {self._delivered():,} items delivered>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from lazyckpt.call import Call, Chain, define
 from lazyckpt.catalogue import Combinator, registry
 from lazyckpt.checks import brief
-from lazyckpt.errors import InvalidState
+from lazyckpt.errors import InvalidState, PipelineError
 from lazyckpt.machine import Flow, Machine, Position, stateless
 from lazyckpt.tally import Tally, marking, number_at, unmarked
 
@@ -81,7 +82,11 @@ def _inner(build: Callable[..., Machine[Any]]) -> Any:
 
 @_inner
 def sieve(
-    upstream: Machine[Any], judge: Callable[[Any], Any], number: int, tally: Tally
+    upstream: Machine[Any],
+    judge: Callable[[Any], Any],
+    number: int,
+    tally: Tally,
+    most: float = math.inf,
 ) -> Machine[Any]:
     """The items that `judge` finds true. Where it gives a hole, that is counted.
 
@@ -89,6 +94,7 @@ def sieve(
     an order; all before may be done in any order, by any worker.
 
     - `number`: which stage of its pipeline this is
+    - `most`: how many in a row may be left out of a stream that is repeated for ever
     """
 
     def flow(position: Position) -> Flow[Any]:
@@ -97,12 +103,20 @@ def sieve(
 
         def kept() -> Iterator[Any]:
             nonlocal left_out
+            in_a_row = 0
             for item in before:
                 found = judge(item)
                 if isinstance(found, _Hole):
                     tally.add(number, epoch, left_out, found.told(before.snapshot))
                     left_out += 1
+                    in_a_row += 1
+                    if in_a_row >= most:
+                        raise PipelineError(
+                            f"repeat: the stream to repeat for ever has given {in_a_row:,} items "
+                            f"in a row that are left out, the last by {found.stage}: {found.what}"
+                        )
                 elif found:
+                    in_a_row = 0
                     yield item
 
         return Flow(kept(), lambda: marking(before.snapshot(), number, left_out))
@@ -177,19 +191,26 @@ class _Rewriting:
     def chain(self, chain: Chain) -> Chain:
         calls: list[Call] = []
         holes = False  # whether items may stand for such that are left out
+        most = math.inf
         for call in chain.calls:
             for each, is_blind, makes in self.guarded(call):
+                if holes and is_blind and call.name == "repeat" and call.arguments["count"] is None:
+                    length = Chain(tuple(calls)).machine.length
+                    is_blind = length is not None  # of a stream there's no random access to keep
+                    most = length or math.inf
                 if holes and not is_blind:
-                    calls.append(self.sieve(call))
-                    holes = False
+                    calls.append(self.sieve(call, most=most))
+                    holes, most = False, math.inf
                 calls.append(each)
                 holes = holes or makes
         if holes:
-            calls.append(self.sieve(chain.calls[-1]))
+            calls.append(self.sieve(chain.calls[-1], most=most))
         return type(chain)(tuple(calls))
 
-    def sieve(self, call: Call, judge: Callable[[Any], Any] = _is_whole) -> Call:
-        return _call(sieve.combinator, call.site, judge, next(self.numbers), self.tally)
+    def sieve(
+        self, call: Call, judge: Callable[[Any], Any] = _is_whole, most: float = math.inf
+    ) -> Call:
+        return _call(sieve.combinator, call.site, judge, next(self.numbers), self.tally, most)
 
     def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
         """The calls in its place, each with whether holes pass it, and whether it makes some."""

@@ -7,10 +7,11 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import index
 from os import PathLike
 from typing import Any, TypeAlias
 
-from lazyckpt.checks import brief
+from lazyckpt.checks import brief, is_integer
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.frozen import FrozenDict, FrozenList, Own
 from lazyckpt.machine import Position
@@ -107,6 +108,7 @@ class State:
         """The state that `to_dict` or `Run.state_dict` gave."""
         if not isinstance(found, Mapping) or "lazyckpt" not in found:
             raise InvalidState(f"not a lazyckpt state: {brief(found)}")
+        found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
         version = found["lazyckpt"]
         if type(version) is not int or not 1 <= version <= FORMAT:
             raise InvalidState(

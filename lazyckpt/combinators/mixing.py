@@ -109,24 +109,39 @@ def _kept(
         raise Unfit("of so many pipelines a state has but a digest")
     kept: dict[int, tuple[int, Position]] = {}
     left = list(range(len(old)))
-    for number, each in enumerate(new):
-        if same := [n for n in left if old[n] == each]:
-            kept[number] = same[0], states[same[0]]
-            left.remove(same[0])
+    for number, n in _pairs(old, new, left, range(len(new))):
+        kept[number] = n, states[n]
+        left.remove(n)
     refusal = ""
-    for number in [number for number in range(len(new)) if number not in kept]:
-        for n in [n for n in left if old[n][0] == new[number][0]]:  # of the same data
-            try:
-                place = carried(State(json.dumps(old[n]), 0, states[n]), pipelines[number])
-            except StateMismatch as error:
-                refusal = refusal or f"{named(number)}: {error}"
-            else:
-                kept[number] = n, place
-                left.remove(n)
-                break
+    sources = [each[0] for each in old], [each[0] for each in new]
+    for number, n in _pairs(*sources, left, [n for n in range(len(new)) if n not in kept]):
+        try:
+            place = carried(State(json.dumps(old[n]), 0, states[n]), pipelines[number])
+        except StateMismatch as error:
+            refusal = refusal or f"{named(number)}: {error}"
+        else:
+            kept[number] = n, place
+            left.remove(n)
     if refusal and left and len(kept) < len(new):
         raise Unfit(f"to begin it anew, rebase without it, and then with it; {refusal}")
     return kept
+
+
+def _pairs(
+    old: Sequence[Any], new: Sequence[Any], left: Sequence[int], wanted: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The numbers in `new` and `old` of what is equal; of several, in their order."""
+    pairs = []
+    for number in wanted:
+        olds = [n for n in left if old[n] == new[number]]
+        news = [n for n in wanted if new[n] == new[number]]
+        if olds and len(olds) != len(news):
+            raise Unfit(
+                f"{len(olds)} of its pipelines look like {named(number)}, and now {len(news)}: "
+                "which of them it is, a state knows only where source(data, name=...) says so"
+            )
+        pairs += [(number, olds[news.index(number)])] if olds else []
+    return pairs
 
 
 @producer(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Set, Sized
 from itertools import islice
 from operator import length_hint
+from os import PathLike
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from lazyckpt.call import Chain
 from lazyckpt.catalogue import Again
-from lazyckpt.checks import brief
+from lazyckpt.checks import brief, optional, short
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, placed
 from lazyckpt.noise import Indices, affine
@@ -33,27 +34,32 @@ class Indexable(Protocol[T]):
     def __getitem__(self, index: int, /) -> T: ...
 
 
-def _described(data: Any) -> dict[str, Any]:
-    return {"length": len(data)} if _is_indexable(data) else {}
+def _described(data: Any, name: str | None) -> dict[str, Any]:
+    found = {"length": len(data)} if _is_indexable(data) else {}
+    return found if name is None else {**found, "name": name}
 
 
-@producer(
-    describe=_described,
-    again=lambda position, data: [Again(None, 0 if _is_indexable(data) else position[1])],
-)
-def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
+def _again(position: Position, data: Any, **_: Any) -> list[Again]:
+    return [Again(None, 0 if _is_indexable(data) else position[1])]
+
+
+@producer(checks={"name": optional(short)}, describe=_described, again=_again)
+def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
 
     - `data`: anything with `__len__` and `__getitem__` (list, range, array,
       memory map, map-style dataset; `__getitems__` is used where there is one),
       or any iterable that begins anew each time, such as a file reader object;
-      it must give the same items in the same order each time
+      it must give the same items in the same order each time; `once(None)` with
+      `flat_map(lambda _: made())` makes a source of a generator function
+    - `name`: at most 40 characters that a state is checked against, as against
+      the length. Data of one length are told apart by it, such as those of a `mix`
 
     State: the epoch and a position.
     Resume: reads nothing again; an iterable is gone through from its beginning.
     Random access: with indices.
     Rank-free: yes.
-    Errors: a one-shot iterator, a set (it has no order), a dict or a str are
+    Errors: a one-shot iterator, a run, a set (it has no order), a dict or a str are
     refused; data that became shorter raises `SourceChanged`.
 
     Don't change the data while a pipeline reads it.
@@ -70,10 +76,10 @@ def source(data: Indexable[T] | Iterable[T]) -> Machine[T]:
             f"source: data must be a sequence or an iterable, got {brief(data)} "
             f"({type(data).__name__}); {_remedy(data)}"
         )
-    if iter(data) is data:
+    if iter(data) is data or isinstance(data, Iterator):
         raise ArgumentError(
             f"source: data must be readable again, got the one-shot iterator {brief(data)}; "
-            "pass the list or file it came from, or an object whose __iter__ opens it anew"
+            "pass what it came from, or an object whose __iter__ opens it anew"
         )
     return _iterated(cast(Iterable[T], data))
 
@@ -184,6 +190,10 @@ def _remedy(data: Any) -> str:
         return "a set has no order that lasts; pass sorted(data)"
     if isinstance(data, str):
         return "pass [data] for one text, list(data) for its characters, open files in flat_map"
+    if isinstance(data, PathLike):
+        return "open files in flat_map"
+    if callable(data):
+        return "write once(None) | flat_map(lambda _: made()) for a generator function made"
     return "pass a list of it"
 
 

@@ -64,6 +64,7 @@ class _Hand:
         self.tickets: deque[Ticket] = deque()
         self.load = 0  # items of those
         self.given = 0
+        self.has_answered = False
         self.is_amid = False  # a message
         self.is_unfit = False
 
@@ -74,7 +75,7 @@ class _Hand:
             found = self.receiver.receive()
         except Unreadable as error:
             found = torn(error)
-        self.is_amid = False
+        self.is_amid, self.has_answered = False, True
         if isinstance(found, Unfit):
             self.is_unfit = True
             while self.tickets:
@@ -278,9 +279,14 @@ class Processes(Crew):
         with self._lock:
             if ticket.life != self.life:
                 raise Stale  # because of `stop`
-            died = WorkerDied(
-                f"{_end(ticket.handle.process)} amid its work; the run can go on, with new workers"
-            )
+            hand: _Hand = ticket.handle
+            why = "amid its work; the run can go on, with new workers"
+            if not hand.has_answered and self._packed is not None:
+                why = (
+                    "before its first item; it runs the script anew, whose main part has to be "
+                    "guarded by if __name__ == '__main__'"
+                )
+            died = WorkerDied(f"{_end(hand.process)} {why}")
         self.stop()
         raise died
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from lazyckpt.algebra import init
 from lazyckpt.call import runnable
@@ -17,6 +17,7 @@ from lazyckpt.pipeline import Pipeline, run
 from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
 from lazyckpt.state import AnyState, State, as_state
+from lazyckpt.tally import Skipped
 
 try:
     import torch
@@ -36,6 +37,8 @@ def loader(
     *,
     epoch_size: int | None = None,
     pin_memory: bool = False,
+    strict: bool = True,
+    on_error: Literal["raise", "skip"] = "raise",
 ) -> Loader[T]:
     """Batches for a training loop, without a DataLoader: an iterable that can be saved.
 
@@ -48,6 +51,7 @@ def loader(
       pipeline that is endless or whose length is unknown
     - `pin_memory`: copy tensors to pinned memory, for `batch.to(device, non_blocking=True)`;
       it needs a GPU, and is done where the item is asked for
+    - `strict`, `on_error`: as for `lz.run`
 
     Each loop gives one epoch: the rest of that under way, or the next one, as
     `Run.epoch` does. `len` is that of a whole one. The state is the pipeline's
@@ -68,7 +72,8 @@ def loader(
     pins = checked("loader", "pin_memory", pin_memory, boolean)
     if pins and not torch.cuda.is_available():
         raise ArgumentError("loader: pin_memory=True needs a GPU, and torch finds none")
-    return Loader(pipeline, run(pipeline, state, executor=executor), size, pins)
+    made = run(pipeline, state, strict=strict, executor=executor, on_error=on_error)
+    return Loader(pipeline, made, size, pins)
 
 
 class Loader(Iterable[T], Generic[T]):
@@ -93,6 +98,11 @@ class Loader(Iterable[T], Generic[T]):
     def state(self) -> State:
         """The state after the last delivered item."""
         return self._run.state
+
+    @property
+    def skipped(self) -> Skipped:
+        """How many items `on_error="skip"` has left out, as an int; `first` tells of some."""
+        return self._run.skipped
 
     def state_dict(self) -> dict[str, Any]:
         """The state as a flat dict of ints and texts, for any checkpointer."""

@@ -10,7 +10,7 @@ from itertools import chain, islice, pairwise
 from typing import Any
 
 from lazyckpt.algebra import advance, diff, init, replay, state_at, step
-from lazyckpt.call import Chain
+from lazyckpt.call import Chain, runnable
 from lazyckpt.checks import brief
 from lazyckpt.combinators.grouping import batch
 from lazyckpt.combinators.laning import lanes
@@ -355,6 +355,7 @@ def check_resume(pipeline: Pipeline[Any], *, limit: int = 60) -> None:
     >>> from lazyckpt import testing
     >>> testing.check_resume(lz.source(range(20)) | lz.shuffle(4, seed=0) | lz.batch(3))
     """
+    runnable("check_resume", pipeline)
     for name in ("resume", "codec", "purity", "exhaustion"):
         _named(name, LAWS[name], pipeline, limit)
 
