@@ -178,12 +178,14 @@ def run(
     - `state`: where to go on, as a `State`, its JSON text or its dict; None is the beginning
     - `strict`: refuse a state of another pipeline with `StateMismatch`
     - `executor`: who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
-    - `on_error`: "skip" leaves out an item where a mapped function, a predicate,
-      a `collate` or an index of the source fails, and counts it in `Run.skipped`
-      and in the state. Positions are those of the pipeline, but for that of a
-      `skip` that has lost its random access: behind such a stage items have no random
-      access, and errors within the parts of a `zip` are raised all the same, as
-      they would shift its parts
+    - `on_error`: "skip" leaves out an item where the function of a `map`, `starmap`,
+      `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` fails, a `collate`
+      or an index of the source, and counts it in `Run.skipped` and in the state;
+      of an iterable that fails midway, the rest counts as one. Other errors are
+      raised: of `take_while`, `scan`, `transition`, vectorized maps, streams, and
+      within the parts of a `zip`, as they would shift it. Positions are those of
+      the pipeline, but for that of a `skip` that has lost its random access: behind
+      such a stage items have none
 
     Resuming reads again what the stages say that they read again, no more.
 

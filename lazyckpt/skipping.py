@@ -174,9 +174,10 @@ def skipping(chain: Chain, tally: Tally) -> Chain:
     """The pipeline without the items that fail, whose states are those of the pipeline.
 
     An item is left out where the function of a `map`, `starmap`, `random_map`,
-    `tap`, `filter` or `flat_map` fails, or a `collate`, or data at an index; also
-    in the parts of a `concat`, `interleave` or `mix`. Other errors are raised:
-    what is left out of one part of a `zip` would shift it against the others.
+    `tap`, `filter`, `flat_map` or `interleave_map` fails, or a `collate`, or data at
+    an index; also in the parts of a `concat`, `interleave`, `lanes` or `mix`. Other
+    errors are raised: what is left out of one part of a `zip` would shift it against
+    the others, and a `scan` or `transition` would go on with a state that is none.
     """
     return _Rewriting(tally).chain(chain)
 
@@ -221,12 +222,12 @@ class _Rewriting:
         elif name in ("starmap", "tap"):
             guard = _Star if name == "starmap" else _Tap
             yield _mapping(call, guard(arguments["fn"], stage)), True, True
-        elif name == "flat_map":
+        elif name in ("flat_map", "interleave_map"):
             yield call.replaced(fn=_Expansion(arguments["fn"], stage)), False, False
             yield self.sieve(call), False, False
         elif name == "filter":
             yield self.sieve(call, _Predicate(arguments["predicate"], stage)), False, False
-        elif name == "source" and hasattr(arguments["data"], "__getitem__"):
+        elif name == "source" and "length" in call.identity()[1]:
             is_plain = isinstance(arguments["data"], (list, tuple, range, np.ndarray))
             data = arguments["data"] if is_plain else _Data(arguments["data"], stage)
             yield call.replaced(data=data), False, not is_plain

@@ -52,6 +52,19 @@ class Data:
         return picky(index)
 
 
+class Iterable:
+    """One that has `__getitem__` too, and no length, as torch's have."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __iter__(self) -> Any:
+        return iter(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        raise NotImplementedError
+
+
 GOOD = [x for x in range(50) if x % 7 != 3]
 NUMBERS = lz.source(range(50))
 SUMS = [sum(GOOD[i : i + 3]) for i in range(0, len(GOOD), 3)]
@@ -70,6 +83,7 @@ CASES: dict[str, tuple[lz.Pipeline[Any], list[Any] | None]] = {
         NUMBERS | lz.flat_map(lazily),
         [y for x in range(50) for y in ((x, x) if x in GOOD else (x,))],
     ),
+    "interleave_map, within": (NUMBERS | lz.interleave_map(lazily, cycle_length=3), None),
     "then batch": (NUMBERS | lz.map(picky) | lz.batch(3, collate=sum), SUMS),
     "collate": (
         NUMBERS | lz.batch(5, collate=total),
@@ -220,6 +234,31 @@ def test_everything_fails() -> None:
     run = lz.run(lz.source([3, 10, 17]) | lz.map(picky) | lz.batch(2), on_error="skip")
     assert list(run) == []
     assert run.skipped == 3
+
+
+@pytest.mark.parametrize("executor", [None, lz.threads(), lz.threads(2)])
+@pytest.mark.parametrize("data", [range(5), Iterable(range(5))])
+def test_a_stream_of_which_all_is_left_out_is_not_repeated_for_ever(
+    data: Any, executor: lz.Executor | None
+) -> None:
+    def fails(x: int) -> int:
+        raise ValueError(x)
+
+    pipeline = lz.source(data) | lz.map(fails) | lz.repeat()
+    with lz.run(pipeline, on_error="skip", executor=executor) as run:
+        with pytest.raises(lz.PipelineError, match="repeat.* for ever"):
+            next(run)
+        with pytest.raises(lz.PipelineError, match="repeat.* for ever"):
+            next(run)
+    few = lz.source(data) | lz.map(lambda x: x if x == 3 else fails(x)) | lz.repeat()
+    with lz.run(few, on_error="skip", executor=executor) as run:
+        assert [next(run) for _ in range(3)] == [3, 3, 3]
+        assert run.skipped == 11
+
+
+def test_iterables_are_read_as_ever() -> None:
+    pipeline = lz.source(Iterable([1, 0, 2])) | lz.map(lambda x: 2 // x)
+    assert list(lz.run(pipeline, on_error="skip")) == [2, 1]
 
 
 def test_an_interrupt_is_no_bad_item() -> None:

@@ -151,7 +151,7 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     within("flat_map", inside)
     if isinstance(expansion, Set) and not isinstance(expansion, MappingView):
         raise TypeError(
-            f"flat_map: a set has no order that lasts, give sorted(...) of it: {brief(expansion)}"
+            f"a set has no order that lasts, give sorted(...) of it: {brief(expansion)}"
         )
     if type(expansion) is list and inside <= len(expansion):
         items: Any = iter(expansion)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -229,7 +229,7 @@ def transition(
 
 def _entered(outputs: Iterable[B], inside: Position, epoch: int) -> Flow[B] | None:
     """The outputs as a flow, where counting them does not tell the place."""
-    if inside or isinstance(outputs, Pipeline):
+    if inside or isinstance(outputs, (Pipeline, Set)):
         return opened(outputs, inside, epoch)
     return None
 
