@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from traceback import format_exception
 from types import CodeType, FrameType
 from typing import Any
@@ -88,7 +89,9 @@ def traced(error: BaseException, calls: tuple[Call, ...], worker: str = "") -> F
     stolen = _stolen(error)
     if not isinstance(error, Exception) and stolen is None:
         return Failure(error, "")
-    places = " or ".join(_place(call) for call in _suspects(error, calls))
+    places = ""
+    with suppress(Exception):  # of attributes that a class makes up
+        places = " or ".join(_place(call) for call in _suspects(error, calls))
     trace = f"lazyckpt: in {worker}\n{''.join(format_exception(error))}" if worker else ""
     if stolen is not None:
         what = type(stolen).__name__

@@ -59,7 +59,7 @@ class Run(Iterator[T], Generic[T]):
         made = skipping(pipeline, self._tally) if skips else pipeline
         self._session = None if executor is None else executor.open(made)
         self._machine = made.machine if self._session is None else self._session.machine
-        self._tally.is_here = self._session is None
+        self._tally.is_here = self._tally.is_here or self._session is None
         self._strict = strict
         self._closed = False
         self._stream: Iterator[Any] | None = None
@@ -262,8 +262,10 @@ class Run(Iterator[T], Generic[T]):
             else:
                 for item in islice(items, stride):
                     waits = 1
-                    yield fn(item)
-                    waits = 0
+                    made = fn(item)
+                    waits = 0  # from here to where it is delivered nothing can interrupt
+                    yield made
+                    del made
         except BaseException as error:
             if isinstance(error, GeneratorExit) and _is_from_here(error):
                 raise  # this was closed, where else a function raised it
@@ -304,10 +306,9 @@ class Run(Iterator[T], Generic[T]):
     def _place(self, position: Position, items: int, skipped: Skipped) -> None:
         flow = entered(self._machine, position)
         self._drop()
-        self._mark: tuple[Position, int, Skipped] = position, items, skipped
         self._tally.begin(skipped)
-        self._behind = 0
-        self._ended = False
+        mark: tuple[Position, int, Skipped] = position, items, skipped
+        self._mark, self._behind, self._ended = mark, 0, False
         self._start(flow)
 
     def _open(self) -> Iterator[Any]:
@@ -328,8 +329,8 @@ class Run(Iterator[T], Generic[T]):
         """Set the mark where the run stands, where that takes no reading."""
         if self._machine.skip is not None and self._behind:
             position = self._machine.skip(self._mark[0], self._behind)[0]
-            self._mark = position, self._delivered(), self._mark[2]
-            self._behind = 0
+            mark = position, self._delivered(), self._mark[2]
+            self._mark, self._behind = mark, 0
 
     def _at_mark(self) -> State:
         return self._stated(*self._mark)
@@ -347,12 +348,11 @@ class Run(Iterator[T], Generic[T]):
             raise
 
     def _start(self, flow: Flow[T]) -> None:
-        self._flow: Flow[T] | None = flow
+        items, taken = counted(flow.pull) if flow.taken is None else (flow.pull, flow.taken)
+        self._opened_at = self._mark[1] + self._behind - taken()
+        self._items, self._taken = items, taken
         self._stream = flow.pull
-        self._items, self._taken = (
-            counted(flow.pull) if flow.taken is None else (flow.pull, flow.taken)
-        )
-        self._opened_at = self._mark[1] + self._behind - self._taken()
+        self._flow: Flow[T] | None = flow  # last, for an interrupt may come at any time
 
     def _drop(self) -> None:
         self._loop = None
@@ -411,5 +411,8 @@ def _is_from_here(error: BaseException) -> bool:
 
 def _raising(error: BaseException) -> Iterator[Any]:
     """A block that is an error, which the chain of blocks outlives."""
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # its traceback has this frame, which would be a cycle
     yield  # type: ignore[unreachable]  # which makes it a generator

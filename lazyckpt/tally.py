@@ -9,7 +9,7 @@ behind reads again has the numbers that it had.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -183,21 +183,29 @@ class Tally:
         self.is_here = False  # whether nothing is made ahead, so that all is of items delivered
         self.known = Skipped()  # up to the lot at hand
         self.of_lot: Callable[[], Met] = Met  # of the items of it that were delivered
+        self.told_of: Skipped | None = None  # where items are held back, of those delivered
         self._room = _ROOM - taken
         self._new = Met()
 
     def begin(self, known: Skipped) -> None:
         """Go on from what is known, as a walk does that begins where that was so."""
-        self.known, self.of_lot = known, Met
+        self.known, self.of_lot, self.told_of = known, Met, None
 
     def now(self) -> Skipped:
         """What was left out before the item that was delivered last."""
+        return self.met() if self.told_of is None else self.told_of
+
+    def met(self) -> Skipped:
+        """What was left out before the item that was given last."""
         met = self.of_lot()
         return self.known.and_then(met, self._room) if met.spans else self.known
 
-    def arrived(self, met: Met) -> None:
-        """Count what was met before the lot at hand."""
-        self.known = self.known.and_then(met, self._room)
+    def after(self, some: Iterable[Met]) -> Skipped:
+        """What is known once these are counted too."""
+        known = self.known
+        for met in some:
+            known = known.and_then(met, self._room)
+        return known
 
     def add(self, stage: int, epoch: int, number: int, text: str) -> None:
         text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))[:_LETTERS]
@@ -205,7 +213,7 @@ class Tally:
 
     def more(self, met: Met) -> None:
         if self.is_here:
-            self.arrived(met)
+            self.known = self.after([met])
         else:
             self._new = self._new.and_then(met)
 

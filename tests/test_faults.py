@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import random
 import resource
 import signal
 import subprocess
@@ -1173,3 +1174,88 @@ def consume(run: lz.Run[Any]) -> None:
 def test_an_executor_pickles() -> None:
     for executor in EVERY.values():
         assert pickle.loads(pickle.dumps(executor)) == executor
+
+
+INTERRUPTED = {
+    "inline": None,
+    "threads": lz.threads(),
+    "two threads": lz.threads(2, buffer_size=5),
+    "gated": lz.threads(gated=True),
+    "fork": lz.processes(start_method="fork"),
+    "to_device": lz.to_device(lz.inline(), "cpu"),
+}
+
+
+def ctrl_c(*_: Any) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a callback
+@pytest.mark.parametrize("name", INTERRUPTED)
+@pytest.mark.parametrize(
+    "stage",
+    [lz.map(abs), lz.map(lambda x: x), lz.filter(lambda x: True)],
+    ids=["C", "map", "filter"],
+)
+def test_interrupts_at_any_moment(name: str, stage: Any) -> None:
+    """After each the state is that of the last item which the loop had, and it goes on there."""
+    moments, last = random.Random(0), -1
+    before = signal.signal(signal.SIGALRM, ctrl_c)
+    try:
+        with lz.run(lz.count() | stage, executor=INTERRUPTED[name]) as run:
+            for _ in range(60):
+                with suppress(KeyboardInterrupt):
+                    begun = monotonic()
+                    signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-5, 4e-3))
+                    for item in run:
+                        assert item == last + 1
+                        last = item
+                        if monotonic() > begun + 0.05:  # a callback may swallow it
+                            break
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                assert run.state.items == run.state.position[1] == last + 1
+            assert next(run) == last + 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    until(lambda: not workers())
+
+
+@each(QUICK)
+@pytest.mark.parametrize("stage", [lz.batch(1), lz.filter(bool), lz.sliding_window(1)], ids=str)
+def test_a_run_that_is_dropped_after_an_error_lets_its_workers_go(
+    executor: Executor, stage: Any
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(ZeroDivisionError):
+            list(
+                lz.run(
+                    lz.source([1, 1, 0, 1]) | lz.map(lambda x: 1 // x) | stage, executor=executor
+                )
+            )
+        until(lambda: not workers(), SOON)
+    finally:
+        gc.enable()
+
+
+class Attributes(dict[str, int]):
+    """A dict whose keys are its attributes too; others are a KeyError."""
+
+    __getattr__ = dict.__getitem__
+
+    def __call__(self, item: int) -> int:
+        return self["scale"] // item
+
+
+@each(QUICK)
+def test_items_and_functions_with_attributes_of_their_own(executor: Executor) -> None:
+    pipeline = lz.source([3, 2, 1, 0]) | lz.map(Attributes(scale=6))
+    with lz.run(pipeline, executor=executor) as run:
+        assert [next(run) for _ in range(3)] == [2, 3, 6]
+        with pytest.raises(ZeroDivisionError):
+            next(run)
+    items = lz.source(range(4)) | lz.map(lambda x: Attributes(x=x))
+    with lz.run(items, executor=executor) as run:
+        assert [item.x for item in run] == [0, 1, 2, 3]

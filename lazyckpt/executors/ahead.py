@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import partial
 from itertools import chain
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.crew import Crew, Gate, Ticket, forgotten
@@ -37,21 +38,23 @@ class Ahead:
         self._under_way = 0  # items of those
         self._is_over = False  # whether the feed has nothing more
         self._life = crew.life
-        self._at: Callable[[int], Position] = lambda given: position
-        self.items: Iterator[Any] = iter(())
-        self._skipped: tuple[tuple[int, Met], ...] = ()
-        self._size = self._delivered = 0  # of the items at hand; of all, once these are given
+        self._lot = _Lot(lambda given: position, iter(()))
 
     def flow(self) -> Flow[Any]:
         lots = _Lots(self)
         items = chain.from_iterable(iter(lots.lot, None))
         return Flow(items, self.snapshot, taken=self.taken, lots=lots)
 
+    @property
+    def items(self) -> Iterator[Any]:
+        """Those at hand."""
+        return self._lot.items
+
     def taken(self) -> int:
-        return self._delivered - length_hint(self.items)
+        return self._lot.before + self._lot.given()
 
     def snapshot(self) -> Position:
-        return known(self._at(self._size - length_hint(self.items)))
+        return known(self._lot.at(self._lot.given()))
 
     def fill(self) -> None:
         """Hand in tasks: as many as may be under way, or one where nothing is made ahead."""
@@ -80,7 +83,7 @@ class Ahead:
             self._is_over = is_end
 
     def chunks(self) -> Iterator[Iterator[Any]]:
-        """Set `items` to the next ones, again and again."""
+        """The next ones at hand, again and again."""
         try:
             while True:
                 self.fill()
@@ -90,7 +93,10 @@ class Ahead:
                     self._again()
                     continue
                 if isinstance(ticket, BaseException):
-                    raise ticket
+                    try:
+                        raise ticket
+                    finally:
+                        del ticket
                 if ticket is None:
                     assert task.at is not None
                     if task.telling is not None:
@@ -117,9 +123,7 @@ class Ahead:
                     continue
                 self._pace.saw(outcome)
                 given = len(outcome.items)
-                self._arrived(outcome, task.at or self._reached(outcome))
-                if task.telling is not None:
-                    self.items = task.telling(self.items)
+                self._arrived(outcome, task.at or self._reached(outcome), task.telling)
                 outcome, ticket = outcome._replace(items=[]), None  # who takes the items owns them
                 if self._gate.is_open and outcome.failure is None:
                     self.fill()
@@ -129,7 +133,11 @@ class Ahead:
                     if isinstance(outcome.failure.error, Stale):  # of a new worker, or a crew led
                         self._again()
                         continue
-                    raise outcome.failure
+                    failure, outcome = outcome.failure, Outcome([])
+                    try:
+                        raise failure
+                    finally:
+                        del failure  # its traceback has this frame, which would be a cycle
                 if task.at is not None and given < task.size:
                     raise SourceChanged(
                         f"{task.size} items were to come, and there were {given}: "
@@ -149,25 +157,36 @@ class Ahead:
 
     def _reached(self, outcome: Outcome) -> Callable[[int], Position]:
         if not outcome.reached:  # it failed on its way, or before it had begun
-            return always(self._at(self._size - length_hint(self.items)))
+            return always(self._lot.at(self._lot.given()))
         return outcome.reached.__getitem__
 
-    def _arrived(self, outcome: Outcome, at: Callable[[int], Position]) -> None:
-        if self._tally is not None:
-            for _, some in self._skipped:
-                self._tally.arrived(some)
-        self._at, self._size, self._skipped = at, len(outcome.items), outcome.skipped
-        self._hold(iter(outcome.items))
-        self._delivered += self._size
+    def _arrived(
+        self,
+        outcome: Outcome,
+        at: Callable[[int], Position],
+        telling: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
+    ) -> None:
+        items = iter(outcome.items) if telling is None else telling(iter(outcome.items))
+        before, size = self.taken(), len(outcome.items)
+        lot, last = _Lot(at, items, size, before, outcome.skipped), self._lot
+        if self._tally is None:
+            self._lot = lot
+        else:
+            known = self._tally.after(some for _, some in last.skipped)
+            of_lot = lot.left_out()
+            # Between these nothing can interrupt: what is counted is what is at hand.
+            self._lot, self._tally.known, self._tally.of_lot = lot, known, of_lot
 
     def leave(self) -> None:
         """End the iterator of the items at hand; what is left of them comes with another."""
-        self._hold(iter([*self.items]))
-
-    def _hold(self, items: Iterator[Any]) -> None:
-        self.items = items
-        if self._tally is not None:  # which knows nothing of this: that would be a cycle
-            self._tally.of_lot = partial(_left_out, self._skipped, self._size, items)
+        left = self._lot.items
+        lot = self._lot._replace(items=copy(left))
+        of_lot = lot.left_out()
+        if self._tally is None:
+            self._lot = lot
+        else:
+            self._lot, self._tally.of_lot = lot, of_lot
+        deque(left, 0)
 
     def _again(self) -> None:
         """Feed from here on once more: what was under way is lost."""
@@ -178,7 +197,7 @@ class Ahead:
     def _shed(self) -> None:
         """Where a stream's worker was stopped, keep what it had done, and feed from there on."""
         done: list[tuple[Task, Ticket | BaseException | None]] = []
-        at = self._at(self._size)
+        at = self._lot.at(self._lot.size)
         for task, ticket in self._pending:
             if not isinstance(ticket, Ticket) or not self._crew.has(ticket):
                 break
@@ -203,6 +222,28 @@ class Ahead:
         self._under_way = 0
 
 
+class _Lot(NamedTuple):
+    """Items at hand, and what is known of them: one value, so that an interrupt finds all of it.
+
+    - `at`: the position after so many of them
+    - `size`: how many there were; `before`: and before them
+    - `skipped`: what was left out after so many of them
+    """
+
+    at: Callable[[int], Position]
+    items: Iterator[Any]
+    size: int = 0
+    before: int = 0
+    skipped: tuple[tuple[int, Met], ...] = ()
+
+    def given(self) -> int:
+        return self.size - length_hint(self.items)
+
+    def left_out(self) -> Callable[[], Met]:
+        """What tells what was left out before those of them that are delivered."""
+        return partial(_left_out, self.skipped, self.size, self.items)  # not `at`: a cycle
+
+
 class _Lots:
     """The chunks of a walk, each as a lot. No part of it, so that it is no cycle."""
 
@@ -219,7 +260,6 @@ class _Lots:
 
 
 def _left_out(lot: tuple[tuple[int, Met], ...], size: int, items: Iterator[Any]) -> Met:
-    """What was left out before those items of a lot that are delivered."""
     given, found = size - length_hint(items), Met()
     for place, some in lot:
         if place < given:

@@ -80,7 +80,7 @@ class Gate:
         self.is_shut = False  # by who closes the run, perhaps amid its work: a signal's handler
         self.crews: list[Crew] = []
         self._reasons = int(not is_gated)
-        self._waiting = 0
+        self._is_waited_for = False
         self._lock = RLock()  # another thread, or a signal's handler, may pause the run
 
     @property
@@ -89,23 +89,25 @@ class Gate:
 
     def open(self, by: int) -> None:
         """Count a reason to be open, or with -1 take one back."""
-        self._count(by, 0)
+        with self._lock:
+            self._reasons += by
+            self._let()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Let what is waited for be made."""
-        self._count(0, 1)
         try:
+            self._is_waited_for = True
+            self._let()
             yield
         finally:
-            self._count(0, -1)
+            self._is_waited_for = False
+            self._let()
 
-    def _count(self, reasons: int, waiting: int) -> None:
+    def _let(self) -> None:
         with self._lock:
-            self._reasons += reasons
-            self._waiting += waiting
             for crew in self.crews:
-                crew.let(self.is_open or self._waiting > 0)
+                crew.let(self.is_open or self._is_waited_for)
 
 
 def forgotten(tickets: Iterable[Ticket]) -> None:

@@ -20,6 +20,8 @@ from lazyckpt.executors.crew import Gate
 from lazyckpt.executors.executor import Executor, Session
 from lazyckpt.executors.parts import known, snapshot
 from lazyckpt.machine import Flow, Machine, Position
+from lazyckpt.skipping import tally_of
+from lazyckpt.tally import Skipped, Tally
 
 if TYPE_CHECKING:
     import torch
@@ -76,7 +78,8 @@ class ToDevice(Executor):
     __slots__ = ()
 
     def open(self, chain: Chain) -> Session:
-        return _Session(chain.machine, self.arguments["executor"].open(chain), self.way())
+        inner = self.arguments["executor"].open(chain)
+        return _Session(chain.machine, inner, self.way(), tally_of(chain))
 
     def way(self) -> Way:
         device = self.arguments["device"]
@@ -95,11 +98,16 @@ def _is_cuda(device: str) -> bool:
 class _Session(Session):
     """A session around that of another executor; around the pipeline itself where that has none."""
 
-    def __init__(self, machine: Machine[Any], inner: Session | None, way: Way) -> None:
+    def __init__(
+        self, machine: Machine[Any], inner: Session | None, way: Way, tally: Tally | None
+    ) -> None:
         gate, fill = (Gate(is_gated=False), None) if inner is None else (inner.gate, inner.fill)
         items = machine if inner is None else inner.machine
         self._holds = inner is None
-        super().__init__(machine, lambda start: Carried(items, start, way, gate, fill), gate)
+        if inner is None and tally is not None:
+            tally.is_here = True
+        tally = tally or Tally()
+        super().__init__(machine, lambda start: Carried(items, start, way, gate, fill, tally), gate)
 
     def stop(self) -> None:
         super().stop()
@@ -121,11 +129,13 @@ class Carried:
         way: Way,
         gate: Gate,
         fill: Callable[[], None] | None,
+        tally: Tally,
     ) -> None:
         self._machine, self._way, self._gate, self._fill = machine, way, gate, fill
+        self._tally = tally
         self._reached = position  # after the last item delivered
         self._sent = position  # after the last one sent off
-        self._under_way: deque[tuple[Landing, Position]] = deque()
+        self._under_way: deque[tuple[Landing, Position, Skipped]] = deque()
         self._flow: Flow[Any] | None = None
         self._items: Iterator[Any] = iter(())
 
@@ -153,12 +163,16 @@ class Carried:
                 except Exception as error:  # those before it come first
                     is_over, failure = True, error
             if self._under_way:
-                landing, self._reached = self._under_way.popleft()
-                yield landing()
+                landing, reached, skipped = self._under_way.popleft()
+                item = landing()
+                # Between these and where it is delivered nothing can interrupt.
+                self._reached, self._tally.told_of = reached, skipped
+                yield item
+                del item
             elif failure is not None:
                 raise failure
             else:
-                self._reached = self._sent
+                self._reached, self._tally.told_of = self._sent, None
                 return
 
     def _send(self) -> bool:
@@ -169,7 +183,7 @@ class Carried:
         for item in self._items:
             landing = self._way.send(item)
             self._sent = snapshot(self._flow)
-            self._under_way.append((landing, self._sent))
+            self._under_way.append((landing, self._sent, self._tally.met()))
             return True
         self._sent = snapshot(self._flow)
         return False

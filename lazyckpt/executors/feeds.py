@@ -174,7 +174,10 @@ def pulling(upstream: Machine[Any], calls: tuple[Call, ...], tally: Tally | None
                     (position, epoch, some), _after(skip, position), len(some), telling(left_out)
                 )
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback has this frame, which would be a cycle
             position, passed = skip(position, count)
             if passed < count:
                 yield Task(None, always(position), telling=telling({0: rest} if rest.spans else {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -184,11 +184,13 @@ class Futures(Crew):
     def _opened(self, job: Job, future: Future[Any]) -> Outcome | str:
         """The outcome, or the name of a worker that has to be sent the parts."""
         try:
-            report = future.result()
-        except BaseException as error:  # not the task's own, which its outcome would hold
+            error = future.exception()
+        except CancelledError as cancelled:
+            error = cancelled
+        if error is not None:  # not the task's own, which its outcome would hold
             return self._failed(job, error)
         try:
-            found: Outcome | str = report.open()
+            found: Outcome | str = future.result().open()
         except Exception as error:
             return Outcome([], Failure(error, ""), is_torn=True)
         return found

@@ -95,7 +95,10 @@ class Walk:
         except BaseException as error:
             failure = traced(error, self.calls)
         seconds = perf_counter() - begun
-        return Outcome(items, failure, reached, end, seconds, weight(items), tuple(skipped))
+        try:
+            return Outcome(items, failure, reached, end, seconds, weight(items), tuple(skipped))
+        finally:
+            del failure  # its traceback has this frame, which would be a cycle
 
     def _count(self, skipped: list[tuple[int, Met]], place: int) -> None:
         """Note what was left out since this was last asked."""
@@ -133,7 +136,10 @@ class Each:
         except BaseException as error:
             failure = traced(error, self.calls)
         size = weight(made) + weight(items)
-        return Outcome(made, failure, None, None, perf_counter() - begun, size)
+        try:
+            return Outcome(made, failure, None, None, perf_counter() - begun, size)
+        finally:
+            del failure
 
 
 def folded(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:
@@ -187,7 +193,10 @@ def known(found: Any) -> Position:
 
 def weight(items: list[Any]) -> float:
     """About how many bytes an item takes: that of the first, or of the last if that is more."""
-    return max(_weight(items[0]), _weight(items[-1])) if items else 0
+    try:
+        return max(_weight(items[0]), _weight(items[-1])) if items else 0
+    except Exception:  # of attributes that a class makes up
+        return HEAVY
 
 
 def _weight(item: Any, depth: int = 0) -> float:

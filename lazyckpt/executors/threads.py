@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import suppress
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
+from lazyckpt.blame import Failure
 from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.crew import Crew, Ticket
 from lazyckpt.executors.parts import Outcome, Part, Stale, Walk
@@ -41,6 +43,7 @@ class Threads(Crew):
         self._timeout = timeout
         self._works = True
         self._threads: list[threading.Thread] = []
+        self._is_begun = False  # also where starting or stopping them was interrupted
         self._awaited: Ticket | None = None
         _crews.add(self)
 
@@ -98,14 +101,14 @@ class Threads(Crew):
     def stop(self, patience: float = _PATIENCE) -> None:
         self.life += 1
         threads, self._threads = self._threads, []
-        if not threads:
+        if not self._is_begun:
             return
-        self._stopping.set()
+        self._gate.stop()
         if self._awaited is not None:
             self._awaited.handle.put(None)
-        for _ in threads:
+        for _ in range(self.workers):
             self._tasks.put(None)
-        self._gate.set()
+        self._is_begun = False
         for crew in self._uses:
             crew.stop()
         until = monotonic() + patience
@@ -117,34 +120,39 @@ class Threads(Crew):
 
     def let(self, work: bool) -> None:
         self._works = work
-        if self._threads:
-            (self._gate.set if work else self._gate.clear)()
+        if self._threads and self._gate.is_open != work:
+            self._gate.let(work)
 
     def ready(self) -> None:
         if self._threads:
             return
+        if self._is_begun:
+            self.stop()
         for crew in self._uses:
             crew.ready()
         self._tasks: SimpleQueue[Any] = SimpleQueue()
-        self._gate, self._stopping = threading.Event(), threading.Event()
-        if self._works:
-            self._gate.set()
+        self._gate = _Gate(self._works, self.workers)
+        self._is_begun = True
         threads = []
-        for number in range(self.workers):
-            thread = threading.Thread(
-                target=_serve,
-                args=(self._tasks, self._parts, self._gate, self._stopping),
-                name=f"lazyckpt-{number}",
-                daemon=True,  # one that hangs holds no interpreter up
-            )
-            thread.start()
-            ours.add(thread)
-            threads.append(thread)
+        try:
+            for number in range(self.workers):
+                thread = threading.Thread(
+                    target=_serve,
+                    args=(self._tasks, self._parts, self._gate),
+                    name=f"lazyckpt-{number}",
+                    daemon=True,  # one that hangs holds no interpreter up
+                )
+                thread.start()
+                ours.add(thread)
+                threads.append(thread)
+        except BaseException:
+            self.stop()
+            raise
         self._threads = threads
 
     def abandon(self) -> None:
         """Forget the threads, which a forked process has not."""
-        self._threads = []
+        self._threads, self._is_begun = [], False
         self.life += 1
 
 
@@ -160,20 +168,56 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)
 
 
-def _serve(
-    tasks: SimpleQueue[Any],
-    parts: list[Part],
-    gate: threading.Event,
-    stopping: threading.Event,
-) -> None:
+class _Gate:
+    """What threads pass while it is open.
+
+    Not an Event, whose lock is for ever taken where a signal's handler raises within `set`.
+    """
+
+    def __init__(self, is_open: bool, threads: int) -> None:
+        self.is_open = is_open
+        self._has_stopped = False
+        self._threads = threads
+        self._calls: SimpleQueue[None] = SimpleQueue()  # for those that wait
+
+    def let(self, work: bool) -> None:
+        self.is_open = work
+        with suppress(Empty):
+            while not work:
+                self._calls.get_nowait()
+        for _ in range(self._threads if work else 0):
+            self._calls.put(None)
+
+    def stop(self) -> None:
+        """Let all threads pass, who find that it `has_stopped`."""
+        self._has_stopped = True
+        self.let(True)
+
+    def has_stopped(self) -> bool:
+        return self._has_stopped
+
+    def wait(self) -> None:
+        while not self.is_open:
+            with suppress(Empty):
+                self._calls.get(timeout=_TICK)
+
+
+def _serve(tasks: SimpleQueue[Any], parts: list[Part], gate: _Gate) -> None:
     while (task := tasks.get()) is not None:
         gate.wait()
         ticket, part, payload = task
-        if stopping.is_set():
+        if gate.has_stopped():
             ticket.handle.put(None)  # whoever waits for it learns that it is not done
         elif ticket.life >= 0:
-            outcome = parts[part](payload)
-            is_lost = stopping.is_set() and outcome.failure is not None  # it may be of stopping
+            outcome = _done(parts[part], payload)
+            is_lost = gate.has_stopped() and outcome.failure is not None  # it may be of stopping
             ticket.handle.put(None if is_lost else outcome)
             del outcome
         del task, ticket, payload  # an error in there may hold the run, which nobody else holds
+
+
+def _done(part: Part, payload: Any) -> Outcome:
+    try:
+        return part(payload)
+    except BaseException as error:  # of ours, which nobody else would learn of
+        return Outcome([], Failure(error, ""))
