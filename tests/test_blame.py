@@ -243,3 +243,22 @@ def test_a_state_of_a_users_own_that_makes_no_note(own: Any) -> None:
         next(run)
     [note] = caught.value.__notes__
     assert "after 1 delivered items" in note
+
+
+def fails_midway(state: int, item: int) -> Any:
+    return state, outputs(item)
+
+
+def outputs(item: int) -> Iterator[int]:
+    yield item
+    raise ValueError(item)
+
+
+@pytest.mark.parametrize("tail", [lz.take(9), lz.map(str)], ids=str)
+def test_outputs_that_fail_are_the_transitions(tail: Any) -> None:
+    run = lz.run(lz.source(range(3)) | lz.transition(fails_midway, 0) | tail)
+    next(run)
+    with pytest.raises(ValueError, match="0") as caught:
+        next(run)
+    assert "in transition(fails_midway" in caught.value.__notes__[0]
+    assert " or " not in caught.value.__notes__[0]

@@ -27,6 +27,7 @@ from trainer_cases import (
 )
 
 import lazyckpt as lz
+from lazyckpt import testing
 from lazyckpt.integrations.torch import Turns
 
 pytestmark = [
@@ -136,6 +137,25 @@ def test_a_loader_can_be_closed_and_entered_again() -> None:
         assert before + numbers(batches) == numbers_of(pipeline_of(), 10)
     batches.close()
     assert repr(batches).endswith("10 items delivered>>")
+
+
+def test_bad_records_are_left_out_of_a_loader() -> None:
+    pipeline = lz.source(["1", "b", "3"]) | lz.map(int)
+    batches = lz.torch.loader(pipeline, on_error="skip")
+    assert (list(batches), batches.skipped) == ([1, 3], 1)
+    changed = lz.source(["x", "4", "5", "6"]) | lz.map(int)
+    with pytest.raises(lz.StateMismatch):
+        lz.torch.loader(changed, state=batches.state)
+    assert list(lz.torch.loader(changed, state=batches.state, strict=False)) == [6]
+
+
+def test_tensors_are_compared_by_value() -> None:
+    tensors = lz.source([torch.ones(3) * n for n in range(10)])
+    testing.check_resume(tensors | lz.map(lambda x: x + 1))
+    testing.check_resume(tensors | lz.map(lambda x: x / 0))
+    calls: list[int] = []
+    with pytest.raises(AssertionError):
+        testing.check_resume(tensors | lz.map(lambda x: x + (calls.append(1) or len(calls))))
 
 
 def test_what_a_loader_refuses() -> None:

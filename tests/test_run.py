@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -435,3 +437,12 @@ def test_a_run_that_was_closed_at_its_end_begins_again_from_a_state() -> None:
         assert next(run, "end") == "end"
         run.load_state_dict(first)
         assert next(run) == ITEMS[0]
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_run_is_no_value(copied: Any) -> None:
+    run = lz.run(lz.source(range(3)))
+    next(run)
+    with pytest.raises(TypeError, match="take its state"):
+        copied(run)
+    assert next(run) == 1

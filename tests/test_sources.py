@@ -397,3 +397,30 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def test_what_was_begun_is_no_source() -> None:
+    for begun in (lz.run(lz.source(range(3))), (x for x in "ab")):
+        with pytest.raises(lz.ArgumentError, match="pass what it came from"):
+            lz.source(begun)
+    with pytest.raises(lz.ArgumentError, match=r"once\(None\) \| flat_map"):
+        lz.source(lambda: iter("ab"))  # type: ignore[arg-type]
+    assert list(lz.once(None) | lz.flat_map(lambda _: iter("ab"))) == ["a", "b"]
+
+
+def test_a_name_tells_data_of_one_length_apart() -> None:
+    web, wiki, plain = (
+        lz.source([1, 2], name="web"),
+        lz.source([3, 4], name="wiki"),
+        lz.source([5, 6]),
+    )
+    state = lz.state_at(web, 1)
+    assert list(lz.run(lz.source([7, 8], name="web"), state)) == [8]
+    for other in (wiki, plain):
+        with pytest.raises(lz.StateMismatch, match='name="web"'):
+            lz.run(other, state)
+    assert "name" not in lz.state_at(plain, 1).to_json()
+    assert repr(web) == "source([1, 2], name='web')"
+    for bad in ("", "x" * 41, 3):
+        with pytest.raises(lz.ArgumentError, match="1 to 40 characters"):
+            lz.source([1], name=bad)  # type: ignore[arg-type]

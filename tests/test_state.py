@@ -404,3 +404,9 @@ def test_old_states_are_read(path: Path) -> None:
         assert [repr(item) for item in islice(run, len(case["then"]))] == case["then"], case["code"]
         if case["ends"]:
             assert list(run) == []
+
+
+def test_numpys_ints_are_ints() -> None:
+    state = lz.state_at(lz.source(range(5)), 3)
+    body = {k: np.int64(v) if isinstance(v, int) else v for k, v in state.to_dict().items()}
+    assert State.from_dict(body) == state

@@ -262,6 +262,8 @@ def executing(value: Any) -> Executor | None:
         remedy = f"; write futures({show(value)}, buffer_size=...)"
     elif callable(value):
         remedy = f"; write {show(value)}()"
+    elif hasattr(value, "to_json"):
+        remedy = "; write state=..."
     elif is_integer(value):
         remedy = f"; write threads({value}) or processes({value})"
     raise ArgumentError(f"run: executor must be an executor, got {brief(value)}{remedy}")
