@@ -30,7 +30,7 @@ from lazyckpt.testing.laws import Stream
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
-SOON = 3.0  # seconds, for what takes less than one where there's nothing else to do
+SOON = 9.0  # seconds, for what takes less than one where there is nothing else to do
 
 THREADS = {"threads": lz.threads(), "threads2": lz.threads(2)}
 FORKED = {
@@ -235,7 +235,7 @@ def test_an_error_does_not_wait_for_work_in_flight(executor: Executor, flag: Pat
     with lz.run(pipeline, executor=executor) as run:
         workers_started = monotonic()
         fails(run, [], Sorry)
-        assert monotonic() - workers_started < SOON * (1 + (executor in OTHERS.values()))
+        assert monotonic() - workers_started < 3 * SOON  # what is in flight takes 60
         waiting.unlink()
 
 
@@ -843,7 +843,7 @@ def script(folder: Path, text: str, code: int = 0, error: str = "") -> str:
     assert (done.returncode, done.stderr.strip().rpartition("\n")[2]) == (code, error), done.stderr
     if not error:
         assert done.stderr == ""
-    assert monotonic() - begun < 3 * 3
+    assert monotonic() - begun < 2 * SOON
     return done.stdout
 
 
@@ -967,7 +967,7 @@ def test_a_ctrl_c_in_the_consumer(executor: str, stage: str, tmp_path: Path) -> 
         begun = monotonic()
         os.killpg(process.pid, signal.SIGINT)
         out, error = process.communicate(timeout=30)
-        assert monotonic() - begun < 3 * SOON
+        assert monotonic() - begun < 2 * SOON
     assert (out.decode().strip(), error.decode()) == ("[0, 1, 2, 3, 4, 5]", "")
 
 
