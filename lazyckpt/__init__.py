@@ -4,7 +4,7 @@
     with run(pipeline, state) as batches:
         for batch in batches:
             ...
-            save(batches.state.to_json())
+            save(batches.state, "data.json")
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, tally, skipping,

@@ -168,6 +168,8 @@ def mix(
 ) -> Machine[A]:
     """Items of several pipelines, each item's chosen by weight.
 
+    - `pipelines`: a state knows them by their data's lengths and their stages;
+      `source(data, name=...)` tells like ones apart
     - `weights`: a number >= 0 for each, of any sum; or a function from the
       number of items so far to such numbers, a schedule
     - `seed`: an int >= 0; not needed with `deterministic`
@@ -361,7 +363,8 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
     - `state`: one of its states, as a `State`, its JSON text or its dict
 
     With a stage behind that holds a window, such as a shuffle with a buffer,
-    they are those where a resume reads on; a `shuffle` without one keeps none.
+    they are those where a resume reads on, behind what you have; a `shuffle` without
+    one keeps none. Put such a stage into each of the pipelines for exact counts.
 
     >>> import lazyckpt as lz
     >>> both = lz.mix([lz.source(range(9)), lz.source(range(9))], [3, 1], deterministic=True)

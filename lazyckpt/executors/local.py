@@ -52,8 +52,9 @@ def threads(
     - `gated`: nothing is made but what is waited for, and what `allow_buffering` allows
     - `timeout`: seconds to wait for an item before `WorkerTimeout`
 
-    Memory: `buffer_size` items, and for each worker one, or a lot of half as many
-    and 2.5 MiB where they are quickly made, or three lots of small ones.
+    Memory: for each part that workers do, see `explain`, `buffer_size` items, and
+    for each worker one, or a lot of half as many and 2.5 MiB where they are quickly
+    made, or three lots of small ones.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(lambda x: x * x)
@@ -120,9 +121,10 @@ def processes(
     forkserver and spawn a script guards its main part with
     `if __name__ == "__main__"`, as multiprocessing wants it.
 
-    Memory: `buffer_size` items, and for each worker three: one that it makes, one
-    on its way, and one in a slot that comes free. In place of one there may be a
-    lot of half as many and 2.5 MiB where they are quickly made, or three small lots.
+    Memory: for each part that workers do, see `explain`, `buffer_size` items, and
+    for each worker three: one that it makes, one on its way, and one in a slot that
+    comes free. In place of one there may be a lot of half as many and 2.5 MiB where
+    they are quickly made, or three small lots.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(str)

@@ -144,8 +144,8 @@ def dataset(
     - `batch_size`: that of the DataLoader, where it has one and several workers;
       None where the pipeline batches, with `DataLoader(..., batch_size=None)`
 
-    The order is the pipeline's, whatever `num_workers` is: workers make items, or
-    whole batches, in turn. With random access a worker makes only its own; else
+    The order is the pipeline's, whatever `num_workers` is, if `batch_size` is told:
+    workers make items, or whole batches, in turn. With random access a worker makes only its own; else
     each reads the whole stream and drops those of the others, and executors,
     as in `lz.torch.loader`, are the better workers.
 
