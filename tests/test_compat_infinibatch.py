@@ -600,6 +600,16 @@ def test_ib25_buffered_shuffle_at_every_cut() -> None:
             iterators.BufferedShuffleIterator(native(iterators), size)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, 65, 1025])
+def test_ib25_buffered_shuffle_at_every_cut_of_the_original(size: int) -> None:
+    n = size + 260
+    theirs = old.BufferedShuffleIterator(native(old, n), size)
+    ours = iterators.BufferedShuffleIterator(native(iterators, n), size)
+    for _ in range(n + 2):
+        ours.setstate(theirs.getstate())
+        assert some(ours, 1) == some(theirs, 1)
+
+
 def test_ib26_map() -> None:
     assert some(MAKES["map"](iterators)) == some(MAKES["map"](old))
     with pytest.raises(ValueError, match="callable"):
