@@ -45,7 +45,7 @@ class SelectManyIterator(Behind):
         super().__init__(source_iterator, lz.flat_map(selector or _itself))
 
     def _position(self, found: Checkpoint) -> Position:
-        return self._upstream(found["source_state"]), found["flattened_items_yielded"]
+        return self._within(found["source_state"], found["flattened_items_yielded"])
 
 
 def _itself(item: Any) -> Any:
