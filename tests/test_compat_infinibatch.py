@@ -718,6 +718,20 @@ def test_ib32_recurrent() -> None:
     assert next(it) == 0
 
 
+def counting(state: Any, x: int) -> Any:
+    return [state, x][-1:], (type(state) is list, x)
+
+
+def test_ib32_a_state_of_the_original_behind_a_first_state_that_is_no_value() -> None:
+    theirs = old.RecurrentIterator(native(old, 5), counting, frozenset("abc"))
+    ours = iterators.RecurrentIterator(native(iterators, 5), counting, frozenset("abc"))
+    expected = some(ours)
+    for cut in range(1, 6):
+        next(theirs)
+        ours.setstate(theirs.getstate())
+        assert some(ours) == expected[cut:]
+
+
 def reseeding(random: Random, x: int) -> float:
     if x % 10 == 3:
         random.seed(x)
