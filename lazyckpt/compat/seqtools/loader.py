@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import GenericAlias
 from typing import Any
 from weakref import ref
+
+import numpy as np
 
 from lazyckpt.algebra import init
 from lazyckpt.checks import brief, checked, function, natural, optional, positive
@@ -17,6 +20,7 @@ from lazyckpt.compat.seqtools.fetching import (
     generators,
     initial_seed,
     pinned,
+    pins,
     standard_collate,
 )
 from lazyckpt.compat.seqtools.sequence import LazySequence, Walk, is_iterable, produced, stage
@@ -29,6 +33,8 @@ from lazyckpt.pipeline import Pipeline
 from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
 from lazyckpt.state import State, as_state
+
+_PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
 
 
 class DataLoader:
@@ -53,8 +59,9 @@ class DataLoader:
       torch's `default_collate`, `default_convert` without batches, and
       `lazyckpt.stack` where there is no torch. [D]: floats become tensors and
       strings stay; they became None
-    - `pin_memory`: tensors come pinned, in dicts, lists and tuples too. [D]: all
-      else comes as it is; it became None
+    - `pin_memory`: tensors come pinned, in dicts, lists and tuples too, where
+      torch finds a device for that; elsewhere it changes nothing. [D]: all else
+      comes as it is; it became None
     - `timeout`: seconds to wait for a batch before `WorkerTimeout`; 0 is for ever
     - `worker_init_fn`: called with the worker's number where it starts, after
       `random`, NumPy and torch are seeded there, differently in each
@@ -93,6 +100,8 @@ class DataLoader:
     >>> list(resumed), list(resumed)
     ([[2, 3], [4]], [[0, 1], [2, 3], [4]])
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __init__(
         self,
@@ -188,8 +197,8 @@ class DataLoader:
         sampler = self._index_sampler
         pipeline = self._source
         if pipeline is None:
-            has_indices = hasattr(sampler, "__getitem__") and hasattr(sampler, "__len__")
-            order = sampler if has_indices else Sampled(sampler, [self._seed, *self._seeds], epoch)
+            is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
+            order = sampler if is_plain else Sampled(sampler, [self._seed, *self._seeds], epoch)
             pipeline = produced("source", order)
         for each in self._stages:
             pipeline = pipeline | each
@@ -267,6 +276,7 @@ class Batches(Iterator[Any]):
     def __init__(self, loader: DataLoader, run: Run[Any], keeps: bool) -> None:
         self.known = ref(self)
         self._loader, self._run, self._keeps = loader, run, keeps
+        self._pins = loader.pin_memory and pins()
         self._items = Walk(run).items
 
     @property
@@ -284,7 +294,7 @@ class Batches(Iterator[Any]):
             if not self._keeps:
                 self._run.close()
             raise
-        return pinned(batch) if self._loader.pin_memory else batch
+        return pinned(batch) if self._pins else batch
 
     def __len__(self) -> int:
         return len(self._loader)
