@@ -1143,6 +1143,10 @@ def test_sq2_torchs_samplers_repeat_themselves() -> None:
             resumed.load_state_dict(away.state_dict())
             assert part + list(resumed) == epochs[1]
             assert list(resumed) == epochs[2]
+            again = ours.DataLoader(range(30), 4, sampler=resumed.sampler, **options)
+            again.load_state_dict(json.loads(json.dumps(away.state_dict())))
+            assert part + list(again) == epochs[1]
+            assert list(again) == epochs[2]
 
 
 def test_sq3_large_batches_come_through_shared_memory() -> None:
@@ -1305,6 +1309,27 @@ def test_sq1_states_of_others_are_refused() -> None:
         with pytest.raises(lz.InvalidState):
             loader.load_state_dict(bad)  # type: ignore[arg-type]
     loader.load_state_dict(good)
+    drawing = ours.DataLoader(
+        range(9), 2, sampler=RandomSampler(range(9), generator=torch.Generator())
+    )
+    drawn = drawing.state_dict()
+    for bad in ([1], 3, ["q"], [None]):
+        with pytest.raises(lz.InvalidState):
+            drawing.load_state_dict({**drawn, "sampler_seeds": bad})
+    with pytest.raises(lz.StateMismatch, match="2 generators"):
+        drawing.load_state_dict({**drawn, "sampler_seeds": ["0x1", "0x2"]})
+
+
+def test_sq1_a_state_that_is_refused_changes_nothing() -> None:
+    def loader(size: int) -> Any:
+        return ours.DataLoader(range(size), 2, shuffle=True, collate_fn=as_list)
+
+    refusing = loader(9)
+    with pytest.raises(lz.StateMismatch):
+        refusing.load_state_dict(
+            ours.DataLoader(range(8), 2, shuffle=True, collate_fn=as_list, seed=1).state_dict()
+        )
+    assert list(refusing) == list(loader(9))
 
 
 def test_sq1_wrong_arguments() -> None:
