@@ -134,6 +134,10 @@ def same(make: Make, n: int = MOST) -> None:
         assert some(resumed, n - cut) == expected[cut:]
         if cut < n:
             assert some(ours, 1) == some(theirs, 1) == expected[cut : cut + 1]
+    if len(expected) < n:
+        resumed = make(iterators)
+        resumed.setstate(theirs.getstate())
+        assert some(resumed) == []
 
 
 def test_every_item_has_a_test() -> None:
@@ -600,6 +604,16 @@ def test_ib25_buffered_shuffle_at_every_cut() -> None:
             iterators.BufferedShuffleIterator(native(iterators), size)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, 65, 1025])
+def test_ib25_buffered_shuffle_at_every_cut_of_the_original(size: int) -> None:
+    n = size + 260
+    theirs = old.BufferedShuffleIterator(native(old, n), size)
+    ours = iterators.BufferedShuffleIterator(native(iterators, n), size)
+    for _ in range(n + 2):
+        ours.setstate(theirs.getstate())
+        assert some(ours, 1) == some(theirs, 1)
+
+
 def test_ib26_map() -> None:
     assert some(MAKES["map"](iterators)) == some(MAKES["map"](old))
     with pytest.raises(ValueError, match="callable"):
@@ -633,6 +647,19 @@ def test_ib27_parallel_map() -> None:
     assert some(iterators.FixedBatchIterator(native(iterators, 1), 1), 1) == [[0]]
     assert next(it) == 17 * 17
     it.close()
+
+
+@pytest.mark.parametrize("n", [0, 7, 8])
+def test_ib27_parallel_map_at_every_cut_of_the_original(n: int) -> None:
+    theirs = old.SelectManyIterator(  # which is what the original makes, but for its pool
+        old.MapIterator(old.FixedBatchIterator(native(old, n), 4), lambda items: items)
+    )
+    for cut in range(n + 2):
+        ours = iterators.ParallelMapIterator(native(iterators, n), square, 2, 2)
+        ours.setstate(theirs.getstate())
+        assert some(ours) == [x * x for x in range(cut, n)]
+        ours.close()
+        some(theirs, 1)
 
 
 def test_ib28_zip() -> None:
@@ -689,6 +716,20 @@ def test_ib32_recurrent() -> None:
         it.getstate()
     it.setstate(None)
     assert next(it) == 0
+
+
+def counting(state: Any, x: int) -> Any:
+    return [state, x][-1:], (type(state) is list, x)
+
+
+def test_ib32_a_state_of_the_original_behind_a_first_state_that_is_no_value() -> None:
+    theirs = old.RecurrentIterator(native(old, 5), counting, frozenset("abc"))
+    ours = iterators.RecurrentIterator(native(iterators, 5), counting, frozenset("abc"))
+    expected = some(ours)
+    for cut in range(1, 6):
+        next(theirs)
+        ours.setstate(theirs.getstate())
+        assert some(ours) == expected[cut:]
 
 
 def reseeding(random: Random, x: int) -> float:
@@ -1069,3 +1110,57 @@ def test_far_states_stay_small_and_are_found_at_once() -> None:
     )
     it.setstate(far.to_dict())
     assert 0 <= next(it) < 1
+
+
+def bulk(item: Any) -> int:
+    return len(str(item))
+
+
+def copies(item: Any) -> list[Any]:
+    return [(item, n) for n in range(bulk(item) % 4)]
+
+
+def chained(state: list[Any], item: Any) -> tuple[list[Any], Any]:
+    return [bulk(item), *state[:2]], list(state)
+
+
+def behind(inner: st.SearchStrategy[Make]) -> st.SearchStrategy[Make]:
+    """Each stage behind those made of before."""
+    stages: dict[str, Callable[[Any, Any, int], Any]] = {
+        "select": lambda it, s, n: it.SelectManyIterator(it.MapIterator(s, copies)),
+        "batch": lambda it, s, n: it.FixedBatchIterator(s, n),
+        "windows": lambda it, s, n: it.WindowedIterator(s, n),
+        "buffered": lambda it, s, n: it.BufferedShuffleIterator(s, n, n),
+        "blockwise": lambda it, s, n: it.BlockwiseShuffleIterator(s, n, n),
+        "recurrent": lambda it, s, n: it.RecurrentIterator(s, chained, [n]),
+        "sampling": lambda it, s, n: it.SamplingRandomMapIterator(s, drawing, n),
+        "buckets": lambda it, s, n: it.BucketedReadaheadBatchIterator(s, n, bulk, 2, seed=n),
+    }
+
+    def staged(name: str, make: Make, n: int) -> Make:
+        return lambda it: stages[name](it, make(it), n)
+
+    return st.one_of(
+        st.builds(staged, st.sampled_from(sorted(stages)), inner, st.integers(1, 9)),
+        st.builds(lambda a, b: lambda it: it.ZipIterator(a(it), b(it)), inner, inner),
+    )
+
+
+PIPELINES = st.recursive(
+    st.sampled_from(["native", "native, of a dict", "chunked", "cycle", "permutation, few"]).map(
+        MAKES.__getitem__
+    ),
+    behind,
+    max_leaves=3,
+)
+
+
+@settings(max_examples=50)
+@given(PIPELINES)
+def test_a_state_of_the_original_goes_on_here_in_any_pipeline(make: Make) -> None:
+    expected = some(make(old), 43)
+    theirs, ours = make(old), make(iterators)
+    for cut in range(min(len(expected) + 2, 40)):
+        ours.setstate(theirs.getstate())
+        assert some(ours, 3) == expected[cut : cut + 3]
+        some(theirs, 1)

@@ -1061,6 +1061,30 @@ def test_sq2_what_comes_first() -> None:
     assert (list(alone), len(alone)) == ([2, 0], 2)
 
 
+class Positions(list[int]):
+    """A sampler that can tell where an index is to come, too."""
+
+    def __iter__(self) -> Iterator[int]:
+        return (super(Positions, self).index(i) for i in range(len(self)))
+
+
+@pytest.mark.parametrize(
+    "sampler", [Positions([2, 0, 1]), {2: "c", 0: "a"}, torch.tensor([2, 0]), (2, 0)]
+)
+def test_sq2_a_sampler_is_iterated_over_whatever_its_indices_give(sampler: Any) -> None:
+    theirs, loader = (kind("abc", 2, sampler=sampler) for kind in (TorchLoader, ours.DataLoader))
+    expected = list(theirs)
+    assert list(loader) == expected
+    assert (len(loader), next(iter(loader))) == (len(theirs), expected[0])
+    resumed = ours.DataLoader("abc", 2, sampler=sampler)
+    resumed.load_state_dict(loader.state_dict())
+    assert list(resumed) == expected[1:]
+
+
+def test_sq1_it_may_stand_in_annotations() -> None:
+    assert ours.DataLoader[int]("ab", 2).batch_size == 2  # type: ignore[misc]
+
+
 def test_sq2_each_epoch_has_its_own_permutation() -> None:
     def loader(**options: Any) -> Any:
         return ours.DataLoader(range(50), 8, shuffle=True, collate_fn=as_list, **options)
@@ -1119,6 +1143,10 @@ def test_sq2_torchs_samplers_repeat_themselves() -> None:
             resumed.load_state_dict(away.state_dict())
             assert part + list(resumed) == epochs[1]
             assert list(resumed) == epochs[2]
+            again = ours.DataLoader(range(30), 4, sampler=resumed.sampler, **options)
+            again.load_state_dict(json.loads(json.dumps(away.state_dict())))
+            assert part + list(again) == epochs[1]
+            assert list(again) == epochs[2]
 
 
 def test_sq3_large_batches_come_through_shared_memory() -> None:
@@ -1204,12 +1232,19 @@ def test_sq6_floats_and_strings() -> None:
 def test_sq7_pinning_leaves_alone_what_is_no_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[Any] = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(1) or self)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     item = {"x": torch.tensor(1), "y": ["s", None], "p": Point(torch.tensor(2), 0.5), "t": (1,)}
     loader = ours.DataLoader([item], None, pin_memory=True, collate_fn=same)
     assert plain(list(loader)) == plain([item])
     assert len(pinned) == 2
     held = SimpleNamespace(pin_memory=lambda: "pinned")
     assert fetching.pinned([held, None]) == ["pinned", None]
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a device to pin for")
+def test_sq7_without_a_device_pinning_changes_nothing() -> None:
+    for item in (torch.arange(3), {"x": torch.tensor(1)}, SimpleNamespace(pin_memory=None)):
+        assert plain(list(ours.DataLoader([item], None, pin_memory=True))) == plain([item])
 
 
 def test_sq8_an_empty_sampler_gives_nothing() -> None:
@@ -1274,6 +1309,27 @@ def test_sq1_states_of_others_are_refused() -> None:
         with pytest.raises(lz.InvalidState):
             loader.load_state_dict(bad)  # type: ignore[arg-type]
     loader.load_state_dict(good)
+    drawing = ours.DataLoader(
+        range(9), 2, sampler=RandomSampler(range(9), generator=torch.Generator())
+    )
+    drawn = drawing.state_dict()
+    for bad in ([1], 3, ["q"], [None]):
+        with pytest.raises(lz.InvalidState):
+            drawing.load_state_dict({**drawn, "sampler_seeds": bad})
+    with pytest.raises(lz.StateMismatch, match="2 generators"):
+        drawing.load_state_dict({**drawn, "sampler_seeds": ["0x1", "0x2"]})
+
+
+def test_sq1_a_state_that_is_refused_changes_nothing() -> None:
+    def loader(size: int) -> Any:
+        return ours.DataLoader(range(size), 2, shuffle=True, collate_fn=as_list)
+
+    refusing = loader(9)
+    with pytest.raises(lz.StateMismatch):
+        refusing.load_state_dict(
+            ours.DataLoader(range(8), 2, shuffle=True, collate_fn=as_list, seed=1).state_dict()
+        )
+    assert list(refusing) == list(loader(9))
 
 
 def test_sq1_wrong_arguments() -> None:

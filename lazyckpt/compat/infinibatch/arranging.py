@@ -75,8 +75,9 @@ class BlockwiseShuffleIterator(Behind):
     def _position(self, found: Checkpoint) -> Position:
         state = found["source_state"] or {"recurrent_state": None, "source_state": None}
         inner = state["source_state"]
-        before = self._upstream(None if inner is None else inner["source_state"])
-        return before, *self._drawn(state["recurrent_state"]), found["flattened_items_yielded"]
+        before = None if inner is None else inner["source_state"]
+        anchor, given = self._within(before, found["flattened_items_yielded"])
+        return anchor, *self._drawn(state["recurrent_state"]), given
 
 
 class BucketedReadaheadBatchIterator(Behind):
@@ -135,7 +136,7 @@ class WindowedIterator(Behind):
         super().__init__(source_iterator, lz.sliding_window(width))
 
     def _position(self, found: Checkpoint) -> Position:
-        return self._upstream(found["source_state"], later=found["item_index"])
+        return self._later(found["source_state"], found["item_index"])
 
 
 class FixedBatchIterator(Behind):

@@ -29,9 +29,10 @@ def refilled(size: int, seed: Seed, origin: int, words: int, left: int) -> tuple
     stream, arrived = Words(seed, origin, 0), 0
     taken = np.zeros(size, bool)
     while stream.drawn < words:
-        count = min(_AT_ONCE, max(1, (words - stream.drawn) // 4))
-        taken[stream.below(size, count)] = True
-        arrived += count
-    if stream.drawn > words:
-        raise InvalidState("the generator of this state is within a draw")
+        drawn = stream.tried(size, min(_AT_ONCE, words - stream.drawn))
+        slots = drawn[drawn < size]
+        taken[slots] = True
+        arrived += len(slots)
+        if stream.drawn == words and drawn[-1] >= size:
+            raise InvalidState("the generator of this state is within a draw")
     return arrived, int(taken.sum()) - left

@@ -45,7 +45,7 @@ class SelectManyIterator(Behind):
         super().__init__(source_iterator, lz.flat_map(selector or _itself))
 
     def _position(self, found: Checkpoint) -> Position:
-        return self._upstream(found["source_state"]), found["flattened_items_yielded"]
+        return self._within(found["source_state"], found["flattened_items_yielded"])
 
 
 def _itself(item: Any) -> Any:
@@ -94,7 +94,9 @@ class RecurrentIterator(Behind):
         super().__init__(source_iterator, lz.scan(step, first))
 
     def _position(self, found: Checkpoint) -> Position:
-        return self._upstream(found["source_state"]), freeze(found["recurrent_state"], "scan")
+        state = found["recurrent_state"]
+        held = [state] if isinstance(self._pipeline.calls[-1].arguments["step"], _Boxed) else state
+        return self._upstream(found["source_state"]), freeze(held, "scan")
 
 
 class _Boxed:

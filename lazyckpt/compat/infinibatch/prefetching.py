@@ -37,7 +37,7 @@ class ParallelMapIterator(Walk):
     def _position(self, found: Checkpoint) -> Position:
         inner = found["source_state"]
         state = None if inner is None else inner["source_state"]
-        return self._upstream(state, later=found["flattened_items_yielded"])
+        return self._later(state, self._within(state, found["flattened_items_yielded"])[1])
 
 
 class PrefetchIterator(Walk):
@@ -70,4 +70,4 @@ class PrefetchIterator(Walk):
         super().__init__(made_ahead(pipe, 1, size, logs), source_iterator)
 
     def _position(self, found: Checkpoint) -> Position:
-        return self._upstream(found["source_state"], later=found["item_offset"])
+        return self._later(found["source_state"], found["item_offset"])

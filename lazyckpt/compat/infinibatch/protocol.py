@@ -18,7 +18,7 @@ from lazyckpt.compat.infinibatch.twister import Seed, fresh, located
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.executors.executor import Session
 from lazyckpt.frozen import freeze
-from lazyckpt.machine import Position, entered
+from lazyckpt.machine import Position, entered, within
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
@@ -152,8 +152,8 @@ class Walk(Lasting, CheckpointableIterator):
     def _position(self, found: Checkpoint) -> Position:
         raise KeyError("a state of another library")
 
-    def _upstream(self, found: Checkpoint | None, number: int = 0, later: int = 0) -> Position:
-        """The same for a source, so many items later; None is its beginning."""
+    def _upstream(self, found: Checkpoint | None, number: int = 0) -> Position:
+        """The same for a source; None is its beginning."""
         source = self._sources[number]
         machine = piped(source).machine
         position = machine.init(0) if found is None else None
@@ -161,10 +161,29 @@ class Walk(Lasting, CheckpointableIterator):
             position = source._position(found)  # type: ignore[arg-type]
         elif position is None:
             position = 0, freeze(found, type(source).__name__)
-        flow = machine.flow(position)
-        if sum(1 for _ in islice(flow, later)) < later:
-            raise InvalidState(f"the state stands {later} items on, where there are fewer")
-        return flow.snapshot() if later else position
+        return position
+
+    def _later(self, found: Checkpoint | None, count: int) -> Position:
+        """A place in the source, so many items after a state of it."""
+        within(type(self).__name__, count)
+        flow = piped(self._sources[0]).machine.flow(self._upstream(found))
+        if sum(1 for _ in islice(flow.pull, count)) < count:
+            raise InvalidState(f"the state stands {count} items on, where there are fewer")
+        return flow.snapshot()
+
+    def _within(self, found: Checkpoint | None, given: int) -> tuple[Position, int]:
+        """A place in the source, and how many items of what is made of the next one were given.
+
+        At the end Infinibatch still counts those of the last one.
+        """
+        position = self._upstream(found)
+        return position, given if not given or self._has_more(position) else 0
+
+    def _has_more(self, position: Position) -> bool:
+        try:
+            return any(True for _ in piped(self._sources[0]).machine.flow(position).pull)
+        except Exception:  # which `next` meets again
+            return True
 
     def _drawn(self, state: Any) -> tuple[int, int]:
         """Where the generator is: origin and words."""

@@ -233,6 +233,12 @@ class Words:
             left -= len(fit)
         return np.concatenate([np.empty(0, np.int64), *parts])
 
+    def tried(self, bound: int, count: int) -> NDArray[np.uint32]:
+        """What so many words are for `randrange(bound)`, which passes over those not below it."""
+        drawn = self._peek(count) >> np.uint32(32 - bound.bit_length())
+        self._take(count)
+        return drawn
+
     def shuffle(self, items: list[Any]) -> None:
         """`shuffle(items)`."""
         last = len(items) - 1

@@ -115,6 +115,14 @@ def _same(item: Any) -> Any:
     return item
 
 
+def pins() -> bool:
+    """Whether there is a device that memory is pinned for."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or torch.backends.mps.is_available():  # which has none to pin
+        return False
+    return bool(getattr(torch, "accelerator", torch.cuda).is_available())
+
+
 def pinned(batch: Any) -> Any:
     """The batch with its tensors in pinned memory; whatever else there is stays as it is."""
     if hasattr(batch, "pin_memory"):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import GenericAlias
 from typing import Any
 from weakref import ref
+
+import numpy as np
 
 from lazyckpt.algebra import init
 from lazyckpt.checks import brief, checked, function, natural, optional, positive
@@ -17,6 +20,7 @@ from lazyckpt.compat.seqtools.fetching import (
     generators,
     initial_seed,
     pinned,
+    pins,
     standard_collate,
 )
 from lazyckpt.compat.seqtools.sequence import LazySequence, Walk, is_iterable, produced, stage
@@ -29,6 +33,8 @@ from lazyckpt.pipeline import Pipeline
 from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
 from lazyckpt.state import State, as_state
+
+_PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
 
 
 class DataLoader:
@@ -53,8 +59,9 @@ class DataLoader:
       torch's `default_collate`, `default_convert` without batches, and
       `lazyckpt.stack` where there is no torch. [D]: floats become tensors and
       strings stay; they became None
-    - `pin_memory`: tensors come pinned, in dicts, lists and tuples too. [D]: all
-      else comes as it is; it became None
+    - `pin_memory`: tensors come pinned, in dicts, lists and tuples too, where
+      torch finds a device for that; elsewhere it changes nothing. [D]: all else
+      comes as it is; it became None
     - `timeout`: seconds to wait for a batch before `WorkerTimeout`; 0 is for ever
     - `worker_init_fn`: called with the worker's number where it starts, after
       `random`, NumPy and torch are seeded there, differently in each
@@ -76,7 +83,8 @@ class DataLoader:
     A sampler is iterated over anew to resume, so it must give the same for an
     epoch: `DistributedSampler` wants its `set_epoch` first, as ever. Torch's
     random ones are seeded for each epoch here, the first one with a generator
-    of its own as torch does it. A one-shot iterator is refused.
+    of its own as torch does it; a state has those generators' first seeds, so
+    that a sampler may be used again. A one-shot iterator is refused.
 
     State: that of the pipeline, exact at any batch with work in flight, as a
     dict of JSON values; at the end of an epoch it's the start of the next.
@@ -93,6 +101,8 @@ class DataLoader:
     >>> list(resumed), list(resumed)
     ([[2, 3], [4]], [[0, 1], [2, 3], [4]])
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __init__(
         self,
@@ -188,8 +198,8 @@ class DataLoader:
         sampler = self._index_sampler
         pipeline = self._source
         if pipeline is None:
-            has_indices = hasattr(sampler, "__getitem__") and hasattr(sampler, "__len__")
-            order = sampler if has_indices else Sampled(sampler, [self._seed, *self._seeds], epoch)
+            is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
+            order = sampler if is_plain else Sampled(sampler, [self._seed, *self._seeds], epoch)
             pipeline = produced("source", order)
         for each in self._stages:
             pipeline = pipeline | each
@@ -239,7 +249,8 @@ class DataLoader:
         """The place after the last batch that was given, as JSON values, and the seed."""
         batches = self._batches()
         state = self._state if batches is None else batches.state
-        return {**state.to_dict(), "seed": hex(self._seed)}
+        seeds = {"sampler_seeds": [hex(seed) for seed in self._seeds]} if self._seeds else {}
+        return {**state.to_dict(), "seed": hex(self._seed), **seeds}
 
     def _left(self, batches: Batches, state: State) -> None:
         """An iterator is dropped, or at its end."""
@@ -248,17 +259,29 @@ class DataLoader:
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
-        seed, found = _parted(state)
-        if seed is not None and seed != self._seed:
-            if self._given_seed is not None:
-                raise StateMismatch(
-                    f"the state belongs to a loader with seed={seed}, not {self._seed}"
-                )
+        seed, seeds, found = _parted(state)
+        if seed is not None and seed != self._seed and self._given_seed is not None:
+            raise StateMismatch(f"the state belongs to a loader with seed={seed}, not {self._seed}")
+        if seeds and len(seeds) != len(self._seeds):
+            raise StateMismatch(
+                f"the state belongs to a sampler with {len(seeds)} generators of its own, "
+                f"not {len(self._seeds)}"
+            )
+        before = self._seed, self._seeds
+        try:
+            self._reseed(self._seed if seed is None else seed, seeds or self._seeds)
+            pipeline = self._pipeline(0)
+            entered(pipeline.machine, matching(found, pipeline).position)
+        except BaseException:
+            self._reseed(*before)
+            raise
+        self._state, self._resumes, self._batches = found, True, _none
+
+    def _reseed(self, seed: int, seeds: list[int]) -> None:
+        if seed != self._seed:
             self._seed, self._run = seed, None
             self._compose()
-        pipeline = self._pipeline(0)
-        entered(pipeline.machine, matching(found, pipeline).position)
-        self._state, self._resumes, self._batches = found, True, _none
+        self._seeds = seeds
 
 
 class Batches(Iterator[Any]):
@@ -267,6 +290,7 @@ class Batches(Iterator[Any]):
     def __init__(self, loader: DataLoader, run: Run[Any], keeps: bool) -> None:
         self.known = ref(self)
         self._loader, self._run, self._keeps = loader, run, keeps
+        self._pins = loader.pin_memory and pins()
         self._items = Walk(run).items
 
     @property
@@ -284,7 +308,7 @@ class Batches(Iterator[Any]):
             if not self._keeps:
                 self._run.close()
             raise
-        return pinned(batch) if self._loader.pin_memory else batch
+        return pinned(batch) if self._pins else batch
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -300,18 +324,18 @@ def _none() -> None:
     return None
 
 
-def _parted(state: Any) -> tuple[int | None, State]:
-    """A loader's state as its seed and the pipeline's; that alone will do."""
+def _parted(state: Any) -> tuple[int | None, list[int], State]:
+    """A loader's state as its seed, its sampler's and the pipeline's; that alone will do."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)
     if not isinstance(state, Mapping) or "seed" not in state:
-        return None, as_state(state)
-    rest = {name: value for name, value in state.items() if name != "seed"}
+        return None, [], as_state(state)
+    rest = dict(state)
     try:
-        seed = int(state["seed"], 16)
+        seed, *seeds = (
+            int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]
+        )
     except (TypeError, ValueError):
-        raise InvalidState(
-            f"a state's seed must be hexadecimal, got {brief(state['seed'])}"
-        ) from None
-    return seed, as_state(rest)
+        raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
+    return seed, seeds, as_state(rest)
