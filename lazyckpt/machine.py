@@ -23,6 +23,7 @@ U = TypeVar("U")
 
 Position: TypeAlias = Any
 
+MOST = 1 << 60  # items of an epoch that are counted where there is no end
 _LARGEST = 1 << 16  # indices looked up at once by a flow over a view
 
 
@@ -183,6 +184,13 @@ def placed(stage: str, position: Position, length: float = sys.maxsize) -> tuple
     """Epoch and index, as a stage's whole position, checked."""
     epoch, index = position
     return within(stage, epoch, math.inf), within(stage, index, length)
+
+
+def countable(stage: str, number: int) -> int:
+    """A number of items that a position can have; an `IndexError` if they are too many."""
+    if number > MOST:
+        raise IndexError(f"{stage}: {brief(number)} items are more than the {MOST} it can count")
+    return number
 
 
 def begun(machine: Machine[Any], position: Position) -> int:

@@ -164,3 +164,37 @@ def test_golden_draws() -> None:
 
 UNIFORM = [0.016277984135342316, 0.2559556133573426, 0.9465974089091819]
 CHOICES = [1, 0, 0, 2, 1, 0, 1, 1, 1, 0, 0, 0]
+
+
+ENDLESS: list[Any] = [
+    lz.count(), lz.count(3, -2), lz.uniform(seed=0), lz.choices([1, 2], seed=0),
+    lz.source(range(7)) | lz.repeat() | lz.enumerate(), lz.count() | lz.enumerate(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("endless", ENDLESS, ids=str)
+@pytest.mark.parametrize("beyond", [1, 2, 2**60, 2**70])
+def test_a_place_that_is_not_counted_is_refused_wherever_it_is_asked_for(
+    endless: Any, beyond: int
+) -> None:
+    far = lz.state_at(endless, 2**60 - 1)
+    last, item = lz.step(endless, far)
+    assert next(lz.run(endless, far.to_json())) == item == endless[2**60 - 1]
+    assert lz.run(endless, last.to_json()).state == last == lz.state_at(endless, 2**60)
+    refusing: list[Any] = [
+        lambda: lz.state_at(endless, 2**60 + beyond),
+        lambda: lz.advance(endless, last, beyond),
+        lambda: lz.step(endless, last),
+        lambda: endless[2**60 + beyond],
+        lambda: list(endless | lz.skip(2**60 + beyond) | lz.take(2)),
+        lambda: next(iter(endless | lz.shard(num_shards=2**60, index=0) | lz.batch(20))),
+    ]
+    for refuse in refusing:
+        with pytest.raises(IndexError, match=f"items are more than the {2**60} it can count"):
+            refuse()
+
+
+def test_floats_of_a_rank_among_too_many() -> None:
+    ranks = lz.uniform(seed=0) | lz.shard(num_shards=2**60, index=0)
+    with pytest.raises(IndexError, match="uniform: 23058430092136939520 items are more than"):
+        list(ranks | lz.batch(20, collate=lz.stack) | lz.take(1))

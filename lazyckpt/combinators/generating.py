@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 from lazyckpt.checks import function, integer, natural, weighing
 from lazyckpt.combinators.sources import source
 from lazyckpt.frozen import freeze, storable, thaw
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, within
+from lazyckpt.machine import (
+    MOST,
+    End,
+    Flow,
+    Machine,
+    Position,
+    Table,
+    View,
+    countable,
+    counted,
+    machine,
+    within,
+)
 from lazyckpt.noise import Indices, affine, as_array, derive, hashed, hashes_at
 from lazyckpt.pipeline import producer
 
@@ -23,7 +35,6 @@ T = TypeVar("T")
 
 _FINEST = 53  # bits of a float's mantissa
 _LARGEST = 1 << 16  # items made at once
-_MOST = 1 << 60  # items of an epoch
 
 
 @producer(checks={"step": function, "init": storable})
@@ -91,6 +102,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
     Resume: reads nothing again.
     Random access: yes.
     Rank-free: yes.
+    Errors: `IndexError` for a place beyond 2**60, here and in the other endless sources.
 
     >>> import lazyckpt as lz
     >>> list(lz.count(10, -3) | lz.take(4))
@@ -221,20 +233,20 @@ def _endless(
 
     def checked(position: Position) -> tuple[int, int]:
         epoch, given = position
-        return within(name, epoch, math.inf), within(name, given, _MOST)
+        return within(name, epoch, math.inf), within(name, given, MOST)
 
     def step(position: Position) -> tuple[Position, T]:
         epoch, given = position
-        return (epoch, given + 1), table.get(begin(epoch) + given)
+        return (epoch, countable(name, given + 1)), table.get(begin(epoch) + given)
 
     def flow(position: Position) -> Flow[T]:
         epoch, given = checked(position)
         items, taken = counted(walk(begin(epoch) + given))
-        return Flow(items, lambda: (epoch, given + taken()))
+        return Flow(items, lambda: (epoch, countable(name, given + taken())))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, given = checked(position)
-        return (epoch, given + n), n
+        return (epoch, countable(name, given + n)), n
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         epoch, given = position

@@ -15,7 +15,19 @@ from lazyckpt.checks import function, integer, natural, optional, positive
 from lazyckpt.combinators.expanding import opened
 from lazyckpt.errors import ArgumentError
 from lazyckpt.frozen import freeze, storable, thaw
-from lazyckpt.machine import End, Flow, Machine, Position, Table, View, counted, machine, within
+from lazyckpt.machine import (
+    MOST,
+    End,
+    Flow,
+    Machine,
+    Position,
+    Table,
+    View,
+    countable,
+    counted,
+    machine,
+    within,
+)
 from lazyckpt.noise import derive, hashed, hashes
 from lazyckpt.pipeline import Pipeline, combinator
 
@@ -23,7 +35,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 S = TypeVar("S")
 
-_MOST = 1 << 60  # items that are counted
 _ENDED = (1 << 53) - 1  # in place of the number of outputs given, which it never is
 
 
@@ -124,20 +135,21 @@ def _numbered(
             after, item = upstream.step(before)
         except End as end:
             raise End((end.position, number)) from None
-        return (after, number + 1), next(made(upstream.epoch(before), number)([item]))
+        place = after, countable(name, number + 1)
+        return place, next(made(upstream.epoch(before), number)([item]))
 
     def flow(position: Position) -> Flow[B]:
         before, number = position
-        within(name, number, _MOST)
+        within(name, number, MOST)
         items = upstream.flow(before)
         results, given = counted(made(upstream.epoch(before), number)(items))
-        return Flow(results, lambda: (items.snapshot(), number + given()))
+        return Flow(results, lambda: (items.snapshot(), countable(name, number + given())))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         assert upstream.skip is not None
         before, number = position
         after, passed = upstream.skip(before, n)
-        return (after, number + passed), passed
+        return (after, countable(name, number + passed)), passed
 
     return machine(
         init=lambda epoch: (upstream.init(epoch), 0),
