@@ -106,6 +106,8 @@ def _is_weight(value: Any) -> bool:
 def index_sequence(value: Any) -> Any:
     """A range, list, tuple or one-dimensional array of ints, as it is."""
     if isinstance(value, range):
+        if value[sys.maxsize :]:
+            _unfit(f"a range of at most {sys.maxsize} ints")
         return value
     if isinstance(value, (list, tuple)):
         for number, index in enumerate(value):

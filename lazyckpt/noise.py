@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Indices = range | NDArray[np.int64]
+Indices = range | NDArray[np.int64]  # a range of them rises: its last one is its largest
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15

@@ -406,6 +406,7 @@ def test_sq15_cycle(items: list[int], limit: int, index: int) -> None:
     mine, other = ours.cycle(items, limit), theirs.cycle(items, limit)
     assert (list(mine), len(mine)) == (list(other), len(other))
     assert ours.cycle(items)[index] == theirs.cycle(items)[index]
+    assert list(mine[::-1]) == list(reversed(mine)) == list(mine)[::-1]
     assert list(ours.cycle(items)[2:9:2]) == list(theirs.cycle(items)[2:9:2])
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, SupportsIndex, TypeVar
 
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from lazyckpt.catalogue import Taken
 from lazyckpt.checks import index_sequence
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import End, Flow, Machine, Position, View, machine, placed
+from lazyckpt.machine import MOST, End, Flow, Machine, Position, View, machine, placed
 from lazyckpt.noise import Indices, affine, as_array
 from lazyckpt.pipeline import combinator
 
@@ -117,13 +119,18 @@ class _Given:
 
     def __init__(self, indices: Any, length: int | float) -> None:
         self._length = length
-        self._chosen = indices if isinstance(indices, range) else np.asarray(indices)
-        least = 0
-        for index in _ends(self._chosen):
+        if isinstance(indices, (list, tuple)):
+            indices = [operator.index(index) for index in indices]  # NumPy would round some
+        most, ends = MOST - 1 if length == math.inf else sys.maxsize, _ends(indices)
+        for index in ends:
             if not -length <= index < length or (index < 0 and length == math.inf):
                 raise ArgumentError(f"gather: index {index} is out of range for {length} items")
-            least = min(least, index)
-        self._as_they_are = least >= 0
+            if abs(index) > most:
+                raise ArgumentError(f"gather: index {index} is beyond {most}, the largest possible")
+        self._as_they_are = min(ends, default=0) >= 0
+        if isinstance(indices, list) or len(indices) < 2:  # then a range's step is no matter
+            indices = np.array([*indices], np.int64)
+        self._chosen = indices
 
     def __getitem__(self, number: int) -> int:
         index = int(self._chosen[number])
@@ -133,6 +140,7 @@ class _Given:
         chosen = self._chosen
         if isinstance(chosen, range):
             found = affine(numbers, chosen.start, chosen.step)
+            found = found if chosen.step > 0 else as_array(found)
         else:
             found = chosen[as_array(numbers)].astype(np.int64)
         if self._as_they_are:
@@ -142,12 +150,11 @@ class _Given:
 
 
 def _ends(indices: Any) -> list[int]:
-    """The least and the largest index."""
+    """The least and the largest index, in whatever order."""
     if not len(indices):
         return []
-    ends = (
-        sorted((indices[0], indices[-1]))
-        if isinstance(indices, range)
-        else (indices.min(), indices.max())
-    )
-    return [int(index) for index in ends]
+    if isinstance(indices, range):
+        return [indices[0], indices[-1]]
+    if isinstance(indices, list):
+        return [min(indices), max(indices)]
+    return [int(indices.min()), int(indices.max())]

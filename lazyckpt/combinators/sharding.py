@@ -136,7 +136,7 @@ def _strided(
         wanted = affine(offsets, index, num_shards)
         if even != "pad" or not len(wanted):
             return view.ahead(position, wanted)
-        last = int(max(wanted[0], wanted[-1]) if isinstance(wanted, range) else wanted.max())
+        last = int(wanted[-1] if isinstance(wanted, range) else wanted.max())
         left = jump(position, last + 1)[1]
         if left > last:
             return view.ahead(position, wanted)

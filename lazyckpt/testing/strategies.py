@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.pipeline import Pipeline, Stage
@@ -109,6 +110,16 @@ _lengths = st.integers(0, 20)
 _weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
 
 
+_indices = st.lists(st.integers(-5, 4), max_size=8)
+_steps = st.sampled_from([1, 2, -1, -2])
+_spans = st.builds(range, st.integers(-5, 4), st.integers(-6, 5), _steps)
+_falling = st.builds(range, st.integers(0, 4), st.just(-1), st.sampled_from([-1, -2]))
+
+
+def _array(indices: list[int]) -> NDArray[np.int64]:
+    return np.array(indices, np.int64)
+
+
 def _first(endless: st.SearchStrategy[Pipeline[Any]]) -> st.SearchStrategy[Pipeline[Any]]:
     return st.builds(lambda pipeline, n: pipeline | lz.take(n), endless, _lengths)
 
@@ -171,7 +182,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, list[int]())]),
     "take_while": st.just(lz.take_while(kept)),
     "drop_while": st.just(lz.drop_while(kept)),
-    "gather": st.lists(st.integers(-5, 4), max_size=8).map(lz.gather),
+    "gather": st.one_of(_indices, _indices.map(_array), _spans, _falling).map(lz.gather),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
