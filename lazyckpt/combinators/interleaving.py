@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, cycle, repeat
 from typing import Any, TypeVar
@@ -112,20 +113,32 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
         states, ended, turn, given = position
         has = [jump(state, n)[1] for jump, state in builtins.zip(jumps, states, strict=True)]
         taken, left = [0] * width, n
-        while left and ended + 1 < 1 << width:
-            if not given:
-                alive = [number for number in range(width) if not ended >> number & 1]
-                least = min(has[number] - taken[number] for number in alive)
-                rounds = min(least, left // len(alive)) // block_length
-                for number in alive:
-                    taken[number] += rounds * block_length
-                left -= rounds * block_length * len(alive)
+
+        def give() -> None:
+            """Go through the rest of one turn."""
+            nonlocal ended, turn, given, left
             some = min(block_length - given, has[turn] - taken[turn], left)
             taken[turn], left, given = taken[turn] + some, left - some, given + some
             if left and given < block_length:
                 ended, given = ended | 1 << turn, 0
                 taken[turn] += 1  # asked once more, it ends
             turn, given = turned(turn, given, ended)
+
+        if left and given:
+            give()
+        rest = {
+            number: has[number] - taken[number]
+            for number in range(width)
+            if not ended >> number & 1
+        }
+        whole = block_length * _rounds(left, [*rest.values()], block_length)
+        for number, most in rest.items():
+            left -= min(whole, most)
+            taken[number] += min(whole, most + 1)
+            ended |= (most < whole) << number
+        turn, given = turned(turn, given, ended)
+        while left and ended + 1 < 1 << width:
+            give()
         after = [
             jump(state, count)[0]
             for jump, state, count in builtins.zip(jumps, states, taken, strict=True)
@@ -142,6 +155,16 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
         skip=skip if len(jumps) == width else None,
         length=sum(lengths) if len(lengths) == width else None,
     )
+
+
+def _rounds(left: int, rest: list[int], block_length: int) -> int:
+    """How many times it goes round before the last of `left` items; `rest`: what each one has."""
+    low, high = 0, max(rest, default=0) // block_length + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        is_before = sum(min(middle * block_length, each) for each in rest) < left
+        low, high = (middle, high) if is_before else (low, middle - 1)
+    return low
 
 
 @combinator(
@@ -207,13 +230,15 @@ def interleave_map(
             nonlocal ended, turn, given
             stream = iter(inputs)
             streams: list[Iterator[B]] = [iter(())] * cycle_length
-            while not ended or any(anchors):
-                place = anchors[turn]
+            order = deque([*range(turn, cycle_length), *range(turn)])
+            while order:
+                turn = order[0]
                 if flows[turn] is None:
+                    place = anchors[turn]
                     if place:
                         current = reopened(*place)
                     elif ended:
-                        turn = (turn + 1) % cycle_length
+                        order.popleft()
                         continue
                     else:
                         here = inputs.snapshot()
@@ -231,7 +256,8 @@ def interleave_map(
                         break
                 else:
                     anchors[turn], flows[turn] = (), None
-                turn, given = (turn + 1) % cycle_length, 0
+                order.rotate(-1)
+                given = 0
             turn = 0
 
         def snapshot() -> Position:
