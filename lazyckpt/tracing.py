@@ -77,7 +77,9 @@ def trace(pipeline: Chain, n: int) -> list[Origin]:
     `transition` remembers of items before, nor the control of a `multiplex`. A
     row of a collated batch that is taken apart again is told as the batch is.
 
-    `IndexError` if there are fewer outputs.
+    `IndexError` if there are fewer outputs. `ArgumentError` at a stage from elsewhere;
+    and, where the pipeline has no random access, at a stage that wants it behind a
+    `block_shuffle` of `uniform` or `choices`.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10**9)) | lz.shuffle(seed=0) | lz.batch(3)
@@ -106,7 +108,7 @@ def told(chain: Chain, *, reads: bool, prefix: str = "") -> Pipeline[Any]:
         stage = (_seeing if reads else _blind)(_known(call))
         try:
             pipeline = pipeline | stage
-        except ArgumentError as error:  # an endless source has lost its random access
+        except ArgumentError as error:  # uniform or choices have lost their random access
             raise ArgumentError(f"trace: no way through {call!r} here: {error}") from None
     return pipeline
 
@@ -139,10 +141,11 @@ def _numbered(call: Call, reads: bool, stage: str) -> Pipeline[Any]:
     machine = Pipeline[Any]((call,)).machine
     length = math.inf if machine.length is None else machine.length
     pairs: Pipeline[Any]
-    if not reads:
+    if not reads or call.name == "count":  # whose items are known by their numbers
+        read = machine.view.table.get if reads and machine.view else lambda number: None
         numbers = count() if length == math.inf else source(range(int(length)))
-        pairs = numbers | mapped(lambda number: (number, None))
-    elif call.name in ("source", "columns") and machine.skip is not None:
+        pairs = numbers | mapped(lambda number: (number, read(number)))
+    elif call.name in ("source", "columns", "once") and machine.skip is not None:
         pairs = source(_Placed(machine))
     else:
         pairs = Pipeline((call,)) | numbered()
