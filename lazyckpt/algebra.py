@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -85,7 +86,7 @@ def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
     if machine.skip is not None:
         position, passed = machine.skip(state.position, n)
     else:
-        passed = sum(1 for _ in islice(flow, n))
+        passed = sum(1 for _ in islice(flow, min(n, sys.maxsize)))
         position = flow.snapshot()
     if passed < n:
         where = f" after item {state.items:,}" if state.items else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
@@ -64,6 +65,16 @@ def test_advance_reads_nothing_with_random_access() -> None:
     pipeline = lz.source(unread) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(3)
     state = lz.advance(pipeline, lz.init(pipeline), 10**9 + 1)
     assert (state.items, state.epoch) == (10**9 + 1, 3 * 10**7)
+
+
+@pytest.mark.parametrize("n", [4, sys.maxsize, sys.maxsize + 1, 10**30])
+@pytest.mark.parametrize("data", [[1, 2, 3], Stream([1, 2, 3])], ids=["list", "stream"])
+def test_what_is_past_the_end_is_so_however_far(n: int, data: Any) -> None:
+    pipeline = lz.source(data)
+    with pytest.raises(IndexError, match=f"state_at: n={n}, but the pipeline has 3 items"):
+        lz.state_at(pipeline, n)
+    with pytest.raises(IndexError, match=f"advance: n={n}, but the pipeline has 2 items after"):
+        lz.advance(pipeline, lz.state_at(pipeline, 1), n)
 
 
 def test_advance_takes_a_state_in_any_form_and_says_what_is_wrong() -> None:
