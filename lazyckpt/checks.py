@@ -124,6 +124,18 @@ def boolean(value: Any) -> bool:
     return value
 
 
+def one_of(*texts: str) -> Check:
+    """One of these texts."""
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or value not in texts:
+            *others, last = map(repr, texts)
+            _unfit(f"{', '.join(others)} or {last}")
+        return str(value)
+
+    return check
+
+
 def function(value: Any) -> Any:
     if not callable(value):
         _unfit("callable")

@@ -22,7 +22,7 @@ from typing import (
 
 from lazyckpt.call import Call, Chain, define, runnable, show
 from lazyckpt.catalogue import Carry, Deal, Parts, Rereads, Takes, registry
-from lazyckpt.checks import Check, Unfit, boolean, brief, checked
+from lazyckpt.checks import Check, boolean, brief, checked, one_of
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, executing
@@ -199,14 +199,8 @@ def run(
     """
     strict = checked("run", "strict", strict, boolean)
     found = runnable("run", pipeline)
-    skips = checked("run", "on_error", on_error, _policy) == "skip"
+    skips = checked("run", "on_error", on_error, one_of("raise", "skip")) == "skip"
     return Run(found, state, strict=strict, executor=executing(executor), skips=skips)
-
-
-def _policy(value: Any) -> str:
-    if value not in ("raise", "skip"):
-        raise Unfit("'raise' or 'skip'")
-    return str(value)
 
 
 class Options(TypedDict, total=False):

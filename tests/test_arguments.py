@@ -375,6 +375,27 @@ def test_an_epoch_is_a_natural_number(epoch: Any) -> None:
     assert "epoch" in refusal(lambda: lz.init(lz.source([1]), epoch=epoch))
 
 
+@pytest.mark.parametrize("value", ["dropp", "", 1, True, b"drop", len, [], np.array(["a", "b"])])
+@pytest.mark.parametrize(
+    ("argument", "use"),
+    [
+        ("even", lambda value: lz.shard(num_shards=2, index=0, even=value)),
+        ("stop", lambda value: lz.mix([lz.source([1])], [1], seed=0, stop=value)),
+        ("on_error", lambda value: lz.run(lz.source([1]), on_error=value)),
+    ],
+)
+def test_what_is_none_of_the_texts_it_may_be(argument: str, use: Any, value: Any) -> None:
+    message = refusal(lambda: use(value))
+    assert f"{argument} must be '" in message
+    assert f"got {argument}={repr(value)[:50]}" in message
+
+
+@pytest.mark.parametrize("boundaries", ["abc", "", b"abc", [(1, 2)], [[1], [2]], ["1"]])
+def test_boundaries_are_numbers(boundaries: Any) -> None:
+    message = refusal(lambda: lz.bucket_by_boundaries(boundaries, 2, length=len))
+    assert "boundaries must be increasing numbers" in message
+
+
 class Stream:
     def __iter__(self) -> Any:
         return iter([1, 2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from itertools import islice, pairwise
 from typing import Any
@@ -49,6 +50,10 @@ def bucketed(size: Any = 2, **more: Any) -> Any:
         (lambda: lz.bucket_by_boundaries([3], [2, 0], length=len), "or a list of such"),
         (lambda: lz.bucket_by_boundaries([3], 2, length=4), "length must be callable"),
         (lambda: lz.bucket_by_boundaries([3], 2, length=len, max_wait=1), "an int >= 2 or None"),
+        (
+            lambda: lz.bucket_by_boundaries([], 4, length=len, max_wait=10**30),
+            f"an int <= {sys.maxsize} or None",
+        ),
         (
             lambda: lz.bucket_by_boundaries([3], 2, length=len, max_wait=4, drop_last=True),
             "take one of them",

@@ -116,7 +116,7 @@ def test_what_does_not_go_together_is_refused() -> None:
         "as many weights": lambda: lz.mix(two, [1, 2, 3], seed=0),
         "seed must be given": lambda: lz.mix(two, [1, 2]),
         "fixed weights": lambda: lz.mix(two, lambda t: [1, 2], deterministic=True),
-        "stop must be 'first_exhausted' or": lambda: lz.mix(two, [1, 2], seed=0, stop="last"),  # type: ignore[arg-type]
+        "stop must be 'first_exhausted', ": lambda: lz.mix(two, [1, 2], seed=0, stop="last"),  # type: ignore[arg-type]
         "at least one pipeline": lambda: lz.mix([], [1], seed=0),
         "pipelines must be a list": lambda: lz.mix(two[0], [1], seed=0),
         "argument 2 must be a pipeline": lambda: lz.mix([two[0], [1]], [1, 1], seed=0),  # type: ignore[list-item]

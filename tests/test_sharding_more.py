@@ -109,7 +109,7 @@ def test_what_has_no_parts_is_refused() -> None:
     ):
         with pytest.raises(lz.ArgumentError, match=f"contiguous=True, and .* {why}"):
             upstream | lz.shard(**rank, contiguous=True)
-    with pytest.raises(lz.ArgumentError, match="even must be 'pad', 'drop' or None"):
+    with pytest.raises(lz.ArgumentError, match="even must be 'pad' or 'drop' or None"):
         lz.shard(**rank, even=True)
     with pytest.raises(lz.ArgumentError, match="contiguous must be True or False"):
         lz.shard(**rank, contiguous=1)

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
+from numbers import Number
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -21,8 +22,10 @@ A = TypeVar("A")
 
 def _increasing(value: Any) -> tuple[Any, ...]:
     try:
-        found = tuple(value)
-        if all(a < b for a, b in pairwise(found)) and all(b == b for b in found):
+        found = tuple(value.tolist() if hasattr(value, "tolist") else value)
+        is_increasing = all(a < b for a, b in pairwise(found)) and all(b == b for b in found)
+        are_numbers = all(isinstance(each, Number) for each in found)
+        if is_increasing and are_numbers and not isinstance(value, (str, bytes)):
             return found
     except (TypeError, ValueError):
         pass
@@ -58,7 +61,7 @@ def _fitting(boundaries: Any, batch_size: Any, drop_last: bool, max_wait: Any, *
         "batch_size": _sizes,
         "length": function,
         "drop_last": boolean,
-        "max_wait": optional(at_least(2)),
+        "max_wait": optional(at_least(2, sys.maxsize)),
     },
     validate=_fitting,
     again=lambda position, **_: [Again(position[0], position[1])],

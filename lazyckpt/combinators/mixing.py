@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from lazyckpt.call import Chain, described
 from lazyckpt.catalogue import Taken
-from lazyckpt.checks import Unfit, boolean, brief, natural, optional
+from lazyckpt.checks import Unfit, boolean, brief, natural, one_of, optional
 from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
@@ -26,17 +26,10 @@ A = TypeVar("A")
 Stop = Literal["first_exhausted", "all_exhausted", "never"]
 
 _ROOM = 32  # bits: each epoch of a mix has room for many of the pipelines'
-_STOPS = ("first_exhausted", "all_exhausted", "never")
 
 
 def _weighing(value: Any) -> Any:
     return value if callable(value) else weights_of(value)
-
-
-def _stopping(value: Any) -> Any:
-    if value not in _STOPS:
-        raise Unfit(" or ".join(map(repr, _STOPS)))
-    return value
 
 
 def _fitting(
@@ -149,7 +142,7 @@ def _pairs(
         "pipelines": several,
         "weights": _weighing,
         "seed": optional(natural),
-        "stop": _stopping,
+        "stop": one_of("first_exhausted", "all_exhausted", "never"),
         "deterministic": boolean,
     },
     validate=_fitting,

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from lazyckpt.catalogue import Taken
-from lazyckpt.checks import Unfit, boolean, natural, positive
+from lazyckpt.checks import boolean, natural, one_of, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.machine import End, Flow, Machine, Position, View, counted, machine, stateless, within
 from lazyckpt.noise import Indices, affine, as_array
@@ -19,12 +19,6 @@ from lazyckpt.pipeline import combinator
 A = TypeVar("A")
 
 Even = Literal["pad", "drop"] | None
-
-
-def _evening(value: Any) -> Any:
-    if value not in ("pad", "drop", None):
-        raise Unfit("'pad', 'drop' or None")
-    return value
 
 
 def _within(num_shards: int, index: int, contiguous: bool, even: Even) -> None:
@@ -44,7 +38,12 @@ def _taken(
 
 @combinator(
     keeps_items=True,
-    checks={"num_shards": positive, "index": natural, "contiguous": boolean, "even": _evening},
+    checks={
+        "num_shards": positive,
+        "index": natural,
+        "contiguous": boolean,
+        "even": optional(one_of("pad", "drop")),
+    },
     validate=_within,
     free=("index",),
     elastic={"num_shards": "lockstep"},

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from lazyckpt.checks import Unfit, checked, function, integer, optional, positive
+from lazyckpt.checks import checked, function, integer, one_of, optional, positive
 from lazyckpt.combinators.grouping import batch
 from lazyckpt.combinators.mapping import map
 from lazyckpt.combinators.ordering import shuffle as shuffled
@@ -43,12 +43,6 @@ __all__ = [
     "SplitSampler",
     "default_batchify_fn",
 ]
-
-
-def _last_batch(value: Any) -> str:
-    if value not in ("keep", "discard", "rollover"):
-        raise Unfit("'keep', 'discard' or 'rollover'")
-    return str(value)
 
 
 class ShardedDataLoader:
@@ -140,7 +134,9 @@ class ShardedDataLoader:
             return checked("ShardedDataLoader", name, value, check)
 
         self._batch_size: int | None = fit("batch_size", batch_size, optional(positive))
-        self._last_batch = fit("last_batch", last_batch, optional(_last_batch)) or "keep"
+        self._last_batch = (
+            fit("last_batch", last_batch, optional(one_of("keep", "discard", "rollover"))) or "keep"
+        )
         if batch_sampler is not None:
             if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
                 raise ArgumentError(

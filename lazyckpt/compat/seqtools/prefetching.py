@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from lazyckpt.checks import brief, checked, function, integer, natural, optional, positive
+from lazyckpt.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
 from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
@@ -61,8 +61,7 @@ def prefetch(
     buffer = checked("prefetch", "max_buffered", max_buffered, positive)
     hook = checked("prefetch", "start_hook", start_hook, optional(function))
     checked("prefetch", "shm_size", shm_size, natural)
-    if method not in ("thread", "process"):
-        raise ArgumentError(f"prefetch: method must be 'thread' or 'process', got {brief(method)}")
+    method = checked("prefetch", "method", method, one_of("thread", "process"))
     if workers < 0:
         workers = checked("prefetch", "nworkers", len(os.sched_getaffinity(0)) + workers, positive)
     if not workers:
