@@ -20,7 +20,7 @@ OURS = sorted(n for n, c in lz.registry.items() if c.build.__module__.startswith
 
 # Every argument with its kind; a good call takes the first of each kind's GOOD.
 KINDS: dict[str, dict[str, str]] = {
-    "source": {"data": "data"},
+    "source": {"data": "data", "name": "short?"},
     "columns": {"arrays": "arrays"},
     "unfold": {"step": "function", "init": "json"},
     "count": {"start": "integer", "step": "integer"},
@@ -98,6 +98,7 @@ GOOD: dict[str, list[Any]] = {
     "weights": [[1.0, 2.0]],
     "boundaries": [(3, 5)],
     "indices": [(0, 1)],
+    "short": ["squad", "x" * 40],
 }
 GOOD |= {f"{kind}?": [*values, None] for kind, values in GOOD.items()}
 
@@ -111,12 +112,13 @@ BAD: dict[str, list[Any]] = {
     "boolean": [None, 0, 1, np.True_, 1.0, math.nan, "True", []],
     "function?": [0, 1.0, math.nan, "len", b"len", [len], np.array(1), True],
     "integer": [None, *NO_INT],
+    "short?": ["", "x" * 41, 0, 1.0, b"squad", ["squad"], len],
     "json": [object(), {1, 2}, b"x", np.int64(1), np.zeros(2), 1j, [object()], {"a": {1}}, len],
 }
 BAD |= {kind: [None, *BAD[f"{kind}?"]] for kind in ("positive", "natural", "function")}
 
 
-def call(name: str, **changed: Any) -> Any:
+def call(name: str, /, **changed: Any) -> Any:
     arguments = {a: GOOD[kind][0] for a, kind in KINDS[name].items()}
     if name == "shard":
         arguments = {"num_shards": 10**13, "index": 0}
@@ -274,10 +276,10 @@ def test_bad_joins(join: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("data", "remedy"),
     [
-        (iter([1]), "pass the list"),
+        (iter([1]), "an object whose __iter__ opens it anew"),
         ((x for x in [1]), "an object whose __iter__ opens it anew"),
-        (map(len, ["a"]), "pass the list"),
-        (zip([1], [2], strict=True), "pass the list"),
+        (map(len, ["a"]), "pass what it came from"),
+        (zip([1], [2], strict=True), "pass what it came from"),
         ({"a": [1]}, "columns(**data)"),
         ({1, 2}, "sorted(data)"),
         (frozenset([1]), "sorted(data)"),
@@ -286,7 +288,7 @@ def test_bad_joins(join: Callable[..., Any]) -> None:
         (3, "list"),
         (1.5, "list"),
         (None, "list"),
-        (len, "list"),
+        (len, "flat_map"),
         (np.array(3), "list"),
         (np.int64(3), "list"),
         (torch.tensor(3), "list"),
