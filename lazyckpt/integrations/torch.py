@@ -145,9 +145,9 @@ def dataset(
       None where the pipeline batches, with `DataLoader(..., batch_size=None)`
 
     The order is the pipeline's, whatever `num_workers` is, if `batch_size` is told:
-    workers make items, or whole batches, in turn. With random access a worker makes only its own; else
-    each reads the whole stream and drops those of the others, and executors,
-    as in `lz.torch.loader`, are the better workers.
+    workers make items, or whole batches, in turn. With random access a worker makes only its
+    own; else each reads the whole stream and drops those of the others, and
+    executors, as in `lz.torch.loader`, are the better workers.
 
     `StatefulDataLoader.state_dict()` holds the state of each worker, and goes
     back to as many of them. `lz.torch.state` finds the pipeline's own in it,
