@@ -8,7 +8,7 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, tally, skipping,
-state, layers, rebasing, algebra, resharding, costs, executors, run, saving,
+state, layers, comparing, rebasing, algebra, resharding, costs, executors, run, saving,
 pipeline, combinators, tracing, integrations, testing.
 """
 

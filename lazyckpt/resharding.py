@@ -11,10 +11,10 @@ from lazyckpt.algebra import diff
 from lazyckpt.call import compact
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import Unfit, brief, checked, positive
+from lazyckpt.comparing import difference
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.layers import Described, arguments_of, chains_of, follows
 from lazyckpt.machine import fitting
-from lazyckpt.rebasing import difference
 from lazyckpt.state import AnyState, State, as_state
 
 

@@ -24,6 +24,7 @@ ROOMS = [
     ["skipping"],
     ["state"],
     ["layers"],
+    ["comparing"],
     ["rebasing"],
     ["algebra"],
     ["resharding", "costs"],
