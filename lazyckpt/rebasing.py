@@ -15,6 +15,7 @@ from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.layers import SEVERAL, SOMETIMES, Described, follows, is_begun
 from lazyckpt.machine import Machine, Position, entered, fitting
 from lazyckpt.state import AnyState, State, as_state
+from lazyckpt.windows import built, held_apart, way
 
 
 def matching(state: State, chain: Chain) -> State:
@@ -87,6 +88,15 @@ def _carried(state: State, pairs: list[Pair], chain: Chain) -> Position:
     before = _before(pairs, chain)
     if before.machine.epoch(position) != chain.machine.epoch(position):
         raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
+    if any("any" in _wanted(pair, chain) for pair in pairs if pair.met):
+        with fitting(position):
+            apart = held_apart(before, chain, position)
+        if apart is not None:
+            call, is_known = apart
+            raise StateMismatch(
+                f"the state {'stands' if is_known else 'may stand'} beyond the end after "
+                f"{_changes(pairs)}: {call!r} holds items up to there"
+            )
     return position
 
 
@@ -116,13 +126,13 @@ def _changes(pairs: list[Pair]) -> str:
 def _check(pair: Pair, chain: Chain, later: list[Call]) -> None:
     """Refuse a change that a state cannot follow; `later` are the stages behind that stay."""
     names = {**pair.before, **pair.after} if pair.met else {}
-    wanted = set()
+    wanted: set[str] = set()
     if pair.met:
         call = chain.calls[pair.new - 1]
         for name in names:
             if name not in call.elastic:
                 raise _refused(pair, f"{name} decides about the order")
-            wanted.add(call.elastic[name])
+        wanted |= _wanted(pair, chain)
     elif not _is_pointwise(pair.name):
         if pair.old and not follows((pair.name, pair.before), "transparent"):
             raise _refused(pair, "what it holds or counts would be lost")
@@ -130,6 +140,12 @@ def _check(pair: Pair, chain: Chain, later: list[Call]) -> None:
     for call in later:
         if not all(map(call.follows, wanted)):
             raise _refused(pair, f"{call!r} behind it counts what it gives")
+
+
+def _wanted(pair: Pair, chain: Chain) -> set[str]:
+    """What the stages behind one whose arguments change have to be."""
+    elastic = chain.calls[pair.new - 1].elastic
+    return {elastic[name] for name in {**pair.before, **pair.after}}
 
 
 def _refused(pair: Pair, reason: str) -> StateMismatch:
@@ -142,9 +158,7 @@ def _is_pointwise(name: str) -> bool:
 
 def _rebuilt(state: State, pairs: list[Pair], chain: Chain) -> Position:
     """The position, taken apart as the old stages have it and put together as the new ones do."""
-    machines: list[Machine[Any]] = []
-    for call in chain.calls:
-        machines.append(call.build(machines[-1] if machines else None))
+    machines = built(chain)
     ways = ["all"] + [
         way(call, upstream, machine)
         for call, (upstream, machine) in zip(chain.calls[1:], pairwise(machines), strict=True)
@@ -224,19 +238,6 @@ def _begun(pair: Pair, call: Call, upstream: Machine[Any], here: Position) -> Po
         raise _refused(pair, "it orders whole epochs, of which a part is gone")
     machine = call.build(upstream._replace(init=lambda epoch: here))
     return machine.init(epoch)
-
-
-def way(call: Call, upstream: Machine[Any], machine: Machine[Any]) -> str:
-    """How much of a position is the stage's own: "none", "some" (behind upstream's), "all"."""
-    before, after = shape(upstream.init(0)), shape(machine.init(0))
-    if before == after:
-        return "all" if call.is_rigid else "none"
-    return "some" if after and after[0] == before else "all"
-
-
-def shape(position: Position) -> Any:
-    """A position without its numbers."""
-    return tuple(map(shape, position)) if type(position) is tuple else ()
 
 
 def _as_it_is(value: Any) -> Any:

@@ -23,7 +23,7 @@ ROOMS = [
     ["tally"],
     ["skipping"],
     ["state"],
-    ["layers"],
+    ["layers", "windows"],
     ["comparing"],
     ["rebasing"],
     ["algebra"],

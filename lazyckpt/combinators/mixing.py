@@ -18,8 +18,9 @@ from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.machine import End, Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
-from lazyckpt.rebasing import carried, matching, way
+from lazyckpt.rebasing import carried, matching
 from lazyckpt.state import State, as_state
+from lazyckpt.windows import way
 
 A = TypeVar("A")
 
