@@ -581,6 +581,71 @@ def test_what_lanes_refuse() -> None:
         lz.lanes(LANES, num_shards=2, index=2)
 
 
+@given(
+    laned(),
+    st.sampled_from([None, lz.repeat(2), lz.map(lambda x: x) | lz.repeat(3) | lz.batch(1)]),
+    st.booleans(),
+    st.data(),
+)
+def test_lanes_change_ranks_in_every_epoch_alike_or_say_so(
+    pipelines: list[Any], behind: Any, is_within: bool, data: st.DataObject
+) -> None:
+    if behind is not None and is_within:
+        pipelines, behind = [lane | behind for lane in pipelines], None
+
+    def ranks(num_shards: int) -> list[Any]:
+        made = [lz.lanes(pipelines, num_shards=num_shards, index=n) for n in range(num_shards)]
+        return made if behind is None else [rank | behind for rank in made]
+
+    sizes = st.integers(1, len(pipelines))
+    old, new = data.draw(sizes), data.draw(sizes)
+    given: list[Any] = []
+    states = []
+    for rank in ranks(old):
+        run = lz.run(rank)
+        given += islice(run, data.draw(st.integers(0, 30)))
+        states.append(run.state)
+    epochs = {rank.machine.epoch(s.position) for rank, s in zip(ranks(old), states, strict=True)}
+    try:
+        dealt = lz.reshard(states, new)
+    except lz.StateMismatch as refusal:
+        assert not is_within
+        assert "put repeat() into each lane, not behind" in str(refusal)  # noqa: PT017
+        assert len({s.epoch for s in states}) > 1 or len(epochs) > 1
+        return
+    for rank, state in zip(ranks(new), dealt, strict=True):
+        given += lz.run(rank, state)
+    wanted = [item for rank in ranks(1) for item in rank]
+    assert sorted(map(repr, given)) == sorted(map(repr, wanted))
+
+
+def test_ranks_in_two_epochs_are_not_dealt() -> None:
+    def rank(num_shards: int, index: int, count: int = 2, within: int = 1) -> Any:
+        lines = [lz.source([f"{name}{n}" for n in range(2)]) | lz.repeat(within) for name in "ab"]
+        return lz.lanes(lines, num_shards=num_shards, index=index) | lz.repeat(count)
+
+    for ahead in (0, 1):
+        states = [lz.state_at(rank(2, n), 3 if n == ahead else 1) for n in range(2)]
+        with pytest.raises(
+            lz.StateMismatch, match=r"ranks 0 and 1 are in epochs .* repeat\(\) into"
+        ):
+            lz.reshard(states, 1)
+        assert lz.reshard(states, 2) == states
+    ends = [lz.state_at(rank(2, n), n + 1) for n in range(2)]  # one has ended the epoch, one not
+    (state,) = lz.reshard(ends, 1)
+    assert sorted(lz.run(rank(1, 0), state)) == ["a0", "a1", "a1", "b0", "b1"]
+    later = [lz.state_at(rank(2, n), n + 3) for n in range(2)]
+    (state,) = lz.reshard(later, 1)
+    assert sorted(lz.run(rank(1, 0), state)) == ["a1"]
+    inside = [lz.state_at(rank(2, n, count=1, within=2), 3 * n) for n in range(2)]
+    (state,) = lz.reshard(inside, 1)
+    assert sorted(lz.run(rank(1, 0, count=1, within=2), state)) == ["a0", "a0", "a1", "a1", "b1"]
+    runs = [lz.run(rank(2, n, count=1)) for n in range(2)]
+    list(runs[0].epoch(3))
+    with pytest.raises(lz.StateMismatch, match="ranks 0 and 1 are in epochs 1 and 0"):
+        lz.reshard([run.state for run in runs], 1)
+
+
 def test_ranks_that_disagree_are_told_by_how_much() -> None:
     states = [lz.state_at(global_rank(3, 0), n) for n in (4, 4, 6)]
     with pytest.raises(
