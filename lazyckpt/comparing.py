@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from lazyckpt.call import described, former
+from lazyckpt.catalogue import registry
+from lazyckpt.checks import Check, Unfit
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared
@@ -25,7 +28,7 @@ class Pair(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        return not self.met or self.before != self.after
+        return not self.met or bool(self.before or self.after)
 
     def __str__(self) -> str:
         old, new = (
@@ -38,7 +41,9 @@ class Pair(NamedTuple):
 
 
 def difference(old: str, new: str) -> str:
-    """A line for each stage in which two descriptions of pipelines differ."""
+    """A line for each stage in which two descriptions of pipelines differ; none, no text."""
+    if old == new:
+        return ""
     stages = [[name for name, _ in json.loads(each)] for each in (old, new)]
     if stages[0] != stages[1]:
         return f"    {cut(' | '.join(stages[0]))}\n -> {cut(' | '.join(stages[1]))}\n"
@@ -62,9 +67,31 @@ def paired(old: str, new: str) -> list[Pair]:
 
 def _pair(old: int, new: int, before: list[Any] | None, after: list[Any] | None) -> Pair:
     one, other = (stage[1] if stage else {} for stage in (before, after))
-    names = [k for k in {**one, **other} if one.get(k, ...) != other.get(k, ...)]
+    name = (before or after or [""])[0]
+    checks = registry[name].checks if name in registry else {}
+    names = [
+        k
+        for k in {**one, **other}
+        if not (k in one and k in other and _is_like(one[k], other[k], checks.get(k)))
+    ]
     kept = ({k: args[k] for k in names if k in args} for args in (one, other))
-    return Pair(old, new, (before or after or [""])[0], *kept)
+    return Pair(old, new, name, *kept)
+
+
+def _is_like(old: Any, new: Any, check: Check | None) -> bool:
+    """Whether a value in a state is that of a pipeline, in the form it has or has had there."""
+    text = _text(old)
+    if text in (_text(new), _text(former(new))):
+        return True
+    try:
+        return check is not None and _text(described(check(old))) == _text(new)
+    except Unfit:
+        return False
+
+
+def _text(value: Any) -> str:
+    """JSON, which tells 1, 1.0 and true apart."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _aligned(

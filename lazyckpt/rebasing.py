@@ -20,7 +20,8 @@ from lazyckpt.windows import built, held_apart, way
 
 def matching(state: State, chain: Chain) -> State:
     """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
-    if state.pipeline == chain.identity:
+    differences = difference(state.pipeline, chain.identity)
+    if not differences:
         return state
     try:
         carried(state, chain)
@@ -29,7 +30,7 @@ def matching(state: State, chain: Chain) -> State:
         remedy = ""
     raise StateMismatch(
         "the state belongs to another pipeline:\n"
-        f"{difference(state.pipeline, chain.identity)}"
+        f"{differences}"
         f"{remedy}strict=False takes it as it is"
     )
 

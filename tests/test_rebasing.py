@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -138,6 +139,7 @@ WINDOWS = [
     lz.interleave_map(lambda x: [x] * 2, cycle_length=2), lz.shuffle(4, seed=1) | lz.enumerate(),
     lz.bucket_batch(2, key=lambda x: x, window_size=4, seed=0), lz.skip(2) | lz.shuffle(2, seed=0),
 ]  # fmt: skip
+SHAPING = [lz.batch(4), *[window for window in WINDOWS if window.calls[0].name == "bucket_batch"]]
 
 
 @given(
@@ -158,8 +160,12 @@ def test_a_repeat_follows_its_count_where_no_window_is_at_an_end(
         assert "beyond the end after" in str(refusal)  # noqa: PT017
         return
     rest = list(islice(lz.run(new, state), 70 - cut))
-    assert rest == whole[1][cut:] or window in (lz.batch(4), lz.sliding_window(3))
-    assert whole[0][:cut] == whole[1][:cut] or window in (lz.batch(4), lz.sliding_window(3))
+    head = whole[0][:cut]
+    if window in SHAPING:  # a last one that was short has been given
+        found = sorted(x for batch in head + rest for x in batch)
+        assert found == sorted(x for batch in whole[1] for x in batch) or None in counts
+    elif window != lz.sliding_window(3):
+        assert head + rest == whole[1]
 
 
 @pytest.mark.parametrize("window", [lz.shuffle(4, seed=1), lz.block_shuffle(4, seed=1)], ids=str)
@@ -174,3 +180,88 @@ def test_fewer_epochs_than_a_window_has_read(data: Any, window: Any) -> None:
             assert list(islice(lz.run(new, lz.rebase(lz.init(old), new)), 9)) == list(
                 islice(new, 9)
             )
+
+
+# --- what differs ---
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, -0.5, "", "a"]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+@given(values, values, st.sampled_from(["unfold", "scan", "transition", "zip"]))
+def test_a_first_state_is_told_from_every_other(one: Any, other: Any, stage: str) -> None:
+    def made(first: Any) -> lz.Pipeline[Any]:
+        if stage == "scan":
+            return DATA | lz.scan(lambda s, x: (s, x), first)
+        if stage == "transition":
+            return DATA | lz.transition(lambda s, x: (s, [x]), first)
+        source = lz.unfold(lambda s: (s, 1), first)
+        return lz.zip(DATA, source) if stage == "zip" else source
+
+    a, b = made(one), made(other)
+    state = lz.state_at(a, 2)
+    assert len(list(islice(lz.run(made(one), state), 3))) == 3
+    if repr(one) == repr(other):
+        assert a.identity == b.identity
+        return
+    with pytest.raises(lz.StateMismatch, match=r"another pipeline:\n    stage \d.* -> .*\nstrict"):
+        lz.run(b, state)
+    assert len(a.identity) < 999
+
+
+def test_long_first_states_are_told_apart_in_few_words() -> None:
+    def made(**more: Any) -> lz.Pipeline[int]:
+        return lz.unfold(lambda s: (s, 1), {**{f"key {n}": [n] * n for n in range(99)}, **more})
+
+    assert len(made().identity) < 100
+    assert made().identity == made().identity != made(more=1).identity
+    with pytest.raises(lz.StateMismatch, match=r"unfold\(init=\"dict\[99\]#.*\[100\]#"):
+        lz.run(made(more=1), lz.init(made()))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda weights: lz.choices(weights, seed=0),
+        lambda weights: lz.mix([DATA, STREAM], weights, seed=0),
+        lambda weights: lz.zip(lz.mix([DATA, STREAM], weights, seed=0)),
+        lambda weights: lz.mix([DATA, STREAM], weights, deterministic=True) | lz.batch(2),
+    ],
+)
+def test_weights_are_numbers_whatever_their_types(made: Any) -> None:
+    state = lz.state_at(made([1, 3]), 2)
+    for weights in ([1.0, 3.0], (1, 3.0), np.array([1, 3]), np.array([1, 3], np.float32)):
+        assert made(weights).identity == state.pipeline
+        assert list(islice(lz.run(made(weights), state), 9)) == list(islice(made([1, 3]), 2, 11))
+    with pytest.raises(lz.StateMismatch, match=r"\[1, 3\].* -> .*\[1, 3.5\]"):
+        lz.run(made([1, 3.5]), state)
+
+
+def test_states_in_which_weights_were_floats_and_first_states_no_more_than_a_type() -> None:
+    for pipeline, before in (
+        (lz.choices([1, 3], seed=0), '[["choices",{"seed":0,"weights":[1.0,3.0]}]]'),
+        (
+            lz.mix([DATA, DATA], [1, 3], seed=0),
+            '[["mix",{"pipelines":[[["source",{"length":9}]],[["source",{"length":9}]]],'
+            '"seed":0,"weights":[1.0,3.0]}]]',
+        ),
+        (lz.unfold(lambda s: (s, 1), {"a": 0}), '[["unfold",{"init":"dict"}]]'),
+        (lz.unfold(lambda s: (s, 1), [{"a": 0}, ()]), '[["unfold",{"init":["dict",[]]}]]'),
+        (
+            lz.zip(DATA, lz.unfold(lambda s: (s, 1), {"a": 0})),
+            '[["zip",{"pipelines":[[["source",{"length":9}]],[["unfold",{"init":"dict"}]]]}]]',
+        ),
+    ):
+        state = lz.state_at(pipeline, 2)
+        old = lz.State(before, state.items, state.position)
+        assert list(islice(lz.run(pipeline, old), 5)) == list(islice(pipeline, 2, 7))
+        assert lz.rebase(old, pipeline) == state
+        longer = pipeline | lz.batch(2)
+        assert next(lz.run(longer, lz.rebase(old, longer))) == list(islice(pipeline, 2, 4))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from lazyckpt.call import Chain, described
+from lazyckpt.call import Chain, described, former
 from lazyckpt.catalogue import Taken
-from lazyckpt.checks import Unfit, boolean, brief, natural, optional
+from lazyckpt.checks import Unfit, boolean, brief, natural, optional, whole
 from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
@@ -31,7 +31,7 @@ _STOPS = ("first_exhausted", "all_exhausted", "never")
 
 
 def _weighing(value: Any) -> Any:
-    return value if callable(value) else weights_of(value)
+    return value if callable(value) else tuple(map(whole, weights_of(value)))
 
 
 def _stopping(value: Any) -> Any:
@@ -104,17 +104,18 @@ def _kept(
 ) -> dict[int, tuple[int, Position]]:
     """For the number of each pipeline that was there before the one it had, and its place."""
     new = described(pipelines)
-    if old == new:
+    if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
         return {number: (number, state) for number, state in enumerate(states)}
     if not (isinstance(old, list) and isinstance(new, list)):
         raise Unfit("of so many pipelines a state has but a digest")
     kept: dict[int, tuple[int, Position]] = {}
     left = list(range(len(old)))
-    for number, n in _pairs(old, new, left, range(len(new))):
+    before, after = ([json.dumps(each, sort_keys=True) for each in some] for some in (old, new))
+    for number, n in _pairs(before, after, left, range(len(new))):
         kept[number] = n, states[n]
         left.remove(n)
     refusal = ""
-    sources = [each[0] for each in old], [each[0] for each in new]
+    sources = [former(each[0]) for each in old], [former(each[0]) for each in new]
     for number, n in _pairs(*sources, left, [n for n in range(len(new)) if n not in kept]):
         try:
             place = carried(State(json.dumps(old[n]), 0, states[n]), pipelines[number])
