@@ -435,6 +435,61 @@ def test_of_many_pipelines_a_state_has_a_digest() -> None:
         lz.rebase(state, lz.mix(many[1:], [1] * 29, seed=0))
 
 
+ALIKE = ["a", "b", "c", "d"]  # sources of one length
+
+
+def alike(name: str, is_named: bool) -> lz.Pipeline[str]:
+    rows = [f"{name}{n}" for n in range(60)]
+    return lz.source(rows, name=name) if is_named else lz.source(rows)
+
+
+def of_alike(names: Iterable[str], is_named: bool, stage: Any = None) -> lz.Pipeline[str]:
+    made = [alike(name, is_named) for name in names]
+    chosen = [each if stage is None else each | stage for each in made]
+    return lz.mix(chosen, [1] * len(chosen), seed=0, stop="never")
+
+
+@given(
+    st.permutations(ALIKE).flatmap(lambda row: st.integers(1, 3).map(lambda n: row[:n])),
+    st.permutations(ALIKE).flatmap(lambda row: st.integers(1, 4).map(lambda n: row[:n])),
+    st.integers(0, 20),
+    st.sampled_from([None, lz.map(str.upper), lz.shuffle(3, seed=0)]),
+)
+def test_named_pipelines_of_a_mixture_go_on_each_where_it_was(
+    before: list[str], after: list[str], cut: int, stage: Any
+) -> None:
+    old, new = of_alike(before, True, stage), of_alike(after, True, stage)
+    head = list(islice(old, cut))
+    state = lz.state_at(old, cut)
+    if before != after:
+        with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+            lz.run(new, state)
+    if not {*before} & {*after}:
+        with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+            lz.rebase(state, new)
+        return
+    tail = list(islice(lz.run(new, lz.rebase(state, new)), 25))
+    for name in after:
+        one = alike(name, True)
+        whole = list(one if stage is None else one | stage)
+        had = [x for x in head if x.lower()[0] == name]
+        found = [x for x in tail if x.lower()[0] == name]
+        assert found == whole[len(had) : len(had) + len(found)]
+
+
+def test_pipelines_of_a_mixture_that_look_alike_want_names() -> None:
+    for stage in (None, lz.map(str.upper)):
+        state = lz.state_at(of_alike("ab", False, stage), 5)
+        for names in ("a", "b", "abc", "cab"):
+            with pytest.raises(lz.StateMismatch, match=r"2 of its pipelines look like .*name="):
+                lz.rebase(state, of_alike(names, False, stage))
+    named = lz.state_at(of_alike("ab", True), 5)
+    with pytest.raises(lz.StateMismatch, match=r'"name": "a".*-> .*"name": "b"'):
+        lz.run(of_alike("ba", True), named)
+    with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+        lz.rebase(named, of_alike("ab", False))
+
+
 # --- other ranks ---
 
 
