@@ -393,17 +393,15 @@ def own(value: Any) -> Any:
             return {"dict": pairs}
         return f"dict[{len(value)}]#{digest(pairs)}"
     if isinstance(value, (tuple, list)):
-        items = [own(v) for v in value]
-        if len(value) > 16:
-            return f"{type(value).__name__}[{len(value)}]#{digest(items)}"
-        return {"list": items} if isinstance(value, list) else items
+        items, kind = [own(v) for v in value], "list" if isinstance(value, list) else "tuple"
+        return {kind: items} if len(items) <= 16 else f"{kind}[{len(items)}]#{digest(items)}"
     return described(value)
 
 
 def former(found: Any) -> Any:
     """What states had in place of a user's own first state before they told so much of it."""
-    if isinstance(found, dict) and [*found] == ["list"]:
-        return former(found["list"])
+    if isinstance(found, dict) and [*found] in (["list"], ["tuple"]):
+        return former(next(iter(found.values())))
     if (isinstance(found, dict) and [*found] == ["dict"]) or (
         isinstance(found, str) and found.startswith("dict[")
     ):

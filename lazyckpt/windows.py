@@ -9,6 +9,9 @@ from lazyckpt.call import Call, Chain
 from lazyckpt.catalogue import Again
 from lazyckpt.machine import Machine, Position
 
+# Where a position of these has a note that upstream has ended, and what stands there then.
+_ENDED = {"interleave_map": (1, 1), "take_while": (1, 1), "transition": (2, (1 << 53) - 1)}
+
 
 def built(chain: Chain) -> list[Machine[Any]]:
     """The machine of every stage."""
@@ -58,11 +61,14 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
         if not number:
             continue
         call, upstreams = after.calls[number], (old[number - 1], new[number - 1])
+        noted, ended = _ENDED.get(call.name, (0, None))
+        if here[noted] == ended:
+            return call, True
         was, now = (_held(call, machines, number, here) for machines in (old, new))
         for one, other in zip(was, now, strict=True):
             if other.items and not other.alone:
                 heads = {_head(upstream, other) for upstream in upstreams}
-                if None in heads and other.items > 1:
+                if None in heads:
                     return call, False
                 if len(heads) > 1:
                     return call, True
