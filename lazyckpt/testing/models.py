@@ -34,7 +34,7 @@ def model(pipeline: Chain) -> Items:
     return items
 
 
-def source(data: Any) -> Items:
+def source(data: Any, name: str | None = None) -> Items:
     return lambda epoch: iter(list(data))
 
 
