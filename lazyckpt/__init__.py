@@ -8,8 +8,8 @@
 
 The rooms, each of which imports only from those before it: errors, checks,
 noise, machine, frozen, catalogue, call, blame and diagram, tally, skipping,
-state, layers, rebasing, algebra, resharding, costs, executors, run, saving,
-pipeline, combinators, tracing, integrations, testing.
+state, layers and windows, comparing, rebasing, algebra, resharding, costs, executors,
+run, saving, pipeline, combinators, tracing, integrations, testing.
 """
 
 from __future__ import annotations

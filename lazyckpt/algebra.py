@@ -10,10 +10,11 @@ from typing import Any
 from lazyckpt.blame import blame
 from lazyckpt.call import Chain, runnable
 from lazyckpt.checks import brief, checked, natural
+from lazyckpt.comparing import difference
 from lazyckpt.errors import Exhausted, StateMismatch
 from lazyckpt.layers import layers
 from lazyckpt.machine import End, Machine, Position, entered
-from lazyckpt.rebasing import difference, matching
+from lazyckpt.rebasing import matching
 from lazyckpt.state import AnyState, State, as_state
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from lazyckpt.catalogue import Carry, Combinator, Deal, Parts, Rereads, Takes, registry
 from lazyckpt.checks import Check, brief
 from lazyckpt.errors import ArgumentError
+from lazyckpt.frozen import storable
 from lazyckpt.machine import Machine
 
 
@@ -93,7 +94,7 @@ class Call:
             return [self.name, self.combinator.describe(**arguments)]
         parameters = self.combinator.signature.parameters
         kept = {
-            name: described(value)
+            name: own(value) if self.combinator.checks.get(name) is storable else described(value)
             for name, value in arguments.items()
             if name not in self.combinator.free
             and not _is_function(value)
@@ -379,6 +380,35 @@ def described(value: Any) -> Any:
     if isinstance(value, (str, tuple, list)):
         return f"{type(value).__name__}[{len(value)}]#{digest([described(v) for v in value])}"
     return type(value).__name__
+
+
+_SHORT = 120  # characters of a user's own dict that a state has as they are
+
+
+def own(value: Any) -> Any:
+    """A user's own first state, as a state has it: what a list, a dict or a tuple is, it tells."""
+    if isinstance(value, dict):
+        pairs = [[own(k), own(v)] for k, v in value.items()]
+        if len(repr(pairs)) <= _SHORT:
+            return {"dict": pairs}
+        return f"dict[{len(value)}]#{digest(pairs)}"
+    if isinstance(value, (tuple, list)):
+        items, kind = [own(v) for v in value], "list" if isinstance(value, list) else "tuple"
+        return {kind: items} if len(items) <= 16 else f"{kind}[{len(items)}]#{digest(items)}"
+    return described(value)
+
+
+def former(found: Any) -> Any:
+    """What states had in place of a user's own first state before they told so much of it."""
+    if isinstance(found, dict) and [*found] in (["list"], ["tuple"]):
+        return former(next(iter(found.values())))
+    if (isinstance(found, dict) and [*found] == ["dict"]) or (
+        isinstance(found, str) and found.startswith("dict[")
+    ):
+        return "dict"
+    if isinstance(found, dict):
+        return {name: former(value) for name, value in found.items()}
+    return [former(value) for value in found] if isinstance(found, list) else found
 
 
 def digest(value: Any) -> str:

@@ -93,7 +93,15 @@ def weighing(value: Any) -> list[Any]:
             _unfit(f"finite numbers >= 0, and weight {number} is {brief(weight)}")
     if not any(weights):
         _unfit("above 0 in at least one place")
-    return list(weights)
+    return [whole(weight) for weight in weights]
+
+
+def whole(weight: Any) -> Any:
+    """A weight, as an int where it is one, so that 3 and 3.0 are the same argument."""
+    number = weight.item() if isinstance(weight, np.generic) else weight
+    if isinstance(number, (bool, float)) and number == number // 1 < 1 << 53:
+        return int(number)
+    return number
 
 
 def _is_weight(value: Any) -> bool:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lazyckpt.call import Call, Chain, runnable
-from lazyckpt.catalogue import Again, Taken
+from lazyckpt.catalogue import Taken
 from lazyckpt.machine import Machine, Position, entered, fitting
-from lazyckpt.rebasing import matching, way
+from lazyckpt.rebasing import matching
 from lazyckpt.state import AnyState, as_state
+from lazyckpt.windows import begun_again, built
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def _cost(
     while places:
         number, here = places.pop()
         call = chain.calls[number]
-        begun = _begun(call, machines, number, here)
+        begun = begun_again(call, machines, number, here)
         for again in begun:
             if number:
                 places.append((number - 1, again.position))
@@ -113,26 +114,6 @@ def _cost(
         if not number and call.combinator.parts is not None:
             for part, place in call.combinator.parts(here, call.arguments)[0].items():
                 yield from _cost(call.chains[part], place, f"{stage}[{part}].", rereads)
-
-
-def built(chain: Chain) -> list[Machine[Any]]:
-    """The machine of every stage."""
-    machines: list[Machine[Any]] = []
-    for call in chain.calls:
-        machines.append(call.build(machines[-1] if machines else None))
-    return machines
-
-
-def _begun(call: Call, machines: list[Machine[Any]], number: int, here: Position) -> list[Again]:
-    """Where upstream begins again, and what is taken of it once more."""
-    again = call.combinator.again
-    if not number:
-        return [] if again is None else list(again(position=here, **call.arguments))
-    upstream = machines[number - 1]
-    if again is not None:
-        return list(again(position=here, upstream=upstream, **call.arguments))
-    each = way(call, upstream, machines[number])
-    return [] if each == "all" else [Again(here if each == "none" else here[0])]
 
 
 def _rates(chain: Chain, machines: list[Machine[Any]]) -> Iterator[tuple[float, float]]:

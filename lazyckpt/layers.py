@@ -12,7 +12,8 @@ from lazyckpt.state import State
 
 Described: TypeAlias = Sequence[Any]  # a stage as a state has it: its name and its arguments
 
-_SOMETIMES = {"skip"}  # has a part of its own over a stream, and none with random access
+SOMETIMES = {"skip"}  # has a part of its own over a stream, and none with random access
+SEVERAL = {"interleave_map"}  # keeps upstream's places in its own part too
 
 
 class Layer(NamedTuple):
@@ -84,7 +85,7 @@ def _apart(
     """What each stage has of the position, () for nothing; None if they don't fit."""
     *before, stage = stages
     if not before:
-        return [position] if _is_begun(position, stage) else None
+        return [position] if is_begun(position, stage) else None
     if (len(before), position) in failed:
         return None
     for inner, own in _ways(position, stage):
@@ -105,7 +106,7 @@ def _ways(position: Position, stage: Described) -> Iterator[tuple[Position, Posi
     else:
         ways = [(position, ())]
         if is_nested:
-            ways.insert(stage[0] in _SOMETIMES, (position[0], position[1:]))
+            ways.insert(stage[0] in SOMETIMES, (position[0], position[1:]))
         yield from ways
 
 
@@ -119,7 +120,7 @@ def _is_rigid(stage: Described) -> bool:
         return False
 
 
-def _is_begun(position: Position, stage: Described) -> bool:
+def is_begun(position: Position, stage: Described) -> bool:
     """Whether it can be the position of this source."""
     combinator: Combinator | None = registry.get(stage[0])
     if type(position) is not tuple or not position:

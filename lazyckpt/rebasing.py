@@ -5,31 +5,32 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyckpt.call import Call, Chain, runnable
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import Unfit, checked
-from lazyckpt.errors import ArgumentError, StateMismatch
-from lazyckpt.layers import follows
+from lazyckpt.comparing import Pair, difference, paired
+from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.layers import SEVERAL, SOMETIMES, Described, follows, is_begun
 from lazyckpt.machine import Machine, Position, entered, fitting
 from lazyckpt.state import AnyState, State, as_state
-
-_MOST = 500  # stages of two pipelines that are compared
+from lazyckpt.windows import built, held_apart, way
 
 
 def matching(state: State, chain: Chain) -> State:
     """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
-    if state.pipeline == chain.identity:
+    differences = difference(state.pipeline, chain.identity)
+    if not differences:
         return state
     try:
         carried(state, chain)
         remedy = "lz.rebase(state, pipeline) carries it over; "
-    except StateMismatch:
+    except InvalidState:
         remedy = ""
     raise StateMismatch(
         "the state belongs to another pipeline:\n"
-        f"{difference(state.pipeline, chain.identity)}"
+        f"{differences}"
         f"{remedy}strict=False takes it as it is"
     )
 
@@ -67,96 +68,41 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     return replace(found, pipeline=pipeline.identity, position=position, skipped=skipped)
 
 
-class _Pair(NamedTuple):
-    """A stage as it was and as it is: its numbers from 1, or 0 for none, and what differs."""
-
-    old: int
-    new: int
-    name: str
-    before: dict[str, Any]
-    after: dict[str, Any]
-
-    @property
-    def met(self) -> bool:
-        return bool(self.old and self.new)
-
-    @property
-    def differs(self) -> bool:
-        return not self.met or self.before != self.after
-
-    def __str__(self) -> str:
-        old, new = (
-            _cut(f"{self.name}({', '.join(f'{k}={json.dumps(v)}' for k, v in values.items())})")
-            for values in (self.before, self.after)
-        )
-        if self.met:
-            return f"stage {self.new}: {old} -> {new}"
-        return f"stage {self.new}: {new} is new" if self.new else f"stage {self.old}: {old} is gone"
-
-
-def difference(old: str, new: str) -> str:
-    """A line for each stage in which two descriptions of pipelines differ."""
-    stages = [[name for name, _ in json.loads(each)] for each in (old, new)]
-    if stages[0] != stages[1]:
-        return f"    {_cut(' | '.join(stages[0]))}\n -> {_cut(' | '.join(stages[1]))}\n"
-    return "".join(f"    {pair}\n" for pair in _pairs(old, new) if pair.differs)
-
-
-def _pairs(old: str, new: str) -> list[_Pair]:
-    """The stages of two descriptions, those that belong together as one."""
-    stages = json.loads(old), json.loads(new)
-    (first, *before), (source, *after) = (each or [["nothing", {}]] for each in stages)
-    if first[0] != source[0]:
-        raise StateMismatch(f"a state cannot follow this change: {_cut(first[0])} -> {source[0]}")
-    if len(before) * len(after) > _MOST**2:
-        raise StateMismatch(f"a pipeline of {len(before) + 1:,} stages -> {len(after) + 1:,}")
-    found, i, j = [_pair(1, 1, first, source)], 1, 1
-    for one, other in _aligned(before, after):
-        i, j = i + (one is not None), j + (other is not None)
-        found.append(_pair(i if one else 0, j if other else 0, one, other))
-    return found
-
-
-def _pair(old: int, new: int, before: list[Any] | None, after: list[Any] | None) -> _Pair:
-    one, other = (stage[1] if stage else {} for stage in (before, after))
-    names = [k for k in {**one, **other} if one.get(k, ...) != other.get(k, ...)]
-    kept = ({k: args[k] for k in names if k in args} for args in (one, other))
-    return _Pair(old, new, (before or after or [""])[0], *kept)
-
-
-def _aligned(
-    old: list[list[Any]], new: list[list[Any]]
-) -> list[tuple[list[Any] | None, list[Any] | None]]:
-    """The stages that belong together, so that as little as can be differs; None for a lack."""
-    best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the price, and the step that led here
-    for i in range(len(old) + 1):
-        for j in range(len(new) + 1):
-            ways = [(0, 0, 0)] * (i == j == 0)
-            if i and j and old[i - 1][0] == new[j - 1][0]:
-                ways.append((best[i - 1, j - 1][0] + (old[i - 1] != new[j - 1]), 1, 1))
-            if i:
-                ways.append((best[i - 1, j][0] + 2, 1, 0))
-            if j:
-                ways.append((best[i, j - 1][0] + 2, 0, 1))
-            best[i, j] = min(ways, key=lambda way: way[0])
-    pairs: list[tuple[list[Any] | None, list[Any] | None]] = []
-    i, j = len(old), len(new)
-    while i or j:
-        _, one, other = best[i, j]
-        i, j = i - one, j - other
-        pairs.append((old[i] if one else None, new[j] if other else None))
-    return pairs[::-1]
-
-
 def carried(state: State, chain: Chain) -> Position:
     """The position in the chain of a state of another one; `StateMismatch` if it has none."""
-    pairs = _pairs(state.pipeline, chain.identity)
+    pairs = paired(state.pipeline, chain.identity)
+    try:
+        return _carried(state, pairs, chain)
+    except (InvalidState, ArgumentError) as error:
+        if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
+            raise
+        raise StateMismatch(f"the state does not fit after {_changes(pairs)}: {error}") from None
+
+
+def _carried(state: State, pairs: list[Pair], chain: Chain) -> Position:
     for number, pair in enumerate(pairs):
         if pair.differs:
             _check(pair, chain, [chain.calls[p.new - 1] for p in pairs[number + 1 :] if p.met])
     with fitting(state.position):
         position = _rebuilt(state, pairs, chain)
     entered(chain.machine, position)
+    before = _before(pairs, chain)
+    if before.machine.epoch(position) != chain.machine.epoch(position):
+        raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
+    if any("any" in _wanted(pair, chain) for pair in pairs if pair.met):
+        with fitting(position):
+            apart = held_apart(before, chain, position)
+        if apart is not None:
+            call, is_known = apart
+            raise StateMismatch(
+                f"the state {'stands' if is_known else 'may stand'} beyond the end after "
+                f"{_changes(pairs)}: {call!r} holds items up to there"
+            )
+    return position
+
+
+def _before(pairs: list[Pair], chain: Chain) -> Chain:
+    """The chain with the arguments that its stages had."""
     calls = list(chain.calls)
     for pair in pairs[1:]:
         if pair.met:
@@ -171,22 +117,23 @@ def carried(state: State, chain: Chain) -> Position:
             except ArgumentError as error:
                 raise _refused(pair, str(error)) from None
             calls[pair.new - 1] = call.replaced(**fit)
-    if Chain(tuple(calls)).machine.epoch(position) != chain.machine.epoch(position):
-        changed = "; ".join(str(pair) for pair in pairs if pair.differs)
-        raise StateMismatch(f"the state stands beyond the end after {changed}")
-    return position
+    return Chain(tuple(calls))
 
 
-def _check(pair: _Pair, chain: Chain, later: list[Call]) -> None:
+def _changes(pairs: list[Pair]) -> str:
+    return "; ".join(str(pair) for pair in pairs if pair.differs)
+
+
+def _check(pair: Pair, chain: Chain, later: list[Call]) -> None:
     """Refuse a change that a state cannot follow; `later` are the stages behind that stay."""
     names = {**pair.before, **pair.after} if pair.met else {}
-    wanted = set()
+    wanted: set[str] = set()
     if pair.met:
         call = chain.calls[pair.new - 1]
         for name in names:
             if name not in call.elastic:
                 raise _refused(pair, f"{name} decides about the order")
-            wanted.add(call.elastic[name])
+        wanted |= _wanted(pair, chain)
     elif not _is_pointwise(pair.name):
         if pair.old and not follows((pair.name, pair.before), "transparent"):
             raise _refused(pair, "what it holds or counts would be lost")
@@ -196,7 +143,13 @@ def _check(pair: _Pair, chain: Chain, later: list[Call]) -> None:
             raise _refused(pair, f"{call!r} behind it counts what it gives")
 
 
-def _refused(pair: _Pair, reason: str) -> StateMismatch:
+def _wanted(pair: Pair, chain: Chain) -> set[str]:
+    """What the stages behind one whose arguments change have to be."""
+    elastic = chain.calls[pair.new - 1].elastic
+    return {elastic[name] for name in {**pair.before, **pair.after}}
+
+
+def _refused(pair: Pair, reason: str) -> StateMismatch:
     return StateMismatch(f"a state cannot follow this change: {pair}; {reason}")
 
 
@@ -204,44 +157,82 @@ def _is_pointwise(name: str) -> bool:
     return name in registry and registry[name].pointwise
 
 
-def _rebuilt(state: State, pairs: list[_Pair], chain: Chain) -> Position:
+def _rebuilt(state: State, pairs: list[Pair], chain: Chain) -> Position:
     """The position, taken apart as the old stages have it and put together as the new ones do."""
-    machines: list[Machine[Any]] = []
-    for call in chain.calls:
-        machines.append(call.build(machines[-1] if machines else None))
+    machines = built(chain)
     ways = ["all"] + [
         way(call, upstream, machine)
         for call, (upstream, machine) in zip(chain.calls[1:], pairwise(machines), strict=True)
     ]
-    position, owned = state.position, dict[int, Position]()
-    for pair in [pair for pair in pairs if pair.old][::-1]:
-        is_through = follows((pair.name, pair.before), "transparent")
-        each = ways[pair.new - 1] if pair.new else "none" if is_through else "some"
-        if each == "all":
-            owned[pair.old] = position
-            break
-        if each == "some":
-            position, *own = position
-            owned[pair.old] = tuple(own)
+    stages = json.loads(state.pipeline)
+    owned = _apart(state.position, [pair for pair in pairs if pair.old], stages, ways, set())
+    if owned is None:
+        raise StateMismatch("the state's position is none of the pipeline that it names")
     here: Position = None
-    for pair in [pair for pair in pairs if pair.new]:
+    moved: Pair | None = None  # since which change places are made up of other parts
+    for pair in pairs:
+        own = owned.get(pair.old)  # None before an order of whole epochs, which alone is there
+        if not pair.new:
+            moved = moved or (pair if own else None)
+            continue
         call, each = chain.calls[pair.new - 1], ways[pair.new - 1]
-        if not pair.old:
-            here = None if here is None else _begun(pair, call, machines[pair.new - 2], here)
-        elif each == "all":
-            here = owned.get(pair.old)
+        if moved is not None and call.name in SEVERAL:
+            raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
+        if pair.old and each == "all":
+            here = own
             if pair.differs and call.combinator.carry is not None:
-                before = json.loads(state.pipeline)[pair.old - 1][1]
                 try:
-                    here = call.combinator.carry(here, before, **call.arguments)
+                    here = call.combinator.carry(here, stages[pair.old - 1][1], **call.arguments)
                 except Unfit as unfit:
                     raise _refused(pair, str(unfit)) from None
-        elif each == "some" and pair.old in owned:
-            here = (here, *owned[pair.old])
+        elif here is None:
+            continue
+        elif not pair.old:
+            here = _begun(pair, call, machines[pair.new - 2], here)
+            moved = moved or (None if each == "none" else pair)
+        elif bool(own) != (each == "some"):
+            raise StateMismatch(
+                f"a state cannot follow this change: {call!r} keeps its place in another way after "
+                f"{_changes(pairs)}"
+            )
+        elif own:
+            here = (here, *own)
     return here
 
 
-def _begun(pair: _Pair, call: Call, upstream: Machine[Any], here: Position) -> Position:
+def _apart(
+    position: Position,
+    pairs: list[Pair],
+    stages: list[Described],
+    ways: list[str],
+    failed: set[tuple[int, Position]],
+) -> dict[int, Position] | None:
+    """What each old stage has of the position, () for nothing; None if they don't fit."""
+    *before, pair = pairs
+    if not before:
+        is_known = pair.name in registry
+        return None if is_known and not is_begun(position, stages[0]) else {1: position}
+    if (len(before), position) in failed:
+        return None
+    is_through = follows((pair.name, pair.before), "transparent")
+    each = ways[pair.new - 1] if pair.new else "none" if is_through else "some"
+    if each == "all":
+        return {pair.old: position}
+    for one in ("some", "none") if pair.name in SOMETIMES else (each,):
+        if one == "none":
+            inner, own = position, []
+        elif type(position) is tuple and position and type(position[0]) is tuple:
+            inner, *own = position
+        else:
+            continue
+        found = _apart(inner, before, stages, ways, failed)
+        if found is not None:
+            return {**found, pair.old: tuple(own)}
+    failed.add((len(before), position))
+    return None
+
+
+def _begun(pair: Pair, call: Call, upstream: Machine[Any], here: Position) -> Position:
     """The position of a stage that begins where upstream is."""
     epoch = upstream.epoch(here)
     if call.is_rigid and here != upstream.init(epoch):
@@ -250,23 +241,5 @@ def _begun(pair: _Pair, call: Call, upstream: Machine[Any], here: Position) -> P
     return machine.init(epoch)
 
 
-def way(call: Call, upstream: Machine[Any], machine: Machine[Any]) -> str:
-    """How much of a position is the stage's own: "none", "some" (behind upstream's), "all"."""
-    before, after = shape(upstream.init(0)), shape(machine.init(0))
-    if before == after:
-        return "all" if call.is_rigid else "none"
-    return "some" if after and after[0] == before else "all"
-
-
-def shape(position: Position) -> Any:
-    """A position without its numbers."""
-    return tuple(map(shape, position)) if type(position) is tuple else ()
-
-
 def _as_it_is(value: Any) -> Any:
     return value
-
-
-def _cut(text: str) -> str:
-    """What a state says, as an error may show it: in one line, and no control codes."""
-    return "".join(c if c.isprintable() else "?" for c in text[:1000])

@@ -11,10 +11,10 @@ from lazyckpt.algebra import diff
 from lazyckpt.call import compact
 from lazyckpt.catalogue import registry
 from lazyckpt.checks import Unfit, brief, checked, positive
+from lazyckpt.comparing import difference
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.layers import Described, arguments_of, chains_of, follows
-from lazyckpt.machine import fitting
-from lazyckpt.rebasing import difference
+from lazyckpt.machine import Position, fitting
 from lazyckpt.state import AnyState, State, as_state
 
 
@@ -27,7 +27,8 @@ def reshard(states: Sequence[AnyState], num_shards: int) -> list[State]:
     A global state, as behind `shard`, is every rank's: it comes back as it is,
     for a pipeline of so many shards. The lanes of `lanes` are dealt anew, and
     each goes on where it is. The items that all ranks have delivered are then
-    shared out evenly, so that their sum stays what it was.
+    shared out evenly, so that their sum stays what it was. With a `repeat` behind
+    the lanes, all ranks have to be in one epoch; put it into each lane.
 
     Reads no data. `StateMismatch`, with the reason, for states of several
     pipelines, of too few or too many ranks, or in another order; for ranks that
@@ -70,6 +71,8 @@ def _dealt(states: list[State], stages: list[Described], num_shards: int) -> lis
     positions = [state.position for state in states]
     try:
         with fitting(positions):
+            if num_shards != len(states):
+                _check_epochs(positions, stages)
             dealt = deal(positions, num_shards if num_shards != len(states) else 1)
     except Unfit as unfit:
         raise StateMismatch(f"reshard: {unfit}") from None
@@ -78,6 +81,41 @@ def _dealt(states: list[State], stages: list[Described], num_shards: int) -> lis
     whole, more = divmod(sum(state.items for state in states), num_shards)
     pipeline = _divided(stages, 0, num_shards)
     return [State(pipeline, whole + (rank < more), position) for rank, position in enumerate(dealt)]
+
+
+def _check_epochs(positions: list[Position], stages: list[Described]) -> None:
+    """Refuse ranks in several epochs: the lanes of one rank are in one."""
+    lanes = chains_of(arguments_of(stages[0]))
+    is_known = bool(lanes) and not any(map(_is_joined, lanes))
+    if not is_known and not any(stage[0] == "repeat" for stage in stages):
+        return  # what epochs are within the lanes is theirs
+    epochs = [
+        _epoch(position[0][0], lanes[rank] if is_known else [])
+        for rank, position in enumerate(positions)
+    ]
+    for rank, epoch in enumerate(epochs):
+        if epoch != epochs[0]:
+            raise StateMismatch(
+                f"reshard: ranks 0 and {rank} are in epochs {epochs[0]} and {epoch}, and a rank's "
+                "lanes go from one to the next together; put repeat() into each lane, not behind "
+                "them, or save where all ranks are in one epoch"
+            )
+
+
+def _is_joined(lane: list[Described]) -> bool:
+    source = registry.get(lane[0][0])
+    return source is not None and source.parts is not None
+
+
+def _epoch(place: Position, lane: list[Described]) -> int:
+    """The epoch of a lane at a place: its source's, in which each `repeat` has its own."""
+    while type(place) is tuple:
+        place = place[0]
+    for name, arguments in lane:
+        if name == "repeat":
+            count = arguments.get("count")
+            place = place >> 32 if count is None else place // max(count, 1)
+    return int(place)
 
 
 def _shared(states: list[State], stages: list[Described], num_shards: int) -> list[State]:

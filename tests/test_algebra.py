@@ -446,6 +446,61 @@ def test_of_many_pipelines_a_state_has_a_digest() -> None:
         lz.rebase(state, lz.mix(many[1:], [1] * 29, seed=0))
 
 
+ALIKE = ["a", "b", "c", "d"]  # sources of one length
+
+
+def alike(name: str, is_named: bool) -> lz.Pipeline[str]:
+    rows = [f"{name}{n}" for n in range(60)]
+    return lz.source(rows, name=name) if is_named else lz.source(rows)
+
+
+def of_alike(names: Iterable[str], is_named: bool, stage: Any = None) -> lz.Pipeline[str]:
+    made = [alike(name, is_named) for name in names]
+    chosen = [each if stage is None else each | stage for each in made]
+    return lz.mix(chosen, [1] * len(chosen), seed=0, stop="never")
+
+
+@given(
+    st.permutations(ALIKE).flatmap(lambda row: st.integers(1, 3).map(lambda n: row[:n])),
+    st.permutations(ALIKE).flatmap(lambda row: st.integers(1, 4).map(lambda n: row[:n])),
+    st.integers(0, 20),
+    st.sampled_from([None, lz.map(str.upper), lz.shuffle(3, seed=0)]),
+)
+def test_named_pipelines_of_a_mixture_go_on_each_where_it_was(
+    before: list[str], after: list[str], cut: int, stage: Any
+) -> None:
+    old, new = of_alike(before, True, stage), of_alike(after, True, stage)
+    head = list(islice(old, cut))
+    state = lz.state_at(old, cut)
+    if before != after:
+        with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+            lz.run(new, state)
+    if not {*before} & {*after}:
+        with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+            lz.rebase(state, new)
+        return
+    tail = list(islice(lz.run(new, lz.rebase(state, new)), 25))
+    for name in after:
+        one = alike(name, True)
+        whole = list(one if stage is None else one | stage)
+        had = [x for x in head if x.lower()[0] == name]
+        found = [x for x in tail if x.lower()[0] == name]
+        assert found == whole[len(had) : len(had) + len(found)]
+
+
+def test_pipelines_of_a_mixture_that_look_alike_want_names() -> None:
+    for stage in (None, lz.map(str.upper)):
+        state = lz.state_at(of_alike("ab", False, stage), 5)
+        for names in ("a", "b", "abc", "cab"):
+            with pytest.raises(lz.StateMismatch, match=r"2 of its pipelines look like .*name="):
+                lz.rebase(state, of_alike(names, False, stage))
+    named = lz.state_at(of_alike("ab", True), 5)
+    with pytest.raises(lz.StateMismatch, match=r'"name": "a".*-> .*"name": "b"'):
+        lz.run(of_alike("ba", True), named)
+    with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+        lz.rebase(named, of_alike("ab", False))
+
+
 # --- other ranks ---
 
 
@@ -590,6 +645,71 @@ def test_what_lanes_refuse() -> None:
         lz.lanes(LANES, num_shards=7, index=0)
     with pytest.raises(lz.ArgumentError, match="index must be below num_shards=2, got index=2"):
         lz.lanes(LANES, num_shards=2, index=2)
+
+
+@given(
+    laned(),
+    st.sampled_from([None, lz.repeat(2), lz.map(lambda x: x) | lz.repeat(3) | lz.batch(1)]),
+    st.booleans(),
+    st.data(),
+)
+def test_lanes_change_ranks_in_every_epoch_alike_or_say_so(
+    pipelines: list[Any], behind: Any, is_within: bool, data: st.DataObject
+) -> None:
+    if behind is not None and is_within:
+        pipelines, behind = [lane | behind for lane in pipelines], None
+
+    def ranks(num_shards: int) -> list[Any]:
+        made = [lz.lanes(pipelines, num_shards=num_shards, index=n) for n in range(num_shards)]
+        return made if behind is None else [rank | behind for rank in made]
+
+    sizes = st.integers(1, len(pipelines))
+    old, new = data.draw(sizes), data.draw(sizes)
+    given: list[Any] = []
+    states = []
+    for rank in ranks(old):
+        run = lz.run(rank)
+        given += islice(run, data.draw(st.integers(0, 30)))
+        states.append(run.state)
+    epochs = {rank.machine.epoch(s.position) for rank, s in zip(ranks(old), states, strict=True)}
+    try:
+        dealt = lz.reshard(states, new)
+    except lz.StateMismatch as refusal:
+        assert not is_within
+        assert "put repeat() into each lane, not behind" in str(refusal)  # noqa: PT017
+        assert len({s.epoch for s in states}) > 1 or len(epochs) > 1
+        return
+    for rank, state in zip(ranks(new), dealt, strict=True):
+        given += lz.run(rank, state)
+    wanted = [item for rank in ranks(1) for item in rank]
+    assert sorted(map(repr, given)) == sorted(map(repr, wanted))
+
+
+def test_ranks_in_two_epochs_are_not_dealt() -> None:
+    def rank(num_shards: int, index: int, count: int = 2, within: int = 1) -> Any:
+        lines = [lz.source([f"{name}{n}" for n in range(2)]) | lz.repeat(within) for name in "ab"]
+        return lz.lanes(lines, num_shards=num_shards, index=index) | lz.repeat(count)
+
+    for ahead in (0, 1):
+        states = [lz.state_at(rank(2, n), 3 if n == ahead else 1) for n in range(2)]
+        with pytest.raises(
+            lz.StateMismatch, match=r"ranks 0 and 1 are in epochs .* repeat\(\) into"
+        ):
+            lz.reshard(states, 1)
+        assert lz.reshard(states, 2) == states
+    ends = [lz.state_at(rank(2, n), n + 1) for n in range(2)]  # one has ended the epoch, one not
+    (state,) = lz.reshard(ends, 1)
+    assert sorted(lz.run(rank(1, 0), state)) == ["a0", "a1", "a1", "b0", "b1"]
+    later = [lz.state_at(rank(2, n), n + 3) for n in range(2)]
+    (state,) = lz.reshard(later, 1)
+    assert sorted(lz.run(rank(1, 0), state)) == ["a1"]
+    inside = [lz.state_at(rank(2, n, count=1, within=2), 3 * n) for n in range(2)]
+    (state,) = lz.reshard(inside, 1)
+    assert sorted(lz.run(rank(1, 0, count=1, within=2), state)) == ["a0", "a0", "a1", "a1", "b1"]
+    runs = [lz.run(rank(2, n, count=1)) for n in range(2)]
+    list(runs[0].epoch(3))
+    with pytest.raises(lz.StateMismatch, match="ranks 0 and 1 are in epochs 1 and 0"):
+        lz.reshard([run.state for run in runs], 1)
 
 
 def test_ranks_that_disagree_are_told_by_how_much() -> None:

@@ -210,7 +210,7 @@ def test_wrong_workers_are_caught(broken: str, monkeypatch: pytest.MonkeyPatch) 
     def ahead(self: Ahead) -> Any:
         """The place is that of the last lot, an item is not counted, or lots change places."""
         if broken == "snapshot":
-            return self._at(0)
+            return self._lot.at(0)
         if broken == "taken":
             return max(0, right(self) - 1)
         right(self)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from lazyckpt.call import Chain, described
+from lazyckpt.call import Chain, described, former
 from lazyckpt.catalogue import Taken
-from lazyckpt.checks import Unfit, boolean, brief, natural, one_of, optional
+from lazyckpt.checks import Unfit, boolean, brief, natural, one_of, optional, whole
 from lazyckpt.combinators.joining import abreast, joined, named, several
 from lazyckpt.combinators.ordering import repeated
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
@@ -18,8 +18,9 @@ from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.machine import End, Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline, producer
-from lazyckpt.rebasing import carried, matching, way
+from lazyckpt.rebasing import carried, matching
 from lazyckpt.state import State, as_state
+from lazyckpt.windows import way
 
 A = TypeVar("A")
 
@@ -29,7 +30,7 @@ _ROOM = 32  # bits: each epoch of a mix has room for many of the pipelines'
 
 
 def _weighing(value: Any) -> Any:
-    return value if callable(value) else weights_of(value)
+    return value if callable(value) else tuple(map(whole, weights_of(value)))
 
 
 def _fitting(
@@ -96,17 +97,18 @@ def _kept(
 ) -> dict[int, tuple[int, Position]]:
     """For the number of each pipeline that was there before the one it had, and its place."""
     new = described(pipelines)
-    if old == new:
+    if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
         return {number: (number, state) for number, state in enumerate(states)}
     if not (isinstance(old, list) and isinstance(new, list)):
         raise Unfit("of so many pipelines a state has but a digest")
     kept: dict[int, tuple[int, Position]] = {}
     left = list(range(len(old)))
-    for number, n in _pairs(old, new, left, range(len(new))):
+    before, after = ([json.dumps(each, sort_keys=True) for each in some] for some in (old, new))
+    for number, n in _pairs(before, after, left, range(len(new))):
         kept[number] = n, states[n]
         left.remove(n)
     refusal = ""
-    sources = [each[0] for each in old], [each[0] for each in new]
+    sources = [former(each[0]) for each in old], [former(each[0]) for each in new]
     for number, n in _pairs(*sources, left, [n for n in range(len(new)) if n not in kept]):
         try:
             place = carried(State(json.dumps(old[n]), 0, states[n]), pipelines[number])

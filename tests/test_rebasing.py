@@ -1,0 +1,281 @@
+"""Random changes of pipelines: what is carried over runs, and all else is refused with a reason."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing import strategies
+from lazyckpt.testing.laws import Stream
+
+DATA = lz.source(range(9))
+STREAM = lz.source(Stream(range(9)))
+
+
+# --- random changes ---
+
+# What makes any number of items of an item tells itself where it makes another number.
+COUNTING = {
+    "flat_map", "interleave_map", "transition", "bucket_batch", "bucket_by_boundaries",
+    "bucket_by_boundaries(max_wait)", "concat_then_split", "pack_first_fit", "group_by",
+    "repeat for ever", "gather",
+}  # fmt: skip
+PLAIN = {name: made for name, made in strategies.STAGES.items() if name not in COUNTING}
+EVEN = [
+    lz.flat_map(strategies.numbered),
+    lz.interleave_map(strategies.numbered, cycle_length=2),
+    lz.map(lambda x: [1, 2]) | lz.concat_then_split(3),
+    lz.transition(lambda n, x: (n + 1, [x] * 3), 0, lambda n: [n]),
+    lz.bucket_batch(2, key=lambda x: 1, window_size=3, seed=0),
+    lz.bucket_by_boundaries([1], 2, length=lambda x: 1),
+    lz.repeat(1),
+    lz.repeat(2),
+]
+stages = st.sampled_from(sorted(PLAIN)).flatmap(PLAIN.__getitem__) | st.sampled_from(EVEN)
+
+
+def piped(source: lz.Pipeline[Any], row: list[Any]) -> lz.Pipeline[Any]:
+    for stage in row:
+        source = source | stage
+    return source
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[lz.Pipeline[Any], lz.Pipeline[Any]]:
+    """A pipeline, and one with stages inserted, removed or replaced."""
+    source = draw(strategies.sources())
+    old = draw(st.lists(stages, max_size=4))
+    new = [*old]
+    for _ in range(draw(st.integers(1, 2))):
+        place, gone = draw(st.integers(0, len(new))), draw(st.integers(0, 1))
+        new[place : place + gone] = draw(st.lists(stages, max_size=1))
+    try:
+        return piped(source, old), piped(source, new)
+    except lz.ArgumentError:  # random access is wanted where there is none
+        assume(False)
+        raise
+
+
+@given(changes(), st.integers(0, 12))
+def test_what_is_carried_over_runs_and_all_else_is_refused(
+    change: tuple[lz.Pipeline[Any], lz.Pipeline[Any]], cut: int
+) -> None:
+    old, new = change
+    run = lz.run(old)
+    list(islice(run, cut))
+    if run.state.pipeline != new.identity:
+        with pytest.raises(lz.StateMismatch, match=r"the state belongs to another pipeline:\n +\w"):
+            lz.run(new, run.state)
+    try:
+        state = lz.rebase(run.state, new)
+    except lz.StateMismatch:
+        return
+    again = lz.run(new, state)
+    first = list(islice(again, 5))
+    assert repr(list(islice(lz.run(new, state.to_json()), 5))) == repr(first)
+    list(islice(lz.run(new, again.state), 60))
+
+
+LAYERS = [
+    lz.enumerate(),
+    lz.random_map(strategies.noisy, seed=1),
+    lz.map(strategies.tagged),
+    lz.repeat(2),
+    lz.batch(2),
+]
+TAILS = [
+    lz.interleave_map(lambda x: [x, x], cycle_length=2),
+    lz.block_shuffle(4, seed=1) | lz.skip(1),
+    lz.shuffle(4, seed=1) | lz.take(7),
+    lz.skip(1) | lz.skip(2),
+    lz.flat_map(lambda x: [x, x]) | lz.enumerate(),
+    lz.shuffle(3, seed=0) | lz.interleave_map(lambda x: [x, x], cycle_length=3) | lz.batch(2),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+@pytest.mark.parametrize("data", [DATA, STREAM], ids=["indices", "stream"])
+def test_a_layer_that_comes_or_goes_before_what_keeps_places(
+    data: lz.Pipeline[Any], tail: Any, layer: Any
+) -> None:
+    plain, layered = data | tail, data | layer | tail
+    for old, new in ((plain, layered), (layered, plain)):
+        for cut in range(4):
+            state = lz.state_at(old, min(cut, len(list(old))))
+            with pytest.raises(lz.StateMismatch, match=r"to another pipeline:\n +source.*\n -> "):
+                lz.run(new, state)
+            try:
+                carried = lz.rebase(state, new)
+            except lz.StateMismatch:
+                continue
+            found = list(lz.run(new, carried))
+            if layer not in (lz.repeat(2), lz.batch(2)):
+                assert len(found) == len(list(old)) - state.items
+
+
+def test_why_a_layer_may_not_come_or_go() -> None:
+    several = lz.interleave_map(lambda x: [x, x], cycle_length=2)
+    layer = lz.random_map(strategies.noisy, seed=1)
+    for old, new in ((DATA | layer, DATA), (DATA, DATA | layer)):
+        with pytest.raises(lz.StateMismatch, match=r"random_map.*keeps several places"):
+            lz.rebase(lz.state_at(old | several, 3), new | several)
+        tail = lz.block_shuffle(4, seed=1) | lz.skip(1)
+        with pytest.raises(lz.StateMismatch, match=r"skip\(1\) keeps its place in another way"):
+            lz.rebase(lz.state_at(old | tail, 3), new | tail)
+
+
+# --- ends ---
+
+WINDOWS = [
+    lz.shuffle(4, seed=1), lz.block_shuffle(4, seed=1), lz.block_shuffle(4, seed=1) | lz.batch(2),
+    lz.flat_map(lambda x: [x, x]), lz.batch(4), lz.sliding_window(3), lz.take(20),
+    lz.interleave_map(lambda x: [x] * 2, cycle_length=2), lz.shuffle(4, seed=1) | lz.enumerate(),
+    lz.bucket_batch(2, key=lambda x: x, window_size=4, seed=0), lz.skip(2) | lz.shuffle(2, seed=0),
+    lz.take_while(lambda x: True), lz.drop_while(lambda x: x == 0), lz.flat_map(lambda x: [x]),
+    lz.transition(lambda n, x: (n + 1, [x] * 3), 0), lz.transition(lambda n, x: (n + 1, [x]), 0),
+    lz.transition(lambda n, x: (n + 1, [x]), 0, lambda n: [n, n]),
+    lz.bucket_by_boundaries([4], 2, length=lambda x: x), lz.scan(lambda s, x: (s + x, s), 0),
+    lz.group_by(lambda x: x // 2) | lz.map(lambda pair: pair[0]),
+]  # fmt: skip
+SHAPING = [
+    lz.batch(4),
+    *[window for window in WINDOWS if window.calls[0].name.startswith("bucket")],
+]
+
+
+@given(
+    st.sampled_from([DATA, STREAM, DATA | lz.shuffle(seed=0), DATA | lz.map(lambda x: x)]),
+    st.sampled_from(WINDOWS),
+    st.lists(st.sampled_from([1, 2, 3, None]), min_size=2, max_size=2, unique=True),
+    st.data(),
+)
+def test_a_repeat_follows_its_count_where_no_window_is_at_an_end(
+    source: lz.Pipeline[Any], window: Any, counts: list[int | None], data: st.DataObject
+) -> None:
+    old, new = (source | lz.repeat(count) | window for count in counts)
+    whole = [list(islice(each, 70)) for each in (old, new)]
+    cut = data.draw(st.integers(0, len(whole[0])))
+    try:
+        state = lz.state_at(old, cut)
+        if cut == len(whole[0]) < 70 and data.draw(st.booleans()):  # and has seen the end
+            run = lz.run(old, state)
+            assert list(run) == []
+            state = run.state
+        state = lz.rebase(state, new)
+    except lz.StateMismatch as refusal:
+        assert "beyond the end after" in str(refusal)  # noqa: PT017
+        return
+    rest = list(islice(lz.run(new, state), 70 - cut))
+    head = whole[0][:cut]
+    if window in SHAPING:  # a last one that was short has been given
+        found = sorted(x for batch in head + rest for x in batch)
+        assert found == sorted(x for batch in whole[1] for x in batch) or None in counts
+    elif window != lz.sliding_window(3):
+        assert head + rest == whole[1]
+
+
+@pytest.mark.parametrize("window", [lz.shuffle(4, seed=1), lz.block_shuffle(4, seed=1)], ids=str)
+@pytest.mark.parametrize("data", [DATA, STREAM], ids=["indices", "stream"])
+def test_fewer_epochs_than_a_window_has_read(data: Any, window: Any) -> None:
+    one, two, many = (data | lz.repeat(n) | window for n in (1, 2, None))
+    for new in (one, two):
+        with pytest.raises(lz.StateMismatch, match=r"stands? beyond the end"):
+            lz.rebase(lz.state_at(many, 20), new)
+    for old in (one, two, many):
+        for new in (one, two, many):
+            assert list(islice(lz.run(new, lz.rebase(lz.init(old), new)), 9)) == list(
+                islice(new, 9)
+            )
+
+
+# --- what differs ---
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, -0.5, "", "a"]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+@given(values, values, st.sampled_from(["unfold", "scan", "transition", "zip"]))
+def test_a_first_state_is_told_from_every_other(one: Any, other: Any, stage: str) -> None:
+    def made(first: Any) -> lz.Pipeline[Any]:
+        if stage == "scan":
+            return DATA | lz.scan(lambda s, x: (s, x), first)
+        if stage == "transition":
+            return DATA | lz.transition(lambda s, x: (s, [x]), first)
+        source = lz.unfold(lambda s: (s, 1), first)
+        return lz.zip(DATA, source) if stage == "zip" else source
+
+    a, b = made(one), made(other)
+    state = lz.state_at(a, 2)
+    assert len(list(islice(lz.run(made(one), state), 3))) == 3
+    if repr(one) == repr(other):
+        assert a.identity == b.identity
+        return
+    with pytest.raises(lz.StateMismatch, match=r"another pipeline:\n    stage \d.* -> .*\nstrict"):
+        lz.run(b, state)
+    assert len(a.identity) < 999
+
+
+def test_long_first_states_are_told_apart_in_few_words() -> None:
+    def made(**more: Any) -> lz.Pipeline[int]:
+        return lz.unfold(lambda s: (s, 1), {**{f"key {n}": [n] * n for n in range(99)}, **more})
+
+    assert len(made().identity) < 100
+    assert made().identity == made().identity != made(more=1).identity
+    with pytest.raises(lz.StateMismatch, match=r"unfold\(init=\"dict\[99\]#.*\[100\]#"):
+        lz.run(made(more=1), lz.init(made()))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda weights: lz.choices(weights, seed=0),
+        lambda weights: lz.mix([DATA, STREAM], weights, seed=0),
+        lambda weights: lz.zip(lz.mix([DATA, STREAM], weights, seed=0)),
+        lambda weights: lz.mix([DATA, STREAM], weights, deterministic=True) | lz.batch(2),
+    ],
+)
+def test_weights_are_numbers_whatever_their_types(made: Any) -> None:
+    state = lz.state_at(made([1, 3]), 2)
+    for weights in ([1.0, 3.0], (1, 3.0), np.array([1, 3]), np.array([1, 3], np.float32)):
+        assert made(weights).identity == state.pipeline
+        assert list(islice(lz.run(made(weights), state), 9)) == list(islice(made([1, 3]), 2, 11))
+    with pytest.raises(lz.StateMismatch, match=r"\[1, 3\].* -> .*\[1, 3.5\]"):
+        lz.run(made([1, 3.5]), state)
+
+
+def test_states_in_which_weights_were_floats_and_first_states_no_more_than_a_type() -> None:
+    for pipeline, before in (
+        (lz.choices([1, 3], seed=0), '[["choices",{"seed":0,"weights":[1.0,3.0]}]]'),
+        (
+            lz.mix([DATA, DATA], [1, 3], seed=0),
+            '[["mix",{"pipelines":[[["source",{"length":9}]],[["source",{"length":9}]]],'
+            '"seed":0,"weights":[1.0,3.0]}]]',
+        ),
+        (lz.unfold(lambda s: (s, 1), {"a": 0}), '[["unfold",{"init":"dict"}]]'),
+        (lz.unfold(lambda s: (s, 1), ([1], 0.5)), '[["unfold",{"init":[[1],0.5]}]]'),
+        (lz.unfold(lambda s: (s, 1), [{"a": 0}, ()]), '[["unfold",{"init":["dict",[]]}]]'),
+        (
+            lz.zip(DATA, lz.unfold(lambda s: (s, 1), {"a": 0})),
+            '[["zip",{"pipelines":[[["source",{"length":9}]],[["unfold",{"init":"dict"}]]]}]]',
+        ),
+    ):
+        state = lz.state_at(pipeline, 2)
+        old = lz.State(before, state.items, state.position)
+        assert list(islice(lz.run(pipeline, old), 5)) == list(islice(pipeline, 2, 7))
+        assert lz.rebase(old, pipeline) == state
+        longer = pipeline | lz.batch(2)
+        assert next(lz.run(longer, lz.rebase(old, longer))) == list(islice(pipeline, 2, 4))
