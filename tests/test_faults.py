@@ -1176,7 +1176,7 @@ def test_an_executor_pickles() -> None:
         assert pickle.loads(pickle.dumps(executor)) == executor
 
 
-INTERRUPTED = {
+AT_ANY_MOMENT = {
     "inline": None,
     "threads": lz.threads(),
     "two threads": lz.threads(2, buffer_size=5),
@@ -1191,7 +1191,7 @@ def ctrl_c(*_: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a callback
-@pytest.mark.parametrize("name", INTERRUPTED)
+@pytest.mark.parametrize("name", AT_ANY_MOMENT)
 @pytest.mark.parametrize(
     "stage",
     [lz.map(abs), lz.map(lambda x: x), lz.filter(lambda x: True)],
@@ -1202,7 +1202,7 @@ def test_interrupts_at_any_moment(name: str, stage: Any) -> None:
     moments, last = random.Random(0), -1
     before = signal.signal(signal.SIGALRM, ctrl_c)
     try:
-        with lz.run(lz.count() | stage, executor=INTERRUPTED[name]) as run:
+        with lz.run(lz.count() | stage, executor=AT_ANY_MOMENT[name]) as run:
             for _ in range(60):
                 with suppress(KeyboardInterrupt):
                     begun = monotonic()
