@@ -120,7 +120,7 @@ class Threads(Crew):
 
     def let(self, work: bool) -> None:
         self._works = work
-        if self._threads and self._gate.is_open != work:
+        if self._is_begun and self._gate.is_open != work:
             self._gate.let(work)
 
     def ready(self) -> None:
