@@ -185,6 +185,7 @@ def portable(failure: Failure, worker: str) -> Failure:
     """A failure that can be pickled, with its traceback as text."""
     error = failure.error
     trace = failure.trace or traced(error, (), worker).trace
+    _bare(error)
     for way in (_itself, Rebuilt, Clouded)[: 2 + _has_cloudpickle()]:
         with suppress(Exception):
             sent: Any = way(error)
@@ -194,6 +195,14 @@ def portable(failure: Failure, worker: str) -> Failure:
     text = "".join(format_exception_only(error)).strip()  # which no __str__ can fail
     error = PipelineError(f"an error that can't be pickled: {text}")
     return Failure(error, failure.places, trace)
+
+
+def _bare(error: BaseException | None) -> None:
+    """Take tracebacks off, which some packages teach to pickle: they would come as cycles."""
+    while error is not None and error.__traceback__ is not None:
+        error.__traceback__ = None
+        _bare(error.__cause__)
+        error = error.__context__
 
 
 def _itself(error: BaseException) -> Any:
