@@ -126,8 +126,6 @@ def _suspects(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
     while ours and not found:
         frame = frames[ours.pop()]
         held = {id(value) for value in frame.f_locals.values()}
-        if not frame.f_locals.get("waits", True):  # for an item, with its function not under way
-            held = set()
         found = [c for c in every if any(id(v) in held and _telling(v) for v in _values(c))]
         if not found:
             name = frame.f_code.co_qualname.partition(".")[0]

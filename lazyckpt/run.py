@@ -269,7 +269,9 @@ class Run(Iterator[T], Generic[T]):
         except BaseException as error:
             if isinstance(error, GeneratorExit) and _is_from_here(error):
                 raise  # this was closed, where else a function raised it
-            if waits and self._items is items:
+            if not waits:
+                fn = None  # not under way, so not to be blamed
+            elif self._items is items:
                 self._opened_at -= 1  # it was taken, and will be again
             self._drop()
             raise self._blamed(error)  # noqa: B904  # the same error, or one with its own cause

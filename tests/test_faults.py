@@ -1267,3 +1267,20 @@ def test_items_and_functions_with_attributes_of_their_own(executor: Executor) ->
     items = lz.source(range(4)) | lz.map(lambda x: Attributes(x=x))
     with lz.run(items, executor=executor) as run:
         assert [item.x for item in run] == [0, 1, 2, 3]
+
+
+UNGUARDED = """
+import lazyckpt as lz
+try:
+    next(lz.run(lz.source([1]) | lz.map(abs), executor=lz.processes(start_method="spawn")))
+except lz.WorkerDied as error:
+    print(error)
+"""
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(UNGUARDED)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    assert "ended with exit code 1 before its first item" in done.stdout, done.stderr
+    assert "guarded by if __name__ == '__main__'" in done.stdout

@@ -15,7 +15,7 @@ from lazyckpt.executors.crew import Crew, Gate, Ticket, forgotten
 from lazyckpt.executors.feeds import Feed, Pace, Task, always, going
 from lazyckpt.executors.parts import Outcome, Stale, known
 from lazyckpt.machine import Flow, Position
-from lazyckpt.tally import Met, Tally
+from lazyckpt.tally import Met, Skipped, Tally
 
 
 class Ahead:
@@ -31,7 +31,7 @@ class Ahead:
         tally: Tally | None = None,
     ) -> None:
         self._crew, self._gate, self._part, self._feed = crew, gate, part, feed
-        self._tally = tally
+        self._tally = tally or Tally()
         self._pace = Pace(crew, gate.is_gated)
         self._tasks = feed(position, self._pace)
         self._pending: deque[tuple[Task, Ticket | BaseException | None]] = deque()
@@ -167,26 +167,19 @@ class Ahead:
         telling: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
     ) -> None:
         items = iter(outcome.items) if telling is None else telling(iter(outcome.items))
-        before, size = self.taken(), len(outcome.items)
-        lot, last = _Lot(at, items, size, before, outcome.skipped), self._lot
-        if self._tally is None:
-            self._lot = lot
-        else:
-            known = self._tally.after(some for _, some in last.skipped)
-            of_lot = lot.left_out()
-            # Between these nothing can interrupt: what is counted is what is at hand.
-            self._lot, self._tally.known, self._tally.of_lot = lot, known, of_lot
+        lot = _Lot(at, items, len(outcome.items), self.taken(), outcome.skipped)
+        self._hold(lot, self._tally.after(some for _, some in self._lot.skipped))
 
     def leave(self) -> None:
         """End the iterator of the items at hand; what is left of them comes with another."""
         left = self._lot.items
-        lot = self._lot._replace(items=copy(left))
-        of_lot = lot.left_out()
-        if self._tally is None:
-            self._lot = lot
-        else:
-            self._lot, self._tally.of_lot = lot, of_lot
+        self._hold(self._lot._replace(items=copy(left)), self._tally.known)
         deque(left, 0)
+
+    def _hold(self, lot: _Lot, known: Skipped) -> None:
+        of_lot = partial(_left_out, lot.skipped, lot.size, lot.items)  # not `at`: a cycle
+        # Between these nothing can interrupt: what is counted is what is at hand.
+        self._lot, self._tally.known, self._tally.of_lot = lot, known, of_lot
 
     def _again(self) -> None:
         """Feed from here on once more: what was under way is lost."""
@@ -239,10 +232,6 @@ class _Lot(NamedTuple):
     def given(self) -> int:
         return self.size - length_hint(self.items)
 
-    def left_out(self) -> Callable[[], Met]:
-        """What tells what was left out before those of them that are delivered."""
-        return partial(_left_out, self.skipped, self.size, self.items)  # not `at`: a cycle
-
 
 class _Lots:
     """The chunks of a walk, each as a lot. No part of it, so that it is no cycle."""
@@ -260,6 +249,7 @@ class _Lots:
 
 
 def _left_out(lot: tuple[tuple[int, Met], ...], size: int, items: Iterator[Any]) -> Met:
+    """What was left out before those items of a lot that are delivered."""
     given, found = size - length_hint(items), Met()
     for place, some in lot:
         if place < given:

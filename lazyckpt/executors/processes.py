@@ -280,13 +280,13 @@ class Processes(Crew):
             if ticket.life != self.life:
                 raise Stale  # because of `stop`
             hand: _Hand = ticket.handle
-            why = "amid its work; the run can go on, with new workers"
-            if not hand.has_answered and self._packed is not None:
+            end, why = _end(hand.process), "amid its work; the run can go on, with new workers"
+            if self._packed is not None and not hand.has_answered and hand.process.exitcode == 1:
                 why = (
                     "before its first item; it runs the script anew, whose main part has to be "
                     "guarded by if __name__ == '__main__'"
                 )
-            died = WorkerDied(f"{_end(hand.process)} {why}")
+            died = WorkerDied(f"{end} {why}")
         self.stop()
         raise died
 
