@@ -17,28 +17,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lazyckpt.algebra import Difference, Move, advance, diff, init, replay, state_at, step
-from lazyckpt.catalogue import registry
-from lazyckpt.combinators.boundaries import bucket_by_boundaries
-from lazyckpt.combinators.bucketing import bucket_batch
-from lazyckpt.combinators.choosing import case, switch
-from lazyckpt.combinators.expanding import flat_map, unbatch
-from lazyckpt.combinators.gathering import gather
-from lazyckpt.combinators.generating import choices, count, once, unfold, uniform
-from lazyckpt.combinators.grouping import batch, stack
-from lazyckpt.combinators.interleaving import interleave, interleave_map
-from lazyckpt.combinators.joining import concat, multiplex, zip
-from lazyckpt.combinators.laning import lanes
-from lazyckpt.combinators.mapping import map, scan, starmap, tap
-from lazyckpt.combinators.mixing import mix, mix_counts
-from lazyckpt.combinators.ordering import block_shuffle, repeat, shuffle
-from lazyckpt.combinators.packing import concat_then_split, pack_first_fit
-from lazyckpt.combinators.selecting import drop_while, filter, skip, take, take_while
-from lazyckpt.combinators.sharding import shard
-from lazyckpt.combinators.sources import columns, source
-from lazyckpt.combinators.transforming import cache, enumerate, random_map, transition
-from lazyckpt.combinators.windowing import group_by, shards, sliding_window
-from lazyckpt.costs import Reread, ResumeCost, resume_cost
+from lazyckpt.combinators.batch import batch, stack
+from lazyckpt.combinators.bucket_batch import bucket_batch
+from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
+from lazyckpt.combinators.flat_map import flat_map, unbatch
+from lazyckpt.combinators.gather import gather
+from lazyckpt.combinators.generate import count, once, random_floats, random_indices, unfold
+from lazyckpt.combinators.interleave import interleave, interleave_map
+from lazyckpt.combinators.join import concat, multiplex, zip
+from lazyckpt.combinators.lanes import lanes
+from lazyckpt.combinators.map import map, scan, starmap, tap
+from lazyckpt.combinators.mix import mix, mix_counts
+from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
+from lazyckpt.combinators.select import drop_while, filter, skip, take, take_while
+from lazyckpt.combinators.shard import shard
+from lazyckpt.combinators.shuffle import block_shuffle, repeat, shuffle
+from lazyckpt.combinators.source import columns, source
+from lazyckpt.combinators.switch import case, switch
+from lazyckpt.combinators.transform import cache, enumerate, flat_scan, random_map
+from lazyckpt.combinators.window import group_by, sliding_window, split_batch
+from lazyckpt.core.registry import registry
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -53,13 +51,15 @@ from lazyckpt.executors.device import to_device
 from lazyckpt.executors.executor import Executor, explain
 from lazyckpt.executors.local import inline, processes, threads
 from lazyckpt.executors.remote import futures, ray
-from lazyckpt.pipeline import Pipeline, Stage, combinator, producer, run
-from lazyckpt.rebasing import rebase
-from lazyckpt.resharding import reshard
+from lazyckpt.pipeline import Pipeline, Stage, combinator, run, source_combinator
+from lazyckpt.provenance import Origin, trace
 from lazyckpt.run import Run
-from lazyckpt.saving import load, save
-from lazyckpt.state import State
-from lazyckpt.tracing import Origin, trace
+from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
+from lazyckpt.state.rebase import rebase
+from lazyckpt.state.reshard import reshard
+from lazyckpt.state.resume_cost import Reread, ResumeCost, resume_cost
+from lazyckpt.state.saving import load, save
+from lazyckpt.state.state import State
 
 if TYPE_CHECKING:
     from lazyckpt.integrations import torch as torch
@@ -92,7 +92,6 @@ __all__ = [
     "bucket_by_boundaries",
     "cache",
     "case",
-    "choices",
     "columns",
     "combinator",
     "concat",
@@ -104,6 +103,7 @@ __all__ = [
     "explain",
     "filter",
     "flat_map",
+    "flat_scan",
     "futures",
     "gather",
     "group_by",
@@ -120,7 +120,8 @@ __all__ = [
     "once",
     "pack_first_fit",
     "processes",
-    "producer",
+    "random_floats",
+    "random_indices",
     "random_map",
     "ray",
     "rebase",
@@ -133,11 +134,12 @@ __all__ = [
     "save",
     "scan",
     "shard",
-    "shards",
     "shuffle",
     "skip",
     "sliding_window",
     "source",
+    "source_combinator",
+    "split_batch",
     "stack",
     "starmap",
     "state_at",
@@ -149,10 +151,8 @@ __all__ = [
     "threads",
     "to_device",
     "trace",
-    "transition",
     "unbatch",
     "unfold",
-    "uniform",
     "zip",
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lazyckpt.call import Call, Chain
+from lazyckpt.core.call import Call, Chain
 
 _ROW = "display:flex;flex-wrap:wrap;align-items:center;gap:6px 0;font-family:monospace"
 _LINK = "display:flex;align-items:center"

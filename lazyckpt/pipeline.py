@@ -20,15 +20,15 @@ from typing import (
     overload,
 )
 
-from lazyckpt.call import Call, Chain, define, runnable, show
-from lazyckpt.catalogue import Carry, Deal, Parts, Rereads, Takes, registry
-from lazyckpt.checks import Check, boolean, brief, checked, one_of
+from lazyckpt.core.call import Call, Chain, define, runnable, show
+from lazyckpt.core.checks import Check, boolean, brief, checked, one_of
+from lazyckpt.core.machine import End, Machine
+from lazyckpt.core.registry import Carry, Deal, Parts, Rereads, Takes, registry
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, executing
-from lazyckpt.machine import End, Machine
 from lazyckpt.run import Run
-from lazyckpt.state import State
+from lazyckpt.state.state import State
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -182,7 +182,7 @@ def run(
       `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` fails, a `collate`
       or an index of the source, and counts it in `Run.skipped` and in the state;
       of an iterable that fails midway, the rest counts as one. Other errors are
-      raised: of `take_while`, `scan`, `transition`, vectorized maps, streams, and
+      raised: of `take_while`, `scan`, `flat_scan`, vectorized maps, streams, and
       within the parts of a `zip`, as they would shift it. Positions are those of
       the pipeline, but for that of a `skip` that has lost its random access: behind
       such a stage items have none
@@ -234,7 +234,7 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
     The upstream parameter vanishes from the public signature; the function's
     name is the combinator's.
 
-    - `checks`: a check for each argument, from `lazyckpt.checks`
+    - `checks`: a check for each argument, from `lazyckpt.core.checks`
     - `validate`: called with all arguments, to refuse what doesn't go together
     - `keeps_items`: items have the type of upstream's, whatever that is; for type checkers
     - `free`: arguments that change no order, which a state doesn't mind
@@ -248,16 +248,16 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
     - `finish`: the argument, a function or None, that is called on each item made
     - `listed`: whether it is in `lazyckpt.registry`; a library's inner stages need not be
     - `again`: what a resume takes of upstream once more, for `resume_cost`: of a
-      position, `upstream` and all arguments, a list of `lazyckpt.catalogue.Again`;
+      position, `upstream` and all arguments, a list of `lazyckpt.core.registry.Again`;
       by default nothing
-    - `takes`: of `upstream` and all arguments, a `lazyckpt.catalogue.Taken`: how many
+    - `takes`: of `upstream` and all arguments, a `lazyckpt.core.registry.Taken`: how many
       items are taken for each one given; by default one where `pointwise`, and
       elsewhere nobody knows
 
     A step that has a position of its own catches upstream's `End` and raises
     one with its own position, as `take` does.
 
-    >>> from lazyckpt.machine import End, Machine, stateless
+    >>> from lazyckpt.core.machine import End, Machine, stateless
     >>> from lazyckpt import registry, source
     >>> @combinator(transparent=True)
     ... def negated(upstream: Machine[int]) -> Machine[int]:
@@ -270,7 +270,7 @@ def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
     return lambda build: define(build, _staged, is_source=False, **options)
 
 
-def producer(
+def source_combinator(
     *,
     checks: Mapping[str, Check] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
@@ -294,7 +294,7 @@ def producer(
     - `parts`: of a position and the arguments, the places of the pipelines among
       these, by their number, and the rest of the position
     - `carry`: what `rebase` makes of a position and the arguments before, where
-      others follow by keyword; `lazyckpt.checks.Unfit`, with the reason, for nothing
+      others follow by keyword; `lazyckpt.core.checks.Unfit`, with the reason, for nothing
     - `deal`: what `reshard` makes of the positions of all ranks and another number
       of ranks: the positions of these
     - `again`, `takes`: as for `combinator`, without `upstream`; what is taken again

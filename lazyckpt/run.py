@@ -10,17 +10,17 @@ from types import GeneratorType
 from typing import Any, Generic, NoReturn, TypeVar
 from weakref import ref
 
-from lazyckpt.blame import blame
-from lazyckpt.call import Chain
-from lazyckpt.checks import checked, positive
+from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import checked, positive
+from lazyckpt.core.machine import Flow, Lots, Position, counted, entered
 from lazyckpt.errors import InvalidState, PipelineError, SourceChanged
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.parts import Stale
-from lazyckpt.machine import Flow, Lots, Position, counted, entered
-from lazyckpt.rebasing import matching
-from lazyckpt.skipping import skipping
-from lazyckpt.state import State, as_state, flat
-from lazyckpt.tally import Skipped, Tally, marked, unmarked
+from lazyckpt.failures.notes import blame
+from lazyckpt.failures.skip_log import Skipped, Tally, marked, unmarked
+from lazyckpt.failures.skipping import skipping
+from lazyckpt.state.rebase import matching
+from lazyckpt.state.state import State, as_state, flat
 
 T = TypeVar("T")
 

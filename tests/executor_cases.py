@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.call import same
+from lazyckpt.core.call import same
 
 
 class Stream:

@@ -24,15 +24,15 @@ KINDS: dict[str, dict[str, str]] = {
     "columns": {"arrays": "arrays"},
     "unfold": {"step": "function", "init": "json"},
     "count": {"start": "integer", "step": "integer"},
-    "uniform": {"seed": "natural"},
-    "choices": {"weights": "weights", "seed": "natural"},
+    "random_floats": {"seed": "natural"},
+    "random_indices": {"weights": "weights", "seed": "natural"},
     "once": {"value": "anything"},
     "map": {"fn": "function", "vectorized": "boolean"},
     "starmap": {"fn": "function"},
     "tap": {"fn": "function"},
     "enumerate": {"start": "integer"},
     "random_map": {"fn": "function", "seed": "natural"},
-    "transition": {"step": "function", "init": "json", "flush": "function?"},
+    "flat_scan": {"step": "function", "init": "json", "flush": "function?"},
     "cache": {"size": "positive"},
     "case": {"selector": "pipelines", "pipelines": "pipelines"},
     "switch": {"condition": "pipeline", "if_true": "pipeline", "if_false": "pipeline"},
@@ -50,7 +50,7 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "sliding_window": {"width": "positive", "stride": "positive"},
     "group_by": {"key": "function"},
-    "shards": {"n": "positive"},
+    "split_batch": {"n": "positive"},
     "bucket_batch": {
         "batch_size": "size", "key": "function?", "window_size": "positive",
         "boundary_key": "function?", "shuffle": "boolean", "seed": "natural?",
@@ -65,7 +65,7 @@ KINDS: dict[str, dict[str, str]] = {
     "block_shuffle": {"block_size": "positive", "seed": "natural"},
     "repeat": {"count": "natural?"},
     "shard": {
-        "num_shards": "positive", "index": "natural", "contiguous": "boolean", "even": "none",
+        "num_shards": "positive", "index": "natural", "contiguous": "boolean", "remainder": "none",
     },
     "zip": {"pipelines": "pipelines", "strict": "boolean!"},
     "concat": {"pipelines": "pipelines"},
@@ -167,7 +167,7 @@ def test_bad_values_are_refused(name: str, argument: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", [n for n, k in KINDS.items() if k.get("seed") == "natural"])
 def test_a_seed_is_never_optional(name: str) -> None:
-    first = {"block_shuffle": [3], "random_map": [len], "choices": [[1]]}.get(name, [])
+    first = {"block_shuffle": [3], "random_map": [len], "random_indices": [[1]]}.get(name, [])
     message = refusal(lambda: lz.registry[name].public(*first))
     assert message.startswith(f"{name}: ")
     assert "'seed'" in message
@@ -381,7 +381,7 @@ def test_an_epoch_is_a_natural_number(epoch: Any) -> None:
 @pytest.mark.parametrize(
     ("argument", "use"),
     [
-        ("even", lambda value: lz.shard(num_shards=2, index=0, even=value)),
+        ("remainder", lambda value: lz.shard(num_shards=2, index=0, remainder=value)),
         ("stop", lambda value: lz.mix([lz.source([1])], [1], seed=0, stop=value)),
         ("on_error", lambda value: lz.run(lz.source([1]), on_error=value)),
     ],

@@ -256,9 +256,9 @@ def outputs(item: int) -> Iterator[int]:
 
 @pytest.mark.parametrize("tail", [lz.take(9), lz.map(str)], ids=str)
 def test_outputs_that_fail_are_the_transitions(tail: Any) -> None:
-    run = lz.run(lz.source(range(3)) | lz.transition(fails_midway, 0) | tail)
+    run = lz.run(lz.source(range(3)) | lz.flat_scan(fails_midway, 0) | tail)
     next(run)
     with pytest.raises(ValueError, match="0") as caught:
         next(run)
-    assert "in transition(fails_midway" in caught.value.__notes__[0]
+    assert "in flat_scan(fails_midway" in caught.value.__notes__[0]
     assert " or " not in caught.value.__notes__[0]

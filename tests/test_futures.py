@@ -20,7 +20,7 @@ from case_helpers import until
 from executor_cases import PIPELINES, Stream, image, like_inline, square, until_error
 
 import lazyckpt as lz
-from lazyckpt.call import same
+from lazyckpt.core.call import same
 from lazyckpt.executors import futures as module
 from lazyckpt.executors.parcels import Parcel, packed
 from lazyckpt.executors.parts import Walk

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import State
-from lazyckpt.frozen import FrozenDict, FrozenList, Own
+from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
 from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.strategies import pipelines
 
@@ -134,8 +134,9 @@ def tokens(item: int) -> list[int]:
 def table() -> list[lz.Pipeline[Any]]:
     """Every combinator over data with indices and over a stream."""
     found: list[Any] = [
-        lz.count(), lz.count(3, -2) | lz.batch(2), lz.uniform(seed=0), lz.choices([1, 2], seed=0),
-        lz.uniform(seed=0) | lz.batch(2, collate=lz.stack), lz.once(3),
+        lz.count(), lz.count(3, -2) | lz.batch(2), lz.random_floats(seed=0),
+        lz.random_indices([1, 2], seed=0),
+        lz.random_floats(seed=0) | lz.batch(2, collate=lz.stack), lz.once(3),
         lz.columns(x=np.arange(40)) | lz.shuffle(seed=0) | lz.batch(3, collate=lz.stack),
         lz.columns(x=np.arange(40)) | lz.repeat() | lz.batch(3, collate=lz.stack),
         lz.unfold(lambda s: (s, 1), 0), lz.count() | lz.repeat() | lz.shuffle(5, seed=0),
@@ -147,7 +148,7 @@ def table() -> list[lz.Pipeline[Any]]:
             lz.shuffle(seed=0), lz.shuffle(seed=0) | lz.repeat() | lz.block_shuffle(3, seed=0),
             lz.gather([3, 1]), lz.cache(3), lz.map(str) | lz.cache(3),
             lz.shard(num_shards=3, index=1, contiguous=True),
-            lz.shard(num_shards=3, index=1, contiguous=True, even="pad"),
+            lz.shard(num_shards=3, index=1, contiguous=True, remainder="pad"),
         )),
     ]  # fmt: skip
     for data in (lz.source(range(40)), lz.source(Stream(range(40)))):
@@ -166,12 +167,13 @@ def table() -> list[lz.Pipeline[Any]]:
                 lz.flat_map(lambda x: [x, x]), lz.flat_map(lambda x: iter([x, x])),
                 lz.flat_map(lambda x: lz.source([x, x])), lz.batch(2) | lz.unbatch(),
                 lz.shuffle(4, seed=0), lz.block_shuffle(4, seed=0),
-                lz.shard(num_shards=3, index=2, even="pad"), lz.scan(kept, 0),
-                lz.transition(doubled, 0, flush=lambda s: [s]),
+                lz.shard(num_shards=3, index=2, remainder="pad"), lz.scan(kept, 0),
+                lz.flat_scan(doubled, 0, flush=lambda s: [s]),
                 lz.random_map(lambda rng, x: rng.random(), seed=0),
                 lz.take_while(lambda x: x < 30), lz.drop_while(lambda x: x < 3),
                 lz.sliding_window(3), lz.sliding_window(2, stride=3), lz.group_by(cut_by),
-                lz.batch(4) | lz.shards(2), lz.bucket_batch(2, key=cut_by, window_size=6, seed=0),
+                lz.batch(4) | lz.split_batch(2),
+                lz.bucket_batch(2, key=cut_by, window_size=6, seed=0),
                 lz.bucket_by_boundaries([2, 4], 2, length=cut_by),
                 lz.bucket_by_boundaries([2, 4], 2, length=cut_by, max_wait=6),
                 lz.map(tokens) | lz.concat_then_split(4),
@@ -287,7 +289,7 @@ def test_deep_states(depth: int, begin: str, end: str) -> None:
         with suppress(RecursionError):  # its checksum is wrong then
             text = signed(text)
         used(SCAN, text)
-        used(lz.source(range(9)) | lz.transition(doubled, 0), text)
+        used(lz.source(range(9)) | lz.flat_scan(doubled, 0), text)
 
 
 _leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

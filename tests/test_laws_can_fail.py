@@ -11,8 +11,8 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
+from lazyckpt.core.machine import End, Flow, Machine, Position, machine, stateless
 from lazyckpt.executors.ahead import Ahead
-from lazyckpt.machine import End, Flow, Machine, Position, machine, stateless
 from lazyckpt.testing import laws, models
 
 

@@ -105,18 +105,18 @@ def test_transition_gives_none_to_many_outputs_an_item() -> None:
     def repeated(state: int, item: int) -> tuple[int, list[int]]:
         return state + 1, [item] * item
 
-    pipeline = lz.source([0, 3, 0, 1]) | lz.transition(repeated, 0, flush=lambda n: [f"{n} items"])
+    pipeline = lz.source([0, 3, 0, 1]) | lz.flat_scan(repeated, 0, flush=lambda n: [f"{n} items"])
     assert list(pipeline) == [3, 3, 3, 1, "4 items"]
     testing.check_pipeline(pipeline | lz.repeat(2))
-    assert list(lz.source([]) | lz.transition(repeated, 7, flush=lambda n: [n, None])) == [7, None]
-    assert list(lz.source([0, 0]) | lz.transition(repeated, 0)) == []
+    assert list(lz.source([]) | lz.flat_scan(repeated, 7, flush=lambda n: [n, None])) == [7, None]
+    assert list(lz.source([0, 0]) | lz.flat_scan(repeated, 0)) == []
 
 
 def test_transition_dedupes() -> None:
     def novel(last: list[Any], item: Any) -> tuple[list[Any], list[Any]]:
         return [item], [] if last == [item] else [item]
 
-    pipeline = lz.source(["a", "a", None, None, "a"]) | lz.transition(novel, list[Any]())
+    pipeline = lz.source(["a", "a", None, None, "a"]) | lz.flat_scan(novel, list[Any]())
     assert list(pipeline) == ["a", None, "a"]
     testing.check_pipeline(pipeline)
 
@@ -133,7 +133,7 @@ def test_transition_flushes_once_and_leaves_its_state_alone() -> None:
         state.append(item)
         return state, []
 
-    pipeline = lz.source([1, 2, 3]) | lz.transition(keep, list[int](), flush)
+    pipeline = lz.source([1, 2, 3]) | lz.flat_scan(keep, list[int](), flush)
     run = lz.run(pipeline)
     assert list(run) == [1, 2, 3]
     assert list(lz.run(pipeline, run.state)) == []
@@ -147,19 +147,19 @@ def test_transition_outputs_may_be_pipelines_and_generators() -> None:
     def read(state: int, item: int) -> tuple[int, Any]:
         return state + 1, lz.source(range(item)) | lz.shuffle(seed=state)
 
-    testing.check_pipeline(lz.source([4, 0, 3]) | lz.transition(read, 0))
-    lazy = lz.transition(lambda s, x: (s + x, (s + i for i in range(x))), 0)
+    testing.check_pipeline(lz.source([4, 0, 3]) | lz.flat_scan(read, 0))
+    lazy = lz.flat_scan(lambda s, x: (s + x, (s + i for i in range(x))), 0)
     assert list(lz.source([2, 0, 3]) | lazy) == [0, 1, 2, 3, 4]
 
 
 def test_transition_refuses_what_is_no_state_and_no_outputs() -> None:
-    wants(r"transition: init.*set", lambda: [1] | lz.transition(lambda s, x: (s, []), {1}))
-    wants(r"transition: its state.*set", lambda: [1, 2] | lz.transition(lambda s, x: ({1}, []), 0))
-    wants("not iterable", lambda: [1] | lz.transition(lambda s, x: (s, 3), 0))
-    wants("flush must be callable or None", lambda: [1] | lz.transition(max, 0, flush=3))
-    changed = lz.source([1]) | lz.transition(lambda s, x: (s, [1, 2, 3]), 0)
+    wants(r"flat_scan: init.*set", lambda: [1] | lz.flat_scan(lambda s, x: (s, []), {1}))
+    wants(r"flat_scan: its state.*set", lambda: [1, 2] | lz.flat_scan(lambda s, x: ({1}, []), 0))
+    wants("not iterable", lambda: [1] | lz.flat_scan(lambda s, x: (s, 3), 0))
+    wants("flush must be callable or None", lambda: [1] | lz.flat_scan(max, 0, flush=3))
+    changed = lz.source([1]) | lz.flat_scan(lambda s, x: (s, [1, 2, 3]), 0)
     state = lz.state_at(changed, 3)
-    shorter = lz.source([1]) | lz.transition(lambda s, x: (s, [1, 2]), 0)
+    shorter = lz.source([1]) | lz.flat_scan(lambda s, x: (s, [1, 2]), 0)
     with pytest.raises(lz.SourceChanged):
         list(lz.run(shorter, state))
 
@@ -260,7 +260,7 @@ def test_vectorized_is_no_part_of_a_state() -> None:
         (lambda: lz.random_map(noise), "seed"),
         (lambda: lz.random_map(noise, 0), "random_map"),
         (lambda: lz.random_map(noise, seed=1.5), "random_map: seed must be an int >= 0"),
-        (lambda: lz.transition(None, 0), "transition: step must be callable"),
+        (lambda: lz.flat_scan(None, 0), "flat_scan: step must be callable"),
     ],
 )
 def test_bad_arguments_are_refused(build: Any, message: str) -> None:
@@ -273,7 +273,7 @@ def test_bad_arguments_are_refused(build: Any, message: str) -> None:
         lz.starmap(lambda *a: next(iter(()))),
         lz.tap(lambda a: next(iter(()))),
         lz.random_map(lambda rng, a: next(iter(())), seed=0),
-        lz.transition(lambda s, a: next(iter(())), 0),
+        lz.flat_scan(lambda s, a: next(iter(())), 0),
         lz.take_while(lambda a: next(iter(()))),
         lz.drop_while(lambda a: next(iter(()))),
         lz.map(lambda a: next(iter(())), vectorized=True),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lazyckpt.noise import Permutation, affine, as_array, derive, draws, hashed, hashes
+from lazyckpt.core.prng import Permutation, affine, as_array, derive, draws, hashed, hashes
 
 Order = Callable[[int, int], Sequence[int]]  # key, size -> permuted range
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.noise import derive, draws
+from lazyckpt.core.prng import derive, draws
 from lazyckpt.testing.laws import Stream
 
 LAWS = ["meaning", "lanes", "resume", "exhaustion", "codec"]

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.checks import positive
-from lazyckpt.machine import Flow, Machine, Position, machine, stateless
+from lazyckpt.core.checks import positive
+from lazyckpt.core.machine import Flow, Machine, Position, machine, stateless
 from lazyckpt.testing import check_combinator, check_pipeline, equal, strategies
 from lazyckpt.testing.laws import Stream
 
@@ -319,7 +319,7 @@ def add(upstream: Machine[int], n: int, *, also: int = 0) -> Machine[int]:
     )
 
 
-@lz.producer(checks={"n": positive})
+@lz.source_combinator(checks={"n": positive})
 def triangle(n: int) -> Machine[int]:
     """1, 1 2, 1 2 3 and so on, n rows."""
 

@@ -17,7 +17,7 @@ from case_helpers import until
 from executor_cases import PIPELINES, Stream, image, like_inline, square, trace, until_error
 
 import lazyckpt as lz
-from lazyckpt.call import same
+from lazyckpt.core.call import same
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what its packages say at import

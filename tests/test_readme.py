@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.call import Combinator
+from lazyckpt.core.call import Combinator
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -22,7 +22,7 @@ STREAM = lz.source(Stream(range(9)))
 
 # What makes any number of items of an item tells itself where it makes another number.
 COUNTING = {
-    "flat_map", "interleave_map", "transition", "bucket_batch", "bucket_by_boundaries",
+    "flat_map", "interleave_map", "flat_scan", "bucket_batch", "bucket_by_boundaries",
     "bucket_by_boundaries(max_wait)", "concat_then_split", "pack_first_fit", "group_by",
     "repeat for ever", "gather",
 }  # fmt: skip
@@ -31,7 +31,7 @@ EVEN = [
     lz.flat_map(strategies.numbered),
     lz.interleave_map(strategies.numbered, cycle_length=2),
     lz.map(lambda x: [1, 2]) | lz.concat_then_split(3),
-    lz.transition(lambda n, x: (n + 1, [x] * 3), 0, lambda n: [n]),
+    lz.flat_scan(lambda n, x: (n + 1, [x] * 3), 0, lambda n: [n]),
     lz.bucket_batch(2, key=lambda x: 1, window_size=3, seed=0),
     lz.bucket_by_boundaries([1], 2, length=lambda x: 1),
     lz.repeat(1),
@@ -139,8 +139,8 @@ WINDOWS = [
     lz.interleave_map(lambda x: [x] * 2, cycle_length=2), lz.shuffle(4, seed=1) | lz.enumerate(),
     lz.bucket_batch(2, key=lambda x: x, window_size=4, seed=0), lz.skip(2) | lz.shuffle(2, seed=0),
     lz.take_while(lambda x: True), lz.drop_while(lambda x: x == 0), lz.flat_map(lambda x: [x]),
-    lz.transition(lambda n, x: (n + 1, [x] * 3), 0), lz.transition(lambda n, x: (n + 1, [x]), 0),
-    lz.transition(lambda n, x: (n + 1, [x]), 0, lambda n: [n, n]),
+    lz.flat_scan(lambda n, x: (n + 1, [x] * 3), 0), lz.flat_scan(lambda n, x: (n + 1, [x]), 0),
+    lz.flat_scan(lambda n, x: (n + 1, [x]), 0, lambda n: [n, n]),
     lz.bucket_by_boundaries([4], 2, length=lambda x: x), lz.scan(lambda s, x: (s + x, s), 0),
     lz.group_by(lambda x: x // 2) | lz.map(lambda pair: pair[0]),
 ]  # fmt: skip
@@ -208,13 +208,13 @@ values = st.recursive(
 )
 
 
-@given(values, values, st.sampled_from(["unfold", "scan", "transition", "zip"]))
+@given(values, values, st.sampled_from(["unfold", "scan", "flat_scan", "zip"]))
 def test_a_first_state_is_told_from_every_other(one: Any, other: Any, stage: str) -> None:
     def made(first: Any) -> lz.Pipeline[Any]:
         if stage == "scan":
             return DATA | lz.scan(lambda s, x: (s, x), first)
-        if stage == "transition":
-            return DATA | lz.transition(lambda s, x: (s, [x]), first)
+        if stage == "flat_scan":
+            return DATA | lz.flat_scan(lambda s, x: (s, [x]), first)
         source = lz.unfold(lambda s: (s, 1), first)
         return lz.zip(DATA, source) if stage == "zip" else source
 
@@ -242,7 +242,7 @@ def test_long_first_states_are_told_apart_in_few_words() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda weights: lz.choices(weights, seed=0),
+        lambda weights: lz.random_indices(weights, seed=0),
         lambda weights: lz.mix([DATA, STREAM], weights, seed=0),
         lambda weights: lz.zip(lz.mix([DATA, STREAM], weights, seed=0)),
         lambda weights: lz.mix([DATA, STREAM], weights, deterministic=True) | lz.batch(2),
@@ -259,7 +259,7 @@ def test_weights_are_numbers_whatever_their_types(made: Any) -> None:
 
 def test_states_in_which_weights_were_floats_and_first_states_no_more_than_a_type() -> None:
     for pipeline, before in (
-        (lz.choices([1, 3], seed=0), '[["choices",{"seed":0,"weights":[1.0,3.0]}]]'),
+        (lz.random_indices([1, 3], seed=0), '[["random_indices",{"seed":0,"weights":[1.0,3.0]}]]'),
         (
             lz.mix([DATA, DATA], [1, 3], seed=0),
             '[["mix",{"pipelines":[[["source",{"length":9}]],[["source",{"length":9}]]],'

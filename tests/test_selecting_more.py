@@ -86,8 +86,9 @@ def test_gather_takes_ranges_and_arrays(indices: Any) -> None:
     "stage",
     [
         lz.shuffle(seed=0), lz.repeat(3), lz.repeat(), lz.shuffle(seed=1) | lz.repeat(2),
-        lz.block_shuffle(7, seed=2), lz.shard(num_shards=2, index=1, even="pad"),
-        lz.shard(num_shards=2, index=1, even="pad", contiguous=True) | lz.repeat(), lz.cache(9),
+        lz.block_shuffle(7, seed=2), lz.shard(num_shards=2, index=1, remainder="pad"),
+        lz.shard(num_shards=2, index=1, remainder="pad", contiguous=True) | lz.repeat(),
+        lz.cache(9),
         lz.skip(2), lz.map(str), lz.map(lambda x: x * 2, vectorized=True),
     ],
     ids=str,
@@ -258,8 +259,8 @@ def test_bad_arguments_are_refused(build: Any, message: str) -> None:
 
 
 def test_random_draws_may_choose() -> None:
-    """`choices` and `case` mix sources by weight, with random access."""
-    mixed = lz.case(lz.choices([1, 3], seed=0), lz.count(), lz.count(1000))
+    """`random_indices` and `case` mix sources by weight, with random access."""
+    mixed = lz.case(lz.random_indices([1, 3], seed=0), lz.count(), lz.count(1000))
     some = list(islice(mixed, 400))
     assert 60 < sum(item < 1000 for item in some) < 140
     assert mixed[399] == some[399]

@@ -38,22 +38,22 @@ def test_contiguous_parts_join_to_the_whole_extras_lowest(n: int, num_shards: in
 @given(kinds, st.integers(0, 30), st.integers(1, 9), st.booleans())
 def test_even_parts_are_even(kind: Any, n: int, num_shards: int, contiguous: bool) -> None:
     contiguous = contiguous and kind is list
-    for even, length in (("drop", n // num_shards), ("pad", -(-n // num_shards))):
-        found = parts(kind(range(n)), num_shards, contiguous=contiguous, even=even)
+    for remainder, length in (("drop", n // num_shards), ("pad", -(-n // num_shards))):
+        found = parts(kind(range(n)), num_shards, contiguous=contiguous, remainder=remainder)
         assert [len(part) for part in found] == [length] * num_shards
         wanted = [i % n for i in range(length * num_shards)]
         joined = chain.from_iterable(found if contiguous else zip(*found, strict=True))
         assert list(joined) == wanted
 
 
-@pytest.mark.parametrize("even", [None, "pad", "drop"])
+@pytest.mark.parametrize("remainder", [None, "pad", "drop"])
 @pytest.mark.parametrize("contiguous", [True, False])
-def test_ranks_have_one_state_at_every_step(even: Any, contiguous: bool) -> None:
+def test_ranks_have_one_state_at_every_step(remainder: Any, contiguous: bool) -> None:
     base = lz.source(range(11)) | lz.shuffle(seed=0) | lz.map(str)
-    options: Any = {"num_shards": 4, "contiguous": contiguous, "even": even}
+    options: Any = {"num_shards": 4, "contiguous": contiguous, "remainder": remainder}
     pipelines = [base | lz.shard(index=index, **options) | lz.batch(2) for index in range(4)]
     ranks = [lz.run(pipeline) for pipeline in pipelines]
-    for _ in range(1 if even != "pad" else 2):
+    for _ in range(1 if remainder != "pad" else 2):
         items = [next(rank) for rank in ranks]
         assert all(items)
         assert len({rank.state for rank in ranks}) == 1
@@ -83,7 +83,7 @@ def test_a_contiguous_state_follows_no_other_division() -> None:
 
 def test_an_even_strided_state_follows_another_number_of_shards() -> None:
     def rank(num_shards: int, index: int) -> lz.Pipeline[int]:
-        return lz.source(range(11)) | lz.shard(num_shards=num_shards, index=index, even="pad")
+        return lz.source(range(11)) | lz.shard(num_shards=num_shards, index=index, remainder="pad")
 
     state = lz.state_at(rank(2, 0), 2)
     rest = [list(lz.run(rank(3, i), lz.rebase(state, rank(3, i)))) for i in range(3)]
@@ -94,7 +94,7 @@ def test_epochs_begin_anew() -> None:
     shuffled = lz.source(range(7)) | lz.shuffle(seed=0)
     two = list(shuffled | lz.repeat(2))
     for rank in range(3):
-        part = shuffled | lz.shard(num_shards=3, index=rank, contiguous=True, even="pad")
+        part = shuffled | lz.shard(num_shards=3, index=rank, contiguous=True, remainder="pad")
         begin = 3 * rank
         wanted = [[(epoch * 2)[i] for i in range(begin, begin + 3)] for epoch in (two[:7], two[7:])]
         assert list(part | lz.repeat(2)) == wanted[0] + wanted[1]
@@ -109,8 +109,8 @@ def test_what_has_no_parts_is_refused() -> None:
     ):
         with pytest.raises(lz.ArgumentError, match=f"contiguous=True, and .* {why}"):
             upstream | lz.shard(**rank, contiguous=True)
-    with pytest.raises(lz.ArgumentError, match="even must be 'pad' or 'drop' or None"):
-        lz.shard(**rank, even=True)
+    with pytest.raises(lz.ArgumentError, match="remainder must be 'pad' or 'drop' or None"):
+        lz.shard(**rank, remainder=True)
     with pytest.raises(lz.ArgumentError, match="contiguous must be True or False"):
         lz.shard(**rank, contiguous=1)
     with pytest.raises(lz.ArgumentError, match="index must be below"):

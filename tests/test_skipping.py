@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt import skipping
+from lazyckpt.failures import skipping
 from lazyckpt.testing.laws import Stream
 
 
@@ -321,7 +321,7 @@ def stages() -> st.SearchStrategy[lz.Stage[Any, Any]]:
         st.builds(lambda n: lz.take(n), st.integers(0, 30)),
         st.builds(lambda n: lz.skip(n), few),
         st.builds(
-            lambda n, i, e: lz.shard(num_shards=n, index=i % n, even=e),
+            lambda n, i, e: lz.shard(num_shards=n, index=i % n, remainder=e),
             few,
             few,
             st.sampled_from([None, "pad", "drop"]),

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt import tracing
+from lazyckpt import provenance
+from lazyckpt.provenance import Origin
 from lazyckpt.testing import equal, strategies
 from lazyckpt.testing.laws import Stream
-from lazyckpt.tracing import Origin
 
-LOST = {"uniform", "choices"}
+LOST = {"random_floats", "random_indices"}
 
 
 def every(pipeline: Any) -> Iterator[Any]:
@@ -31,14 +31,14 @@ def check(pipeline: lz.Pipeline[Any], limit: int = 30) -> None:
     """Items are what they were where they come with origins, and these are told without reading."""
     items = list(islice(pipeline, limit))
     try:
-        found = list(islice(tracing.told(pipeline, reads=True), limit))
+        found = list(islice(provenance.told(pipeline, reads=True), limit))
     except lz.ArgumentError:
         assert LOST & {call.name for call in every(pipeline)}
         return
-    plain = [tracing.plain(item) for item in found]
+    plain = [provenance.plain(item) for item in found]
     assert equal(plain, items), f"{plain}, expected {items}"
     for n in range(0, len(items), max(1, len(items) // 5)):
-        assert lz.trace(pipeline, n) == list(dict.fromkeys(tracing.origins(found[n])))
+        assert lz.trace(pipeline, n) == list(dict.fromkeys(provenance.origins(found[n])))
     if len(items) < limit:
         with pytest.raises(IndexError, match=f"n={len(items)}, but the pipeline has fewer"):
             lz.trace(pipeline, len(items))
@@ -74,7 +74,7 @@ def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     check(pipeline)
     for name in ("_made", "_collated"):
         with monkeypatch.context() as patch:
-            patch.setattr(tracing, name, lambda fn, item: tracing._Told("?", []))
+            patch.setattr(provenance, name, lambda fn, item: provenance._Told("?", []))
             with pytest.raises(AssertionError):
                 check(pipeline)
 
@@ -134,7 +134,7 @@ def test_with_random_access_nothing_is_read_or_called() -> None:
     pipeline = (
         lz.source(Unread()) | lz.map(never) | lz.shuffle(seed=0) | lz.repeat() | lz.tap(never)
         | lz.random_map(never, seed=0) | lz.enumerate() | lz.starmap(never)
-        | lz.shard(num_shards=2, index=1) | lz.batch(3, collate=never) | lz.shards(2)
+        | lz.shard(num_shards=2, index=1) | lz.batch(3, collate=never) | lz.split_batch(2)
     )  # fmt: skip
     order = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat()
     assert places(pipeline, 10**9) == [order[6 * 10**9 + k] for k in (1, 3, 5)]
@@ -145,7 +145,9 @@ def test_with_random_access_nothing_is_read_or_called() -> None:
 
 
 def test_an_endless_source_may_be_lost_sight_of() -> None:
-    pipeline = lz.uniform(seed=0) | lz.take(9) | lz.block_shuffle(3, seed=0) | lz.shuffle(seed=0)
+    pipeline = (
+        lz.random_floats(seed=0) | lz.take(9) | lz.block_shuffle(3, seed=0) | lz.shuffle(seed=0)
+    )
     assert len(places(pipeline | lz.batch(2), 0)) == 2
     with pytest.raises(lz.ArgumentError, match=r"trace: no way through shuffle\(seed=0\) here"):
         lz.trace(pipeline | lz.filter(bool), 0)

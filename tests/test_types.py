@@ -33,10 +33,10 @@ COMBINATORS = {
     "columns": {"lz.columns(x=[1], y=np.ones(1))": "Pipeline[dict[str, Any]]"},
     "unfold": {"lz.unfold(written, 0)": "Pipeline[str]"},
     "count": {"lz.count()": "Pipeline[int]"},
-    "uniform": {"lz.uniform(seed=0)": "Pipeline[float]"},
-    "choices": {
-        "lz.choices([1, 0.5], seed=0)": "Pipeline[int]",
-        "lz.choices(np.ones(2), seed=0)": "Pipeline[int]",
+    "random_floats": {"lz.random_floats(seed=0)": "Pipeline[float]"},
+    "random_indices": {
+        "lz.random_indices([1, 0.5], seed=0)": "Pipeline[int]",
+        "lz.random_indices(np.ones(2), seed=0)": "Pipeline[int]",
     },
     "once": {'lz.once("a")': "Pipeline[str]"},
     "map": {
@@ -49,7 +49,7 @@ COMBINATORS = {
     "flat_map": {"words | lz.flat_map(str.split)": "Pipeline[str]"},
     "unbatch": {"words | lz.batch(2) | lz.unbatch()": "Pipeline[Any]"},
     "scan": {"words | lz.scan(longest, 0)": "Pipeline[bytes]"},
-    "transition": {"words | lz.transition(several, 0)": "Pipeline[bytes]"},
+    "flat_scan": {"words | lz.flat_scan(several, 0)": "Pipeline[bytes]"},
     "enumerate": {"words | lz.enumerate(1)": "Pipeline[tuple[int, Any]]"},
     "random_map": {"words | lz.random_map(noisy, seed=0)": "Pipeline[float]"},
     "cache": {"words | lz.cache(3)": "Pipeline[str]"},
@@ -77,7 +77,7 @@ COMBINATORS = {
         "lz.sliding_window(2) | lz.map(len)": "Stage[Any, int]",
     },
     "group_by": {"words | lz.group_by(len)": "Pipeline[tuple[int, list[str]]]"},
-    "shards": {"words | lz.batch(2) | lz.shards(2)": "Pipeline[list[Any]]"},
+    "split_batch": {"words | lz.batch(2) | lz.split_batch(2)": "Pipeline[list[Any]]"},
     "bucket_batch": {
         "words | lz.bucket_batch(2, key=len, window_size=9, seed=0)": "Pipeline[list[str]]"
     },
@@ -151,11 +151,11 @@ words | lz.take_while(abs)
 numbers | lz.drop_while(str.isupper)
 numbers | lz.scan(longest, 0)
 words | lz.scan(longest, "0")
-numbers | lz.transition(several, 0)
+numbers | lz.flat_scan(several, 0)
 numbers | lz.random_map(noisy, seed=0)
 words | lz.random_map(noisy)
 lz.unfold(written, "0")
-lz.choices("ab", seed=0)
+lz.random_indices("ab", seed=0)
 lz.columns(x=words)
 words | lz.gather("0")
 words | lz.batch("2")

@@ -27,7 +27,7 @@ class Pair(NamedTuple):
         (lambda: lz.sliding_window(2, stride=0), "stride must be an int >= 1"),
         (lambda: lz.sliding_window(True), "width must be an int >= 1, got width=True"),
         (lambda: lz.group_by(3), "key must be callable, got key=3"),
-        (lambda: lz.shards(0), "n must be an int >= 1, got n=0"),
+        (lambda: lz.split_batch(0), "n must be an int >= 1, got n=0"),
         (lambda: lz.batch(2, drop_last=True, pad=0), "drop_last=True and pad=0"),
     ],
 )
@@ -122,14 +122,14 @@ def test_keys_that_do_not_compare_are_named() -> None:
 @given(size=st.integers(0, 20), n=st.integers(1, 7))
 def test_parts_of_a_batch_differ_by_at_most_one(size: int, n: int) -> None:
     batch = {"x": np.arange(2 * size).reshape(size, 2), "y": (list(range(size)),)}
-    (parts,) = [batch] | lz.shards(n)
+    (parts,) = [batch] | lz.split_batch(n)
     assert [len(part["x"]) for part in parts] == [len(a) for a in np.array_split(batch["x"], n)]
     assert np.array_equal(np.concatenate([part["x"] for part in parts]), batch["x"])
     assert [y for part in parts for y in part["y"][0]] == batch["y"][0]
 
 
 def test_parts_keep_the_kind_of_a_batch() -> None:
-    (parts,) = [Pair(np.arange(3), [1, 2, 3])] | lz.shards(2)
+    (parts,) = [Pair(np.arange(3), [1, 2, 3])] | lz.split_batch(2)
     assert equal(parts, [Pair(np.array([0, 1]), [1, 2]), Pair(np.array([2]), [3])])
 
 
@@ -146,4 +146,4 @@ def test_parts_keep_the_kind_of_a_batch() -> None:
 )
 def test_what_is_no_batch_has_no_parts(batch: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
-        list([batch] | lz.shards(2))
+        list([batch] | lz.split_batch(2))

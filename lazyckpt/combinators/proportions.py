@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.checks import Unfit, brief
+from lazyckpt.core.checks import Unfit, brief
+from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
-from lazyckpt.noise import hashed, hashes
 
 T = TypeVar("T")
 

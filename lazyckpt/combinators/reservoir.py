@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.catalogue import Again
+from lazyckpt.core.machine import Flow, Machine, Position, machine, within
+from lazyckpt.core.prng import Permutation, as_array, derive, draws
+from lazyckpt.core.registry import Again
 from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.machine import Flow, Machine, Position, machine, within
-from lazyckpt.noise import Permutation, as_array, derive, draws
 
 _MOST = 1 << 62  # inputs
 _MISSING: Any = object()

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
-from lazyckpt.checks import checked, function, integer
 from lazyckpt.compat.emloop_epochs import Passes, stream_epochs
+from lazyckpt.core.checks import checked, function, integer
+from lazyckpt.core.machine import Position
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.local import threads
-from lazyckpt.machine import Position
 from lazyckpt.run import Run
-from lazyckpt.state import State
+from lazyckpt.state.state import State
 
 __all__ = ["StreamWrapper"]
 

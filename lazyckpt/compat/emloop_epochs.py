@@ -13,10 +13,10 @@ from zlib import crc32
 
 import numpy as np
 
-from lazyckpt.combinators.sources import source
+from lazyckpt.combinators.source import source
+from lazyckpt.core.machine import Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.errors import StateMismatch
-from lazyckpt.machine import Flow, Machine, Position, counted, entered, machine, within
-from lazyckpt.pipeline import Pipeline, producer
+from lazyckpt.pipeline import Pipeline, source_combinator
 
 
 class Passes:
@@ -94,7 +94,9 @@ class _Once(Iterable[Any]):
         return chain(self._items)
 
 
-@producer(listed=False, describe=lambda passes, size, name: {"epoch_size": size, "name": name})
+@source_combinator(
+    listed=False, describe=lambda passes, size, name: {"epoch_size": size, "name": name}
+)
 def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
     """Pass after pass in epochs of `size` batches; one pass an epoch, if that is 0.
 

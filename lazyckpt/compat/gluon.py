@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from lazyckpt.checks import checked, function, integer, one_of, optional, positive
-from lazyckpt.combinators.grouping import batch
-from lazyckpt.combinators.mapping import map
-from lazyckpt.combinators.ordering import shuffle as shuffled
+from lazyckpt.combinators.batch import batch
+from lazyckpt.combinators.map import map
+from lazyckpt.combinators.shuffle import shuffle as shuffled
 from lazyckpt.compat.gluon_batches import rolled, rolling, sampled, seeded
 from lazyckpt.compat.gluon_buckets import (
     BucketScheme,
@@ -25,11 +24,12 @@ from lazyckpt.compat.gluon_samplers import (
     SortedSampler,
     SplitSampler,
 )
+from lazyckpt.core.checks import checked, function, integer, one_of, optional, positive
+from lazyckpt.core.machine import End
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.machine import End
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
-from lazyckpt.state import State
+from lazyckpt.state.state import State
 
 __all__ = [
     "BucketScheme",

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.algebra import init
-from lazyckpt.checks import brief, checked, natural, positive
-from lazyckpt.combinators.sources import source
+from lazyckpt.combinators.source import source
+from lazyckpt.core.checks import brief, checked, natural, positive
+from lazyckpt.core.machine import End, Flow, Machine, Position, counted, machine, within
 from lazyckpt.errors import ArgumentError, SourceChanged
-from lazyckpt.machine import End, Flow, Machine, Position, counted, machine, within
-from lazyckpt.pipeline import Pipeline, combinator, producer
+from lazyckpt.pipeline import Pipeline, combinator, source_combinator
 from lazyckpt.run import Run
+from lazyckpt.state.algebra import init
 
 
 def seeded(seed: int | None) -> int:
@@ -130,7 +130,7 @@ class Plan:
         return kept[1]
 
 
-@producer(listed=False, describe=lambda draws: draws.described)
+@source_combinator(listed=False, describe=lambda draws: draws.described)
 def drawn(draws: Draws | Plan) -> Machine[Any]:
     """The items of a sampler or a plan.
 

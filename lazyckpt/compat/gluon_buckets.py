@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.checks import Unfit, brief, checked
+from lazyckpt.core.checks import Unfit, brief, checked
 from lazyckpt.errors import ArgumentError
 
 Key: TypeAlias = int | tuple[int, ...]

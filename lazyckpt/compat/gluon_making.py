@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.call import Chain
-from lazyckpt.checks import brief
-from lazyckpt.combinators.grouping import stack
+from lazyckpt.combinators.batch import stack
+from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import brief
 from lazyckpt.executors.ahead import Ahead
 from lazyckpt.executors.crew import Gate
 from lazyckpt.executors.executor import Executor, Session, Staffed

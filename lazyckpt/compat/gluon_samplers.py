@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.checks import Unfit, boolean, checked, natural, positive
-from lazyckpt.combinators.bucketing import bucket_batch
-from lazyckpt.combinators.joining import concat
-from lazyckpt.combinators.ordering import repeat as repeated
-from lazyckpt.combinators.ordering import shuffle as shuffled
-from lazyckpt.combinators.selecting import take
-from lazyckpt.combinators.sources import source
+from lazyckpt.combinators.bucket_batch import bucket_batch
+from lazyckpt.combinators.join import concat
+from lazyckpt.combinators.select import take
+from lazyckpt.combinators.shuffle import repeat as repeated
+from lazyckpt.combinators.shuffle import shuffle as shuffled
+from lazyckpt.combinators.source import source
 from lazyckpt.compat.gluon_batches import Plan, Sampler, drawn, seeded
 from lazyckpt.compat.gluon_buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
+from lazyckpt.core.checks import Unfit, boolean, checked, natural, positive
+from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.noise import Permutation, derive
 from lazyckpt.pipeline import Pipeline
 
 _CONST_WIDTH = ConstWidthBucket()

@@ -9,11 +9,11 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from lazyckpt.blame import traced
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.futures import Futures, Job
 from lazyckpt.executors.parcels import Parcel, Report, Sealed, packed, whereabouts
 from lazyckpt.executors.parts import Outcome, Part
+from lazyckpt.failures.notes import traced
 
 
 class Worker:

@@ -10,12 +10,12 @@ from itertools import chain
 from operator import length_hint
 from typing import Any, NamedTuple
 
+from lazyckpt.core.machine import Flow, Position
 from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.crew import Crew, Gate, Ticket, forgotten
 from lazyckpt.executors.feeds import Feed, Pace, Task, always, going
 from lazyckpt.executors.parts import Outcome, Stale, known
-from lazyckpt.machine import Flow, Position
-from lazyckpt.tally import Met, Skipped, Tally
+from lazyckpt.failures.skip_log import Met, Skipped, Tally
 
 
 class Ahead:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.blame import Failure
-from lazyckpt.call import Chain
-from lazyckpt.checks import Unfit, checked
+from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import Unfit, checked
+from lazyckpt.core.machine import Flow, Machine, Position
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.crew import Gate
 from lazyckpt.executors.executor import Executor, Session
 from lazyckpt.executors.parts import known, snapshot
-from lazyckpt.machine import Flow, Machine, Position
-from lazyckpt.skipping import tally_of
-from lazyckpt.tally import Skipped, Tally
+from lazyckpt.failures.notes import Failure
+from lazyckpt.failures.skip_log import Skipped, Tally
+from lazyckpt.failures.skipping import tally_of
 
 if TYPE_CHECKING:
     import torch

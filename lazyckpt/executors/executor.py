@@ -11,14 +11,14 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, Protocol
 
-from lazyckpt.call import Call, Chain, runnable, same, show
-from lazyckpt.checks import Check, brief, checked, is_integer
+from lazyckpt.core.call import Call, Chain, runnable, same, show
+from lazyckpt.core.checks import Check, brief, checked, is_integer
+from lazyckpt.core.machine import Flow, Machine, Position
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.crew import Crew, Gate
 from lazyckpt.executors.parts import Part
 from lazyckpt.executors.plan import arranged, cut
 from lazyckpt.executors.threads import Threads
-from lazyckpt.machine import Flow, Machine, Position
 
 P = ParamSpec("P")
 

@@ -8,11 +8,11 @@ from itertools import chain, islice, repeat
 from operator import length_hint
 from typing import Any, NamedTuple
 
-from lazyckpt.call import Call
+from lazyckpt.core.call import Call
+from lazyckpt.core.machine import Flow, Machine, Position
 from lazyckpt.executors.crew import Crew
 from lazyckpt.executors.parts import Outcome, fed, folded
-from lazyckpt.machine import Flow, Machine, Position
-from lazyckpt.tally import Met, Tally
+from lazyckpt.failures.skip_log import Met, Tally
 
 _LONG = 32e-3  # seconds that a chunk may take
 _LARGE = 1 << 18  # bytes that it may fill

@@ -10,11 +10,11 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from lazyckpt.blame import Failure, traced
 from lazyckpt.errors import PipelineError, WorkerDied, WorkerTimeout
 from lazyckpt.executors.crew import Crew, Ticket
 from lazyckpt.executors.parcels import Parcel, Report, Sealed, packed, whereabouts
 from lazyckpt.executors.parts import Outcome, Part, Stale
+from lazyckpt.failures.notes import Failure, traced
 
 _KEPT = 8  # runs whose parts a worker keeps, the last ones
 

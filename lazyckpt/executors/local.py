@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from lazyckpt.checks import Unfit, boolean, function, optional, positive
+from lazyckpt.core.checks import Unfit, boolean, function, optional, positive
 from lazyckpt.executors.crew import Crew
 from lazyckpt.executors.executor import Executor, Staff, staffed
 from lazyckpt.executors.parts import Part

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.blame import Failure, Rebuilt, traced
-from lazyckpt.call import Call
+from lazyckpt.core.call import Call
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.parts import Outcome, Part
 from lazyckpt.executors.reducing import reducers
 from lazyckpt.executors.transport import LARGE
+from lazyckpt.failures.notes import Failure, Rebuilt, traced
 
 Buffers = list[NDArray[np.uint8]]
 

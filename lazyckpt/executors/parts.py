@@ -10,12 +10,12 @@ from operator import length_hint
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from lazyckpt.blame import Failure, traced
-from lazyckpt.call import Call, Chain
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.machine import Flow, Machine, Position, machine
 from lazyckpt.errors import InvalidState
-from lazyckpt.machine import Flow, Machine, Position, machine
-from lazyckpt.skipping import tally_of
-from lazyckpt.tally import Met
+from lazyckpt.failures.notes import Failure, traced
+from lazyckpt.failures.skip_log import Met
+from lazyckpt.failures.skipping import tally_of
 
 HEAVY = 1 << 20  # bytes that an item is taken for, where there's no telling
 

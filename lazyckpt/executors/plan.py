@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyckpt.call import Call, Chain
-from lazyckpt.catalogue import registry
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.registry import registry
 from lazyckpt.executors.ahead import Ahead
 from lazyckpt.executors.crew import Crew, Gate
 from lazyckpt.executors.feeds import Feed, going, pulling, seeking
 from lazyckpt.executors.parts import Each, Part, Walk, folded
-from lazyckpt.machine import Flow, Machine, Position
-from lazyckpt.skipping import tally_of
-from lazyckpt.tally import Tally
+from lazyckpt.failures.skip_log import Tally
+from lazyckpt.failures.skipping import tally_of
 
 
 class Piece(NamedTuple):

@@ -6,7 +6,7 @@ import importlib.util
 from importlib import import_module
 from typing import Any
 
-from lazyckpt.checks import Unfit, optional, positive
+from lazyckpt.core.checks import Unfit, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.crew import Crew
 from lazyckpt.executors.executor import Staff, staffed

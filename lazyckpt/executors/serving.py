@@ -18,10 +18,10 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple
 
-from lazyckpt.blame import Failure, traced
 from lazyckpt.executors.parcels import portable, sendable
 from lazyckpt.executors.parts import Each, Outcome, Part
 from lazyckpt.executors.transport import Receiver, Sender, Unreadable, Unwritable
+from lazyckpt.failures.notes import Failure, traced
 
 _WATCH = 1.0  # seconds between two looks whether the parent lives
 _FEW = 100  # tasks that a pipe has room for, with their outcomes

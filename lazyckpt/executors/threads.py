@@ -11,10 +11,10 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from lazyckpt.blame import Failure
 from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.crew import Crew, Ticket
 from lazyckpt.executors.parts import Outcome, Part, Stale, Walk
+from lazyckpt.failures.notes import Failure
 
 _TICK = 0.25  # seconds after which a signal is seen that came just before a wait
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made

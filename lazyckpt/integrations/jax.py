@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.call import Chain
-from lazyckpt.checks import Unfit, checked
+from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import Unfit, checked
 from lazyckpt.executors.device import ToDevice, Way
 from lazyckpt.executors.executor import Executor
 

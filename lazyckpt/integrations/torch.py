@@ -7,17 +7,17 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
-from lazyckpt.algebra import init
-from lazyckpt.call import runnable
-from lazyckpt.checks import boolean, brief, checked, natural, optional, positive
+from lazyckpt.core.call import runnable
+from lazyckpt.core.checks import boolean, brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.device import spread
 from lazyckpt.executors.executor import Executor
+from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.pipeline import Pipeline, run
-from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
-from lazyckpt.state import AnyState, State, as_state
-from lazyckpt.tally import Skipped
+from lazyckpt.state.algebra import init
+from lazyckpt.state.rebase import matching
+from lazyckpt.state.state import AnyState, State, as_state
 
 try:
     import torch

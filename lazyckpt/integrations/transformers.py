@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lazyckpt.checks import Unfit, checked
+from lazyckpt.core.checks import Unfit, checked
 from lazyckpt.errors import PipelineError
 
 try:

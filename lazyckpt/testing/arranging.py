@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import toolz
 
-from lazyckpt.noise import Permutation, derive, draws
+from lazyckpt.core.prng import Permutation, derive, draws
 
 Items = Callable[[int], Iterator[Any]]
 
@@ -64,7 +64,7 @@ def group_by(items: Items, key: Any) -> Items:
     return lambda epoch: ((key(run[0]), list(run)) for run in toolz.partitionby(key, items(epoch)))
 
 
-def shards(items: Items, n: int) -> Items:
+def split_batch(items: Items, n: int) -> Items:
     def split(batch: list[Any]) -> list[list[Any]]:
         sizes = [len(batch[device::n]) for device in range(n)]
         return [batch[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(n)]
@@ -228,13 +228,13 @@ def repeat(items: Items, count: int | None) -> Items:
     return lambda epoch: toolz.mapcat(items, epochs(epoch))
 
 
-def shard(items: Items, num_shards: int, index: int, contiguous: bool, even: Any) -> Items:
+def shard(items: Items, num_shards: int, index: int, contiguous: bool, remainder: Any) -> Items:
     def hand(epoch: int) -> list[Any]:
         every = list(toolz.take(10_000, items(epoch)))
         whole = len(every) // num_shards * num_shards
-        if even == "drop":
+        if remainder == "drop":
             every = every[:whole]
-        if even == "pad" and whole < len(every):
+        if remainder == "pad" and whole < len(every):
             every = list(toolz.take(whole + num_shards, toolz.concat([every] * (num_shards + 1))))
         if not contiguous:
             return every[index::num_shards]
@@ -248,7 +248,7 @@ ARRANGING: dict[str, Callable[..., Items]] = {
     f.__name__: f
     for f in (
         filter, take, skip, take_while, drop_while, gather,
-        batch, sliding_window, group_by, shards, bucket_batch, bucket_by_boundaries,
+        batch, sliding_window, group_by, split_batch, bucket_batch, bucket_by_boundaries,
         concat_then_split, pack_first_fit, shuffle, block_shuffle, repeat, shard,
     )
 }  # fmt: skip

@@ -9,25 +9,25 @@ from functools import partial
 from itertools import chain, islice, pairwise
 from typing import Any
 
-from lazyckpt.algebra import advance, diff, init, replay, state_at, step
-from lazyckpt.call import Chain, runnable
-from lazyckpt.checks import brief
-from lazyckpt.combinators.grouping import batch
-from lazyckpt.combinators.laning import lanes
-from lazyckpt.combinators.mapping import map as mapped
-from lazyckpt.combinators.ordering import repeat
-from lazyckpt.combinators.selecting import take
-from lazyckpt.combinators.sharding import shard
-from lazyckpt.combinators.sources import source
-from lazyckpt.costs import resume_cost
+from lazyckpt.combinators.batch import batch
+from lazyckpt.combinators.lanes import lanes
+from lazyckpt.combinators.map import map as mapped
+from lazyckpt.combinators.select import take
+from lazyckpt.combinators.shard import shard
+from lazyckpt.combinators.shuffle import repeat
+from lazyckpt.combinators.source import source
+from lazyckpt.core.call import Chain, runnable
+from lazyckpt.core.checks import brief
+from lazyckpt.core.machine import End, Position
+from lazyckpt.core.user_state import Own
 from lazyckpt.executors.local import inline, threads
-from lazyckpt.frozen import Own
-from lazyckpt.machine import End, Position
 from lazyckpt.pipeline import Pipeline, Stage, run
-from lazyckpt.rebasing import rebase
-from lazyckpt.resharding import reshard
 from lazyckpt.run import Run
-from lazyckpt.state import State
+from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
+from lazyckpt.state.rebase import rebase
+from lazyckpt.state.reshard import reshard
+from lazyckpt.state.resume_cost import resume_cost
+from lazyckpt.state.state import State
 from lazyckpt.testing.models import model
 from lazyckpt.testing.traces import Trace, raises, same
 from lazyckpt.testing.traces import lanes as all_lanes

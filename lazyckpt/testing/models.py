@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import toolz
 
-from lazyckpt.call import Chain
-from lazyckpt.noise import derive, hashed
+from lazyckpt.core.call import Chain
+from lazyckpt.core.prng import derive, hashed
 from lazyckpt.testing.arranging import ARRANGING, Items
 
 
@@ -59,16 +59,16 @@ def count(start: int, step: int) -> Items:
     return lambda epoch: (start + number * step for number in counting())
 
 
-def uniform(seed: int) -> Items:
-    return lambda epoch: (bits / 2**53 for bits in _bits("uniform", seed, epoch))
+def random_floats(seed: int) -> Items:
+    return lambda epoch: (bits / 2**53 for bits in _bits("random_floats", seed, epoch))
 
 
-def choices(weights: Any, seed: int) -> Items:
+def random_indices(weights: Any, seed: int) -> Items:
     largest = max(weights)
     sums = list(toolz.accumulate(operator.add, [weight / largest for weight in weights]))
 
     def each(epoch: int) -> Iterator[int]:
-        for bits in _bits("choices", seed, epoch):
+        for bits in _bits("random_indices", seed, epoch):
             edges = [int(each / sums[-1] * 2**53) for each in sums]
             yield next(i for i, edge in builtins.enumerate(edges) if bits < edge)
 
@@ -140,7 +140,7 @@ def scan(items: Items, step: Any, init: Any) -> Items:
     return each
 
 
-def transition(items: Items, step: Any, init: Any, flush: Any) -> Items:
+def flat_scan(items: Items, step: Any, init: Any, flush: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         state = deepcopy(init)
         for x in items(epoch):
@@ -272,8 +272,8 @@ def multiplex(control: Chain, pipelines: Any) -> Items:
 MODELS: dict[str, Callable[..., Items]] = ARRANGING | {
     f.__name__: f
     for f in (
-        source, columns, unfold, count, uniform, choices, once,
-        map, starmap, tap, enumerate, random_map, cache, flat_map, unbatch, scan, transition,
+        source, columns, unfold, count, random_floats, random_indices, once,
+        map, starmap, tap, enumerate, random_map, cache, flat_map, unbatch, scan, flat_scan,
         zip, concat, case, switch, interleave, lanes, interleave_map, mix, multiplex,
     )
 }  # fmt: skip

@@ -132,8 +132,8 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
     "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
     "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
-    "uniform": _first(st.builds(lz.uniform, seed=seeds)),
-    "choices": _first(st.builds(lz.choices, _weights, seed=seeds)),
+    "random_floats": _first(st.builds(lz.random_floats, seed=seeds)),
+    "random_indices": _first(st.builds(lz.random_indices, _weights, seed=seeds)),
     "once": st.none().map(lz.once),
 }
 
@@ -147,8 +147,8 @@ def sources() -> st.SearchStrategy[Pipeline[Any]]:
 def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
     num_shards = draw(sizes)
     index = draw(st.integers(0, num_shards - 1))
-    even: Any = draw(st.sampled_from([None, "pad", "drop"]))
-    return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, even=even)
+    remainder: Any = draw(st.sampled_from([None, "pad", "drop"]))
+    return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, remainder=remainder)
 
 
 # Stages that want random access, and those that do instead where there is none.
@@ -166,9 +166,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "tap": st.just(lz.tap(kept)),
     "enumerate": st.integers(-3, 3).map(lz.enumerate),
     "random_map": st.builds(lambda seed: lz.random_map(noisy, seed=seed), seeds),
-    "transition": st.sampled_from([None, several]).map(
-        lambda f: lz.transition(held, list[int](), f)
-    ),
+    "flat_scan": st.sampled_from([None, several]).map(lambda f: lz.flat_scan(held, list[int](), f)),
     "cache": sizes.map(lz.cache),
     "filter": st.just(lz.filter(kept)),
     "flat_map": st.sampled_from([several, lazily, piped]).map(lz.flat_map),
@@ -224,7 +222,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         sizes,
         sizes,
     ),
-    "shards": st.builds(lambda size, n: lz.batch(size) | lz.shards(n), sizes, sizes),
+    "split_batch": st.builds(lambda size, n: lz.batch(size) | lz.split_batch(n), sizes, sizes),
     "shuffle": st.builds(lz.shuffle, seed=seeds),
     "shuffle(buffer)": st.builds(lz.shuffle, sizes, seed=seeds),
     "block_shuffle": st.builds(lz.block_shuffle, sizes, seed=seeds),

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.checks import brief
-from lazyckpt.combinators.grouping import stack
-from lazyckpt.machine import End, Machine, Position
-from lazyckpt.noise import Indices
+from lazyckpt.combinators.batch import stack
+from lazyckpt.core.checks import brief
+from lazyckpt.core.machine import End, Machine, Position
+from lazyckpt.core.prng import Indices
 from lazyckpt.pipeline import Pipeline
 
 

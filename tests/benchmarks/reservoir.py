@@ -9,7 +9,7 @@ from itertools import islice
 from harness import Row, compared, seconds, spent
 
 import lazyckpt as lz
-from lazyckpt.noise import draws
+from lazyckpt.core.prng import draws
 
 N = 1_000_000
 SIZE = 65_536

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from operator import length_hint
 from typing import Any
 
-from lazyckpt.call import Call
+from lazyckpt.core.call import Call
+from lazyckpt.core.machine import Flow, Machine, Position
 from lazyckpt.executors.ahead import Ahead
 from lazyckpt.executors.crew import Ticket
 from lazyckpt.executors.executor import Executor, Session
 from lazyckpt.executors.local import processes, threads
-from lazyckpt.machine import Flow, Machine, Position
 from lazyckpt.pipeline import Pipeline, combinator
 
 logger = logging.getLogger("lazyckpt.compat.infinibatch")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.checks import checked, function, integer, optional, positive
 from lazyckpt.compat.infinibatch import stages
 from lazyckpt.compat.infinibatch.legacy import refilled
 from lazyckpt.compat.infinibatch.protocol import (
@@ -21,8 +20,9 @@ from lazyckpt.compat.infinibatch.protocol import (
     piped,
 )
 from lazyckpt.compat.infinibatch.twister import Seed, located
+from lazyckpt.core.checks import checked, function, integer, optional, positive
+from lazyckpt.core.machine import Position
 from lazyckpt.errors import InvalidState
-from lazyckpt.machine import Position
 
 
 class BufferedShuffleIterator(Behind):

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.checks import Unfit, checked, function, optional
 from lazyckpt.compat.infinibatch.protocol import (
     Behind,
     Checkpoint,
@@ -18,8 +17,9 @@ from lazyckpt.compat.infinibatch.protocol import (
 )
 from lazyckpt.compat.infinibatch.stages import infinibatch_random_map
 from lazyckpt.compat.infinibatch.twister import Seed, as_int
-from lazyckpt.frozen import freeze, storable
-from lazyckpt.machine import Position
+from lazyckpt.core.checks import Unfit, checked, function, optional
+from lazyckpt.core.machine import Position
+from lazyckpt.core.user_state import freeze, storable
 
 
 class SelectManyIterator(Behind):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.checks import boolean, checked, positive
 from lazyckpt.compat.infinibatch.ahead import made_ahead
 from lazyckpt.compat.infinibatch.protocol import Checkpoint, CheckpointableIterator, Walk, piped
-from lazyckpt.machine import Position
+from lazyckpt.core.checks import boolean, checked, positive
+from lazyckpt.core.machine import Position
 
 
 class ParallelMapIterator(Walk):

@@ -10,19 +10,19 @@ from itertools import islice
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.checks import Unfit, brief, checked
 from lazyckpt.compat.infinibatch.ahead import is_ahead, led, live
 from lazyckpt.compat.infinibatch.lasting import Lasting
 from lazyckpt.compat.infinibatch.sources import infinibatch_foreign
 from lazyckpt.compat.infinibatch.twister import Seed, fresh, located
+from lazyckpt.core.checks import Unfit, brief, checked
+from lazyckpt.core.machine import Position, entered, within
+from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.executors.executor import Session
-from lazyckpt.frozen import freeze
-from lazyckpt.machine import Position, entered, within
 from lazyckpt.pipeline import Pipeline, Stage
-from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
-from lazyckpt.state import State, as_state
+from lazyckpt.state.rebase import matching
+from lazyckpt.state.state import State, as_state
 
 Checkpoint = Mapping[str, Any]
 

@@ -7,13 +7,13 @@ from copy import deepcopy
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.checks import brief, checked, natural, positive
 from lazyckpt.compat.infinibatch import sources
 from lazyckpt.compat.infinibatch.legacy import earlier
 from lazyckpt.compat.infinibatch.protocol import Checkpoint, CheckpointableIterator, Walk, drawing
 from lazyckpt.compat.infinibatch.twister import Seed, located
+from lazyckpt.core.checks import brief, checked, natural, positive
+from lazyckpt.core.machine import Position
 from lazyckpt.errors import ArgumentError
-from lazyckpt.machine import Position
 from lazyckpt.pipeline import Stage
 
 

@@ -12,18 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.combinators.sources import source
+from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words, told
+from lazyckpt.core.machine import (
+    Flow,
+    Machine,
+    Position,
+    Table,
+    View,
+    counted,
+    machine,
+    placed,
+    within,
+)
+from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.errors import SourceChanged
-from lazyckpt.frozen import freeze, thaw
-from lazyckpt.machine import Flow, Machine, Position, Table, View, counted, machine, placed, within
-from lazyckpt.noise import Indices, affine, as_array
-from lazyckpt.pipeline import producer
+from lazyckpt.pipeline import source_combinator
 
 ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
-@producer(listed=False, describe=lambda iterable: {})
+@source_combinator(listed=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again.
 
@@ -58,7 +68,7 @@ def _first(position: Position) -> int:
     return int(position[0])
 
 
-@producer(listed=False, describe=lambda iterator: {"type": type(iterator).__name__})
+@source_combinator(listed=False, describe=lambda iterator: {"type": type(iterator).__name__})
 def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     """A user's own CheckpointableIterator, as it is.
 
@@ -90,7 +100,7 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
 
 
-@producer(
+@source_combinator(
     listed=False, describe=lambda items, seed, origin: {"length": len(items), "seed": told(seed)}
 )
 def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
@@ -146,7 +156,7 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
     )
 
 
-@producer(listed=False, describe=lambda seed, origin: {"seed": told(seed)})
+@source_combinator(listed=False, describe=lambda seed, origin: {"seed": told(seed)})
 def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
     """The floats of `Random(seed).random()`.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from lazyckpt.compat.infinibatch.sources import shrunk
 from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words
-from lazyckpt.machine import Flow, Machine, Position, counted, machine, within
+from lazyckpt.core.machine import Flow, Machine, Position, counted, machine, within
 from lazyckpt.pipeline import combinator
 
 _EMPTY: Any = object()

@@ -8,8 +8,8 @@ from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from lazyckpt.checks import checked, is_integer, natural, optional
 from lazyckpt.compat.seqtools.sequence import LazySequence, produced, stage
+from lazyckpt.core.checks import checked, is_integer, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lazyckpt.call import show
 from lazyckpt.compat.seqtools.errors import EvaluationError
-from lazyckpt.machine import Flow, Machine, Position, Table, View, stateless
+from lazyckpt.core.call import show
+from lazyckpt.core.machine import Flow, Machine, Position, Table, View, stateless
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.combinators.grouping import stack
-from lazyckpt.noise import derive
+from lazyckpt.combinators.batch import stack
+from lazyckpt.core.prng import derive
 
 _END: Any = object()
 _NESTED = ("sampler", "batch_sampler")  # where samplers hold those that they are made of

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from lazyckpt.checks import checked, is_integer, positive
 from lazyckpt.compat.seqtools.sequence import LazySequence, produced, stage
+from lazyckpt.core.checks import checked, is_integer, positive
 from lazyckpt.errors import ArgumentError
 
 A = TypeVar("A")

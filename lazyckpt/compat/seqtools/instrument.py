@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
-from lazyckpt.checks import checked, function, natural, optional
 from lazyckpt.compat.seqtools.sequence import LazySequence, stage
+from lazyckpt.core.checks import checked, function, natural, optional
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any, TypeVar
 
-from lazyckpt.checks import brief, checked, natural, optional, positive
 from lazyckpt.compat.seqtools.sequence import LazySequence, produced, stage
+from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 
 A = TypeVar("A")

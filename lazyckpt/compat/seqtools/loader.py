@@ -11,8 +11,6 @@ from weakref import ref
 
 import numpy as np
 
-from lazyckpt.algebra import init
-from lazyckpt.checks import brief, checked, function, natural, optional, positive
 from lazyckpt.compat.seqtools.fetching import (
     Fetch,
     Sampled,
@@ -24,15 +22,17 @@ from lazyckpt.compat.seqtools.fetching import (
     standard_collate,
 )
 from lazyckpt.compat.seqtools.sequence import LazySequence, Walk, is_iterable, produced, stage
+from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
+from lazyckpt.core.machine import entered
+from lazyckpt.core.prng import derive
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes
-from lazyckpt.machine import entered
-from lazyckpt.noise import derive
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.rebasing import matching
 from lazyckpt.run import Run
-from lazyckpt.state import State, as_state
+from lazyckpt.state.algebra import init
+from lazyckpt.state.rebase import matching
+from lazyckpt.state.state import State, as_state
 
 _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
 

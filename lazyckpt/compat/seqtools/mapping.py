@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from lazyckpt.call import Call, show
 from lazyckpt.compat.seqtools import evaluating
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced
+from lazyckpt.core.call import Call, show
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 

@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from lazyckpt.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
+from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
-from lazyckpt.state import State
+from lazyckpt.state.state import State
 
 T = TypeVar("T")
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
-from lazyckpt.blame import traced
-from lazyckpt.call import Call
-from lazyckpt.catalogue import registry
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
+from lazyckpt.core.call import Call
+from lazyckpt.core.registry import registry
 from lazyckpt.errors import WorkerDied, WorkerTimeout
+from lazyckpt.failures.notes import traced
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
-from lazyckpt.state import State
+from lazyckpt.state.state import State
 
 T = TypeVar("T")
 

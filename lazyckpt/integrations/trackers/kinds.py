@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NoReturn, Protocol
 
-from lazyckpt.checks import brief
+from lazyckpt.core.checks import brief
 from lazyckpt.errors import ArgumentError, PipelineError
 
 NAME = "lazyckpt"  # of the folder, sequence, metric or tag that the states are in

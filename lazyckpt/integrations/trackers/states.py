@@ -8,12 +8,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lazyckpt.checks import at_least, brief, checked, optional
+from lazyckpt.core.checks import at_least, brief, checked, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.integrations.trackers import aim, dvclive, mlflow, tensorboard, trackio, wandb
 from lazyckpt.integrations.trackers.kinds import NoState, Tracker, unfit
 from lazyckpt.run import Run
-from lazyckpt.state import State, as_state
+from lazyckpt.state.state import State, as_state
 
 _TRACKERS: Mapping[str, Tracker] = {
     "mlflow": mlflow,

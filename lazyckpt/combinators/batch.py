@@ -1,0 +1,249 @@
+"""Many items in, one out: `batch` and its standard collate, `stack`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Protocol, TypeVar, overload
+
+import numpy as np
+
+from lazyckpt.core.checks import boolean, brief, function, optional, positive
+from lazyckpt.core.machine import End, Flow, Machine, Position, stateless
+from lazyckpt.core.prng import Indices
+from lazyckpt.core.registry import Taken
+from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Stage, combinator
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class _Batch(Protocol):
+    """What batches are depends on `collate`, which the decorator can't say to type checkers."""
+
+    @overload
+    def __call__(
+        self, batch_size: int, *, drop_last: bool = False, collate: None = None, pad: Any = None
+    ) -> Stage[Any, list[Any]]: ...
+    @overload
+    def __call__(
+        self,
+        batch_size: int,
+        *,
+        drop_last: bool = False,
+        collate: Callable[[list[A]], B] | None,
+        pad: A | None = None,
+    ) -> Stage[A, B]: ...
+
+
+def _typed(public: Any) -> _Batch:
+    found: _Batch = public
+    return found
+
+
+def _last(drop_last: bool, pad: Any, **_: Any) -> None:
+    if drop_last and pad is not None:
+        raise ArgumentError(
+            f"batch: a last batch is dropped or padded, not both; "
+            f"got drop_last=True and pad={brief(pad)}"
+        )
+
+
+@_typed
+@combinator(
+    checks={"batch_size": positive, "drop_last": boolean, "collate": optional(function)},
+    validate=_last,
+    free=("collate", "pad"),
+    finish="collate",
+    elastic={"batch_size": "transparent", "drop_last": "transparent"},
+    lockstep=True,
+    takes=lambda batch_size, **_: Taken(batch_size),
+)
+def batch(
+    upstream: Machine[A],
+    batch_size: int,
+    *,
+    drop_last: bool = False,
+    collate: Callable[[list[A]], Any] | None = None,
+    pad: A | None = None,
+) -> Machine[Any]:
+    """Lists of `batch_size` consecutive items, or what `collate` makes of them.
+
+    - `drop_last`: leave out a last batch that is shorter
+    - `collate`: called with each list; `lazyckpt.stack` makes arrays. Over a
+      table of arrays (`columns`, `source(array)`) `stack` reads whole batches
+      at once, and a dataset's `__getitems__` is asked for whole batches
+    - `pad`: an item that fills up a last batch that is shorter; None for none
+
+    State: none.
+    Resume: reads nothing again, also with another batch size (`rebase`).
+    Random access: kept.
+    Rank-free: yes.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(list("abcde")) | lz.batch(2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+
+    filled = None if pad is None else lambda items: items + [pad] * (batch_size - len(items))
+
+    def step(position: Position) -> tuple[Position, Any]:
+        items: list[A] = []
+        while len(items) < batch_size:
+            try:
+                position, item = upstream.step(position)
+            except End as end:
+                if drop_last or not items:
+                    raise
+                position = end.position
+                break
+            items.append(item)
+        if filled is not None:
+            items = filled(items)
+        return position, items if collate is None else collate(items)
+
+    def flow(position: Position) -> Flow[Any]:
+        items = upstream.flow(position)
+
+        def batches() -> Iterator[list[A]]:
+            stream = iter(items)
+            while some := list(islice(stream, batch_size)):
+                if drop_last and len(some) < batch_size:
+                    return
+                yield some if filled is None else filled(some)
+
+        found: Flow[Any] = Flow(batches(), items.snapshot)
+        return found if collate is None else found.map(collate)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        assert upstream.skip is not None
+        after, passed = upstream.skip(position, n * batch_size)
+        whole, rest = divmod(passed, batch_size)
+        return after, whole + (rest > 0 and not drop_last)
+
+    return stateless(
+        upstream,
+        step=step,
+        flow=_fetching(upstream, batch_size, drop_last, collate, filled) or flow,
+        skip=upstream.skip and skip,
+        length=_parts(upstream.length, batch_size, drop_last),
+    )
+
+
+def _parts(length: int | float | None, size: int, drop_last: bool) -> int | float | None:
+    if length is None or length == math.inf:
+        return length
+    return int(length) // size if drop_last else -(-int(length) // size)
+
+
+def _fetching(
+    upstream: Machine[A],
+    batch_size: int,
+    drop_last: bool,
+    collate: Callable[[list[A]], Any] | None,
+    filled: Callable[[list[A]], list[A]] | None,
+) -> Callable[[Position], Flow[Any]] | None:
+    """The flow that reads whole batches from a table, where that is a gain."""
+    view, jump = upstream.view, upstream.skip
+    if view is None or jump is None:
+        return None
+    get, rows, stacked = view.table
+    fetch: Callable[[Indices], Any]
+    if collate is stack and stacked is not None:
+        fetch, finish = stacked, None
+    elif rows is not None:
+        fetch, finish = rows, collate
+    else:
+        return None
+
+    def flow(position: Position) -> Flow[Any]:
+        jump(position, 0)  # which checks it
+
+        def batches() -> Iterator[Any]:
+            nonlocal position
+            while True:
+                after, count = jump(position, batch_size)
+                if not count or (drop_last and count < batch_size):
+                    position = after
+                    return
+                indices = view.ahead(position, range(count))
+                if count < batch_size and filled is not None:
+                    some = filled([get(int(i)) for i in indices])
+                    found = stack(some) if fetch is stacked else some
+                else:
+                    found = fetch(indices)
+                position = after
+                yield found
+
+        found: Flow[Any] = Flow(batches(), lambda: position)
+        return found if finish is None else found.map(finish)
+
+    return flow
+
+
+def stack(items: Sequence[Any]) -> Any:
+    """A batch of like items as one array, field by field: the standard `collate`.
+
+    - arrays of one shape: an array with a new first axis
+    - numbers, bools and NumPy scalars: a one-dimensional array
+    - strings and bytes: a list
+    - tuples, named tuples, lists and dicts: the same, with every field stacked
+    - torch tensors: `torch.stack`
+
+    Errors: `TypeError` for None and other kinds, `ValueError` for unequal
+    shapes, lengths or keys, naming the first item that differs.
+
+    >>> stack([{"x": (1, "a")}, {"x": (2, "b")}])
+    {'x': (array([1, 2]), ['a', 'b'])}
+    """
+    if not len(items):
+        raise ValueError("stack: a batch of no items has no shape")
+    first = items[0]
+    if isinstance(first, dict):
+        _alike(items, "keys", lambda item: sorted(item, key=repr))
+        return {key: stack([item[key] for item in items]) for key in first}
+    if isinstance(first, (tuple, list)):
+        _alike(items, "length", len)
+        fields = [stack(field) for field in zip(*items, strict=True)]
+        return first._make(fields) if hasattr(first, "_make") else type(first)(fields)
+    if isinstance(first, (str, bytes)):
+        _alike(items, "length", lambda item: 0)
+        return list(items)
+    if isinstance(first, np.ndarray):
+        if not all(type(item) is type(first) and item.shape == first.shape for item in items):
+            _alike(items, "shape", np.shape)
+        return np.stack(items)
+    if isinstance(first, (bool, int, float, complex, np.generic)):
+        for number, item in enumerate(items):
+            if not isinstance(item, (bool, int, float, complex, np.generic)):
+                raise _odd(number, item, first)
+        found = np.array(items)
+        is_exact = found.dtype.kind in "iu" or not all(type(item) is int for item in items)
+        if found.dtype != object and is_exact:
+            return found
+        first = max(items)  # beyond 64 bits
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(first, torch.Tensor):
+        _alike(items, "shape", np.shape)
+        return torch.stack(list(items))
+    raise TypeError(f"stack: no array can be made of {brief(first)} ({type(first).__name__})")
+
+
+def _alike(items: Sequence[Any], what: str, measure: Callable[[Any], Any]) -> None:
+    first = items[0]
+    wanted = measure(first)
+    for number, item in enumerate(items):
+        if not isinstance(item, type(first)):
+            raise _odd(number, item, first)
+        if (found := measure(item)) != wanted:
+            raise ValueError(f"stack: item {number} has {what} {found}, item 0 has {wanted}")
+
+
+def _odd(number: int, item: Any, first: Any) -> TypeError:
+    return TypeError(
+        f"stack: item {number} is {brief(item)} ({type(item).__name__}), "
+        f"item 0 is {brief(first)} ({type(first).__name__})"
+    )

@@ -1,0 +1,167 @@
+"""One item in, several out: `flat_map`, `unbatch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, MappingView, Set
+from itertools import chain, islice
+from operator import length_hint
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from lazyckpt.core.checks import brief, function
+from lazyckpt.core.machine import Flow, Machine, Position, counted, entered, machine, within
+from lazyckpt.core.registry import Again
+from lazyckpt.errors import SourceChanged
+from lazyckpt.pipeline import Pipeline, combinator
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@combinator(
+    checks={"fn": function},
+    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
+)
+def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
+    """The items of `fn(item)` for every item, one after another.
+
+    - `fn`: returns an iterable, which a resume goes through again up to where
+      it was, or a pipeline, which a resume enters at its own state; called again
+      it must give the same items in the same order
+
+    State: the place before the current item, and how far its expansion is.
+    Resume: calls `fn` on one item again, and passes over what it gave.
+    Random access: no.
+    Rank-free: no.
+    Errors: an expansion that became shorter raises `SourceChanged`; a `fn` that
+    returns no iterable raises `TypeError`.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(["a b", "c"]) | lz.flat_map(str.split))
+    ['a', 'b', 'c']
+    """
+    return _expanding(upstream, fn)
+
+
+@combinator(
+    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
+)
+def unbatch(upstream: Machine[Any]) -> Machine[Any]:
+    """The items of every batch: the inverse of `batch`, with or without `collate=stack`.
+
+    A list gives its items and an array its rows. A dict of batches gives dicts,
+    a tuple of batches tuples, by field.
+
+    State: the place before the current batch, and a count of its items given.
+    Resume: reads one batch again.
+    Random access: no.
+    Rank-free: with batches of one size.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source([{"x": [1, 2], "y": [3, 4]}]) | lz.unbatch())
+    [{'x': 1, 'y': 3}, {'x': 2, 'y': 4}]
+    """
+
+    def rows(item: Any) -> Iterable[Any]:
+        return item if type(item) is list else unstacked(item)
+
+    return _expanding(upstream, rows)
+
+
+def unstacked(batch: Any) -> Iterable[Any]:
+    """The items of one batch, as an iterable."""
+    if isinstance(batch, (list, np.ndarray)):
+        return batch
+    if isinstance(batch, (dict, tuple)):
+        named = batch.items() if isinstance(batch, dict) else enumerate(batch)
+        fields = {name: list(unstacked(field)) for name, field in named}
+        lengths = {name: len(field) for name, field in fields.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"unbatch: the fields of a batch have unequal lengths {lengths}")
+        rows = zip(*fields.values(), strict=True)
+        if isinstance(batch, dict):
+            return [dict(zip(batch, row, strict=True)) for row in rows]
+        make = getattr(batch, "_make", tuple)
+        return [make(row) for row in rows]
+    if hasattr(batch, "__iter__") and not isinstance(batch, (str, bytes)):
+        return cast(Iterable[Any], batch)
+    raise TypeError(f"unbatch: expected a batch, got {brief(batch)} ({type(batch).__name__})")
+
+
+def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
+    jump = upstream.skip
+
+    def flow(position: Position) -> Flow[B]:
+        anchor, inside = first, _ = position
+        epoch = upstream.epoch(first)
+        before = upstream.flow(first)
+        sources, read = counted(before)
+        inner: Flow[B] | None = None
+        taken: Callable[[], int]
+        whole: list[B] = []
+        items = iter(whole)
+        passed = 0  # items of the expansions before
+
+        def expansions() -> Iterator[Iterable[B]]:
+            nonlocal anchor, inside, inner, taken, whole, items, passed
+            begun = False
+            for item in sources:
+                expansion = fn(item)
+                if begun and type(expansion) is list:  # what `opened` does, for small ones
+                    whole, items = expansion, iter(expansion)
+                    yield items
+                    passed, whole = passed + len(whole), []
+                else:
+                    found = opened(expansion, inside, epoch)
+                    stream, taken = counted(found)
+                    inside, inner, begun = 0, found, True
+                    yield stream
+                    passed, inner = passed + taken(), None
+                if jump is None:
+                    anchor = before.snapshot()
+            anchor, inside = before.snapshot(), 0
+
+        def here() -> Position:
+            """The place before the current item."""
+            return anchor if jump is None else jump(first, read() - 1)[0]
+
+        def snapshot() -> Position:
+            if inner is not None:
+                return here(), inner.snapshot()
+            return (here(), len(whole) - length_hint(items)) if whole else (anchor, inside)
+
+        def given() -> int:
+            return passed + (len(whole) - length_hint(items) if inner is None else taken())
+
+        return Flow(chain.from_iterable(expansions()), snapshot, taken=given)
+
+    return machine(
+        init=lambda epoch: (upstream.init(epoch), 0),
+        epoch=lambda position: upstream.epoch(position[0]),
+        flow=flow,
+    )
+
+
+def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
+    """An expansion from where it stood: a count for an iterable, a position for a pipeline."""
+    if isinstance(expansion, Pipeline):
+        inner: Machine[B] = expansion.machine
+        return entered(inner, inner.init(epoch) if inside == 0 else inside)
+    within("flat_map", inside)
+    if isinstance(expansion, Set) and not isinstance(expansion, MappingView):
+        raise TypeError(
+            f"a set has no order that lasts, give sorted(...) of it: {brief(expansion)}"
+        )
+    if type(expansion) is list and inside <= len(expansion):
+        items: Any = iter(expansion)
+        if inside:
+            items.__setstate__(inside)
+        return Flow(items, lambda: len(expansion) - length_hint(items))
+    stream, taken = counted(expansion)
+    passed = sum(1 for _ in islice(stream, inside)) if inside else 0
+    if passed < inside:
+        raise SourceChanged(
+            f"the state stands after item {inside} of an expansion that now has {passed}"
+        )
+    return Flow(stream, taken, taken=lambda: taken() - passed)

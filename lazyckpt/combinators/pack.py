@@ -1,0 +1,226 @@
+"""Token sequences of any length as rows of one length: `concat_then_split`, `pack_first_fit`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.checks import boolean, brief, positive
+from lazyckpt.core.machine import Flow, Machine, Position, begun, machine, within
+from lazyckpt.core.registry import Again
+from lazyckpt.errors import SourceChanged
+from lazyckpt.pipeline import combinator
+
+Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
+_Placed: TypeAlias = tuple[Position, Features]  # a row, and the position after it
+
+_OURS = ("segment_ids", "positions")
+
+
+@combinator(
+    checks={"length": positive, "drop_last": boolean},
+    elastic={"length": "transparent", "drop_last": "transparent"},
+    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
+)
+def concat_then_split(
+    upstream: Machine[Any], length: int, *, drop_last: bool = False
+) -> Machine[Features]:
+    """Rows of `length` tokens out of all sequences end to end, cut wherever a row is full.
+
+    - an item: a sequence of tokens, as a list or an array of shape `(n, ...)`,
+      or a dict of several features of one length n
+    - `length`: tokens a row
+    - `drop_last`: leave out a last row that isn't full; else zeros fill it up
+
+    A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
+    `segment_ids`, int32, which number the sequences in the row from 1, with 0
+    where it is filled up; and `positions`, int32, which count from 0 in each
+    segment. What goes on in the next row is a segment of its own there. An empty
+    sequence leaves no trace.
+
+    State: the place before the sequence in which the next row begins, and how
+    many of its tokens are given.
+    Resume: reads that one sequence again, also with another length (`rebase`).
+    Random access: no.
+    Rank-free: with sequences of one length.
+    Memory: one sequence and one row.
+    Errors: `TypeError` for an item that is no such sequence, `ValueError` for
+    features of unequal lengths, of other names than before in the row, or named
+    as ours.
+
+    >>> import lazyckpt as lz
+    >>> for row in [[5, 6, 7], [8, 9]] | lz.concat_then_split(4):
+    ...     print(row["tokens"], row["segment_ids"], row["positions"])
+    [5 6 7 8] [1 1 1 2] [0 1 2 0]
+    [9 0 0 0] [1 0 0 0] [0 0 0 0]
+    """
+
+    def rows(before: Flow[Any], here: Position, begin: int) -> Iterator[_Placed]:
+        room = length
+        parts: list[Features] = []
+        for item in before:
+            size, features = _sequence("concat_then_split", item)
+            if begin > size:
+                raise SourceChanged(
+                    f"concat_then_split: the state stands after token {begin} of a sequence "
+                    f"that now has {size}"
+                )
+            after = before.snapshot()
+            while begin < size:
+                stop = min(size, begin + room)
+                parts.append({name: each[begin:stop] for name, each in features.items()})
+                room -= stop - begin
+                begin = stop
+                if not room:
+                    row = _row("concat_then_split", parts, length)
+                    parts, room = [], length
+                    yield ((here, stop) if stop < size else (after, 0)), row
+            here, begin = after, 0
+        if parts and not drop_last:
+            yield (before.snapshot(), 0), _row("concat_then_split", parts, length)
+
+    return _packed("concat_then_split", upstream, rows)
+
+
+@combinator(
+    checks={"length": positive, "num_bins": positive},
+    again=lambda position, upstream, **_: [
+        Again(position[0], math.inf if position[1] else begun(upstream, position[0]))
+    ],
+)
+def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Machine[Features]:
+    """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
+
+    - an item: a sequence of tokens, as a list or an array of shape `(n, ...)`,
+      or a dict of several features of one length n; n is at most `length`
+    - `length`: tokens a row
+    - `num_bins`: rows that are filled at once; more leave less room empty
+
+    A sequence goes into the first of the rows that has room for it. When none
+    has, all of them are given, in order, and new ones begun with it.
+
+    A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
+    `segment_ids`, int32, which number the sequences in the row from 1, with 0
+    where it is filled up; and `positions`, int32, which count from 0 in each
+    segment. An empty sequence leaves no trace.
+
+    State: the place before the first sequence in these rows, and a count of rows given.
+    Resume: reads the sequences of at most `num_bins` rows again.
+    Random access: no.
+    Rank-free: with sequences of one length.
+    Memory: `num_bins` rows.
+    Errors: `ValueError` for a sequence longer than `length`: cut it before, by
+    `flat_map`, or use `concat_then_split`; the rest as there.
+    Source: Johnson, "Near-optimal bin packing algorithms", 1973.
+
+    >>> import lazyckpt as lz
+    >>> for row in [[1, 1, 1], [2, 2], [3], [4]] | lz.pack_first_fit(4, num_bins=2):
+    ...     print(row["tokens"], row["segment_ids"], row["positions"])
+    [1 1 1 3] [1 1 1 2] [0 1 2 0]
+    [2 2 4 0] [1 1 2 0] [0 1 0 0]
+    """
+
+    def rows(before: Flow[Any], anchor: Position, given: int) -> Iterator[_Placed]:
+        bins: list[list[Features]] = []
+        rooms: list[int] = []
+        here = anchor
+
+        def emptied(after: Position) -> Iterator[_Placed]:
+            if given and given >= len(bins):
+                raise SourceChanged(
+                    f"pack_first_fit: the state stands after row {given} of {len(bins)}"
+                )
+            for number, parts in enumerate(bins[given:], given + 1):
+                row = _row("pack_first_fit", parts, length)
+                yield ((anchor, number) if number < len(bins) else (after, 0)), row
+
+        for item in before:
+            size, features = _sequence("pack_first_fit", item)
+            if size > length:
+                raise ValueError(
+                    f"pack_first_fit: a sequence of {size} tokens is longer than "
+                    f"length={length}: {brief(item)}"
+                )
+            chosen = next((i for i, room in enumerate(rooms) if room >= size), len(bins))
+            if chosen == num_bins:
+                yield from emptied(here)
+                anchor, given = here, 0
+                bins, rooms, chosen = [], [], 0
+            if size:
+                if chosen == len(bins):
+                    bins.append([])
+                    rooms.append(length)
+                bins[chosen].append(features)
+                rooms[chosen] -= size
+            here = before.snapshot()
+        yield from emptied(before.snapshot())
+
+    return _packed("pack_first_fit", upstream, rows)
+
+
+def _packed(
+    name: str, upstream: Machine[Any], rows: Callable[[Flow[Any], Position, int], Iterator[_Placed]]
+) -> Machine[Features]:
+    """The rows that `rows(items, anchor, given)` makes, each with the position after it."""
+
+    def flow(position: Position) -> Flow[Features]:
+        anchor, given = position
+        within(name, given)
+        before = upstream.flow(anchor)
+
+        def made() -> Iterator[Features]:
+            nonlocal position
+            for after, row in rows(before, anchor, given):
+                position = after
+                yield row
+            position = before.snapshot(), 0
+
+        return Flow(made(), lambda: position)
+
+    return machine(
+        init=lambda epoch: (upstream.init(epoch), 0),
+        epoch=lambda position: upstream.epoch(position[0]),
+        flow=flow,
+    )
+
+
+def _sequence(stage: str, item: Any) -> tuple[int, Features]:
+    """How many tokens an item has, and its features as arrays."""
+    fields = item if isinstance(item, dict) else {"tokens": item}
+    features = {name: np.asarray(values) for name, values in fields.items()}
+    sizes = {name: len(each) if each.ndim else None for name, each in features.items()}
+    if None in sizes.values() or not sizes:
+        raise TypeError(
+            f"{stage}: expected a sequence of tokens, or a dict of such, got {brief(item)} "
+            f"({type(item).__name__})"
+        )
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
+    if taken := [name for name in _OURS if name in features]:
+        raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
+    return len(next(iter(features.values()))), features
+
+
+def _row(stage: str, parts: list[Features], length: int) -> Features:
+    """The parts end to end, filled up with zeros, numbered and counted."""
+    names = list(parts[0])
+    for part in parts:
+        if part.keys() != parts[0].keys():
+            raise ValueError(f"{stage}: an item has features {list(part)}, others have {names}")
+    sizes = [len(part[names[0]]) for part in parts]
+    empty = length - sum(sizes)
+    row = {}
+    for name in names:
+        arrays = [part[name] for part in parts]
+        fill = np.zeros((empty, *arrays[0].shape[1:]), arrays[0].dtype)
+        row[name] = np.concatenate([*arrays, fill])
+    runs = [*sizes, empty]
+    places = np.arange(length) - np.repeat(np.cumsum([0, *sizes]), runs)
+    places[length - empty :] = 0
+    numbers = np.repeat([*range(1, len(parts) + 1), 0], runs)
+    row["segment_ids"], row["positions"] = numbers.astype(np.int32), places.astype(np.int32)
+    return row

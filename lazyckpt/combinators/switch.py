@@ -1,0 +1,115 @@
+"""One of several pipelines for each item: `case`, `switch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from lazyckpt.combinators.join import abreast
+from lazyckpt.combinators.map import applied
+from lazyckpt.core.checks import brief, is_integer
+from lazyckpt.core.machine import End, Machine, Position, machine
+from lazyckpt.core.registry import registry
+from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Pipeline, source_combinator
+
+A = TypeVar("A")
+
+
+@source_combinator(
+    validate=lambda selector, pipelines: _picked("case", selector, *pipelines),
+    parts=abreast,
+)
+def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
+    """Item i of the pipeline that item i of `selector` says, until the shortest of all ends.
+
+    - `selector`: numbers of the pipelines, from 0
+
+    The other pipelines go along: where they have random access their items are
+    not computed, elsewhere computed and dropped.
+
+    State: that of each pipeline, and whether one has ended.
+    Resume: reads again what each of them does.
+    Random access: where all have it.
+    Rank-free: where all are.
+    Errors: `TypeError` for a selector that is no int, `ValueError` for one that
+    is out of range.
+
+    >>> import lazyckpt as lz
+    >>> low, high = lz.count(), lz.count(100)
+    >>> list(lz.case(lz.source([0, 1, 1, 0]), low, high))
+    [0, 101, 102, 3]
+    """
+
+    def chosen(item: Any) -> int:
+        if not is_integer(item):
+            raise TypeError(
+                f"case: a selector must be an int, got {brief(item)} ({type(item).__name__})"
+            )
+        if not 0 <= item < len(pipelines):
+            raise ValueError(f"case: selector {item} is not within {len(pipelines)} pipelines")
+        return int(item)
+
+    return _picking(selector, pipelines, chosen)
+
+
+@source_combinator(
+    validate=lambda condition, if_true, if_false: _picked("switch", condition, if_true, if_false),
+    parts=abreast,
+)
+def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]) -> Machine[A]:
+    """Item i of `if_true` where item i of `condition` is true, else of `if_false`.
+
+    It ends with the shortest of the three. The other pipeline goes along: where
+    it has random access its item is not computed, elsewhere computed and dropped.
+
+    State: that of each pipeline, and whether one has ended.
+    Resume: reads again what each of them does.
+    Random access: where all have it.
+    Rank-free: where all are.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.switch(lz.source([True, False, True]), lz.count(), lz.count(100)))
+    [0, 101, 2]
+    """
+    return _picking(condition, (if_true, if_false), lambda item: 0 if item else 1)
+
+
+def _picked(name: str, selector: Any, *pipelines: Any) -> None:
+    if not pipelines:
+        raise ArgumentError(f"{name}: at least one pipeline to pick from is needed, got none")
+    for pipeline in (selector, *pipelines):
+        if not isinstance(pipeline, Pipeline):
+            raise ArgumentError(
+                f"{name}: every argument must be a pipeline, got {brief(pipeline)} "
+                f"({type(pipeline).__name__}); source(...) makes one of data"
+            )
+
+
+class _Deferred(NamedTuple):
+    machine: Machine[Callable[[], Any]]
+
+
+def _picking(
+    selector: Pipeline[Any], pipelines: tuple[Pipeline[A], ...], chosen: Callable[[Any], int]
+) -> Machine[A]:
+    deferred = [_Deferred(_deferring(pipeline.machine)) for pipeline in pipelines]
+    rows: Machine[tuple[Any, ...]] = registry["zip"].build(selector, *deferred)
+    return applied(rows, lambda row: row[1 + chosen(row[0])]())
+
+
+def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
+    """Functions that make the items when called; without random access they are made before."""
+    jump = upstream.skip
+    if jump is None:
+        return applied(upstream, lambda item: lambda: item)
+
+    def step(position: Position) -> tuple[Position, Callable[[], A]]:
+        after, passed = jump(position, 1)
+        if not passed:
+            raise End(after)
+        return after, lambda: upstream.step(position)[1]
+
+    return machine(
+        init=upstream.init, epoch=upstream.epoch, step=step, skip=jump, length=upstream.length
+    )

@@ -1,0 +1,1 @@
+"""Machines, and the stored calls that build them."""

@@ -1,0 +1,93 @@
+"""A user's own state as an immutable value: what may stand in a position beside ints.
+
+Lists and dicts become tuples of their own kind, so that they hash, compare and
+survive JSON; thawing gives fresh ones, so that no step can change a state.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lazyckpt.core.checks import Unfit, brief
+from lazyckpt.errors import InvalidState
+
+_CLASHES = 1000  # keys of one hash: looking one up tries them all
+_KINDS = "None, bool, int, float, str, list, dict and tuple"
+
+
+class FrozenList(tuple[Any, ...]):
+    """The items of a list."""
+
+    __slots__ = ()
+
+
+class FrozenDict(tuple[Any, ...]):
+    """The (key, value) pairs of a dict, in its order."""
+
+    __slots__ = ()
+
+
+class Own(tuple[Any]):
+    """A user's own state, where it stands in a position."""
+
+    __slots__ = ()
+
+
+def freeze(value: Any, stage: str) -> Own:
+    """The value, made immutable; an `InvalidState` naming the stage if it is no JSON or tuple.
+
+    >>> thaw(freeze({"seen": [1, 2]}, "scan"))
+    {'seen': [1, 2]}
+    """
+    return Own((_frozen(value, stage),))
+
+
+def thaw(own: Own) -> Any:
+    """What was frozen, as fresh objects."""
+    if type(own) is not Own:
+        raise InvalidState(f"a state has {brief(own)} where there is one of the user's own")
+    try:
+        return _thawed(own[0])
+    except (TypeError, RecursionError) as error:
+        raise InvalidState(f"a state of the user's own can't be made again: {error}") from None
+
+
+def storable(value: Any) -> Any:
+    """A check for arguments that begin a state."""
+    try:
+        freeze(value, "")
+    except InvalidState:
+        raise Unfit(f"made of {_KINDS}") from None
+    return value
+
+
+def _frozen(value: Any, stage: str) -> Any:
+    kind = type(value)
+    if value is None or kind in (int, str, bool):
+        return value
+    if kind is float:
+        return value if value == value else math.nan
+    if kind is tuple:
+        return tuple([_frozen(v, stage) for v in value])
+    if kind is list:
+        return FrozenList([_frozen(v, stage) for v in value])
+    if kind is dict:
+        return FrozenDict([(_frozen(k, stage), _frozen(v, stage)) for k, v in value.items()])
+    raise InvalidState(
+        f"{stage}: its state must be made of {_KINDS}, got {brief(value)} ({kind.__name__})"
+    )
+
+
+def _thawed(value: Any) -> Any:
+    kind = type(value)
+    if kind is tuple:
+        return tuple([_thawed(v) for v in value])
+    if kind is FrozenList:
+        return [_thawed(v) for v in value]
+    if kind is FrozenDict:
+        keys = [_thawed(k) for k, _ in value]
+        if len(keys) - len(set(map(hash, keys))) > _CLASHES:
+            raise InvalidState("a dict has keys that were made to make it slow")
+        return dict(zip(keys, [_thawed(v) for _, v in value], strict=True))
+    return value

@@ -1,0 +1,1 @@
+"""Errors: the notes they carry, and records that are left out."""

@@ -1,0 +1,1 @@
+"""States: what they are, and what can be done with them."""

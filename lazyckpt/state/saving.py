@@ -1,0 +1,191 @@
+"""A state in a file of its own: `save` and `load`, on a disk or wherever fsspec reaches."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from itertools import count
+from typing import Any, NamedTuple
+
+from lazyckpt.core.checks import Unfit, brief, checked, natural
+from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
+from lazyckpt.run import Run
+from lazyckpt.state.state import State
+
+_LONGEST = (1 << 24) + 2  # bytes, one more than of the longest state
+
+
+class _Place(NamedTuple):
+    """A path, how files beside it are read and written, and how a user would name them."""
+
+    path: str
+    read: Callable[[str], bytes]
+    write: Callable[[str, bytes], None]
+    shown: Callable[[str], str] = str
+
+    def previous(self, number: int) -> str:
+        """Where the state before the last is, with 1; the one before that, with 2."""
+        return f"{self.path}.{number}"
+
+
+def save(state: State | Run[Any], path: str | os.PathLike[str], *, keep: int = 1) -> None:
+    """Write a state, or that of a run, to a file: the whole of it, or nothing at all.
+
+    - `path`: a path, or any URL that fsspec knows, such as `s3://bucket/state.json`
+    - `keep`: how many of the states saved before stay, as `path.1`, the one
+      before this, `path.2`, and so on
+
+    On a disk the state is written beside the path, flushed to the device, and
+    renamed: whenever the process is killed or the power goes, the path has the
+    old state or the new one. A kill in the middle can leave a `path.*.tmp`. The
+    file has the permissions it had, or those of any new one. Several processes
+    may save to one path; the last one stays. On an object store a put does the
+    same; on other remote systems a write that is cut off may tear the file,
+    which `load` notices.
+
+    A file that is no whole state is never kept as a previous one.
+
+    Errors: those of the file system, after which the old state is there;
+    `PipelineError` for a URL where fsspec is missing.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> letters = lz.source(["a", "b", "c"])
+    >>> with TemporaryDirectory() as folder:
+    ...     lz.save(lz.state_at(letters, 1), Path(folder, "data.json"))
+    ...     list(lz.run(letters, lz.load(Path(folder, "data.json"))))
+    ['b', 'c']
+    """
+    keep = checked("save", "keep", keep, natural)
+    if not isinstance(state, (State, Run)):
+        raise ArgumentError(f"save: state must be a State or a Run, got {brief(state)}")
+    found = state.state if isinstance(state, Run) else state
+    place = _place("save", path)
+    text = found.to_json().encode() + b"\n"
+    _keep(place, text, keep)
+    place.write(place.path, text)
+
+
+def load(path: str | os.PathLike[str]) -> State:
+    """The state that `save` wrote. Executes nothing.
+
+    - `path`: a path, or any URL that fsspec knows
+
+    A file that is torn, truncated or no state at all raises `InvalidState`,
+    which names it and the newest state before it that is whole. That is not
+    taken unasked, for it may not be that of the model saved with the other.
+    `FileNotFoundError` where there is none.
+    """
+    place = _place("load", path)
+    try:
+        return _state(place, place.path)
+    except InvalidState as error:
+        raise InvalidState(f"{place.shown(place.path)}: {error}; {_remedy(place)}") from None
+
+
+def _remedy(place: _Place) -> str:
+    with suppress(OSError):  # there are no more
+        for name in map(place.previous, count(1)):
+            with suppress(InvalidState):
+                items = _state(place, name).items
+                return f"that of {items:,} items before is lz.load({place.shown(name)!r})"
+    return "no whole state saved before is there"
+
+
+def _keep(place: _Place, text: bytes, keep: int) -> None:
+    """Copy the states that are there to where they stay: at no time is one of them missing."""
+    names = [place.path, *map(place.previous, range(1, keep + 1))]
+    kept: list[bytes] = []
+    for name in names[:-1]:
+        try:
+            kept.append(place.read(name))
+        except FileNotFoundError:
+            break
+    if not kept or kept[0] == text or not _is_state(kept[0]):
+        return
+    for name, content in reversed(list(zip(names[1:], kept, strict=False))):
+        place.write(name, content)
+
+
+def _state(place: _Place, name: str) -> State:
+    content = place.read(name)
+    if not content:
+        raise InvalidState("the file is empty")
+    return State.from_json(content.removesuffix(b"\n"))
+
+
+def _is_state(content: bytes) -> bool:
+    try:
+        State.from_json(content.removesuffix(b"\n"))
+    except InvalidState:
+        return False
+    return True
+
+
+def _path(value: Any) -> str:
+    try:
+        found = os.fspath(value)
+    except TypeError:
+        found = None
+    if not isinstance(found, str):
+        raise Unfit("a path or a URL, as a str or os.PathLike")
+    return found
+
+
+def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
+    name = checked(stage, "path", path, _path)
+    if "://" not in name:
+        return _Place(os.path.realpath(name), _read, _write)  # of a link, what it points to
+    try:
+        fsspec = import_module("fsspec")
+    except ImportError:
+        raise PipelineError(
+            f"{stage}: the URL {brief(name)} wants fsspec: pip install lazyckpt[fsspec]"
+        ) from None
+    system, found = fsspec.url_to_fs(name)
+    if type(system) is fsspec.get_filesystem_class("file"):
+        return _Place(os.path.realpath(found), _read, _write)
+
+    def read(name: str) -> bytes:
+        with system.open(name, "rb") as file:
+            content: bytes = file.read(_LONGEST)
+        return content
+
+    return _Place(found, read, system.pipe_file, system.unstrip_protocol)
+
+
+def _read(name: str) -> bytes:
+    with open(name, "rb") as file:
+        return file.read(_LONGEST)
+
+
+def _write(name: str, content: bytes) -> None:
+    """Put a whole file in the place of another, on this machine's disks."""
+    beside = f"{name}.{os.urandom(8).hex()}.tmp"
+    mode = None
+    with suppress(FileNotFoundError):
+        mode = os.stat(name).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(f"{name} is there, and is no regular file")
+    try:
+        with open(beside, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(beside, stat.S_IMODE(mode))
+        os.replace(beside, name)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+    if os.name != "nt":  # where a folder can't be opened
+        folder = os.open(os.path.dirname(name), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
