@@ -12,7 +12,9 @@ from weakref import ref
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import checked, positive
-from lazyckpt.core.machine import Flow, Lots, Position, counted, entered
+from lazyckpt.core.entries import size
+from lazyckpt.core.flow import Flow, Lots, Position, counted
+from lazyckpt.core.machine import entered
 from lazyckpt.errors import InvalidState, PipelineError, SourceChanged
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.parts import Stale
@@ -20,7 +22,7 @@ from lazyckpt.failures.notes import blame
 from lazyckpt.failures.skip_log import Skipped, Tally, marked, unmarked
 from lazyckpt.failures.skipping import skipping
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import State, as_state, flat
+from lazyckpt.state.state import Rebased, State, as_state, flat
 
 T = TypeVar("T")
 
@@ -55,7 +57,7 @@ class Run(Iterator[T], Generic[T]):
         skips: bool = False,
     ) -> None:
         self._pipeline = pipeline
-        self._tally, self._skips = Tally(len(pipeline.identity)), skips
+        self._tally, self._skips = Tally(size(pipeline.entries)), skips
         made = skipping(pipeline, self._tally) if skips else pipeline
         self._session = None if executor is None else executor.open(made)
         self._machine = made.machine if self._session is None else self._session.machine
@@ -83,7 +85,7 @@ class Run(Iterator[T], Generic[T]):
         if self._skips:
             position, marks = unmarked(position)
             skipped = skipped.marked(marks)
-        return State(self._pipeline.identity, items, position, skipped)
+        return State(self._pipeline.entries, items, position, skipped, self._rebased)
 
     @property
     def skipped(self) -> Skipped:
@@ -295,11 +297,13 @@ class Run(Iterator[T], Generic[T]):
         return f"<run of {self._pipeline!r}, {self._delivered():,} items delivered>"
 
     def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
+        self._rebased: Rebased | None = None
         if state is None:
             return self._place(self._machine.init(0), 0, Skipped())
         found = as_state(state)
         if self._strict:
             matching(found, self._pipeline)
+        self._rebased = found.rebased
         position, skipped = found.position, found.skipped
         if self._skips:
             position, skipped = marked(position, skipped.marks), skipped.marked(())

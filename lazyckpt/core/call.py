@@ -33,19 +33,24 @@ from lazyckpt.errors import ArgumentError, PipelineError
 class Call:
     """One combinator with its arguments: frozen, compared by value, picklable.
 
-    Where it was written (`site`) is remembered for error messages alone.
+    Where it was written (`site`) is remembered for error messages alone. One of
+    a composite `covers` the stages before it that the composite is made of.
     """
 
-    __slots__ = ("_arguments", "combinator", "site")
+    __slots__ = ("_arguments", "combinator", "covers", "site")
 
     _arguments: dict[str, Any]
     combinator: Combinator
     site: str
+    covers: int
 
-    def __init__(self, combinator: Combinator, arguments: dict[str, Any], site: str) -> None:
+    def __init__(
+        self, combinator: Combinator, arguments: dict[str, Any], site: str, covers: int = 0
+    ) -> None:
         object.__setattr__(self, "combinator", combinator)
         object.__setattr__(self, "_arguments", arguments)
         object.__setattr__(self, "site", site)
+        object.__setattr__(self, "covers", covers)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self!r} is a value: {name} cannot be set")
@@ -64,7 +69,11 @@ class Call:
 
     def replaced(self, **arguments: Any) -> Call:
         """The same call with other arguments."""
-        return Call(self.combinator, {**self.arguments, **arguments}, self.site)
+        return Call(self.combinator, {**self.arguments, **arguments}, self.site, self.covers)
+
+    def covering(self, count: int, site: str) -> Call:
+        """The same call, of a composite of so many stages, written there."""
+        return Call(self.combinator, self._arguments, site, count)
 
     @property
     def chains(self) -> list[Chain]:
@@ -98,7 +107,7 @@ class Call:
             self.name,
             dumps({k: self._recorded(v, k, detail) for k, v in self._decisive().items()}),
             machine.owns,
-            tuple([chain.described(detail) for chain in self.chains]),
+            tuple([each.described(detail) for each in self.chains if machine.children]),
         )
 
     def _decisive(self) -> dict[str, Any]:
@@ -155,11 +164,14 @@ class Call:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The public function pickles by reference, which imports its module.
-        return _restore, (self.combinator.public, self.arguments, self.site)
+        return _restore, (self.combinator.public, self.arguments, self.site, self.covers)
 
 
-def _restore(public: Callable[..., Any], arguments: dict[str, Any], site: str) -> Call:
-    return Call(public.combinator, arguments, site)  # type: ignore[attr-defined]  # by define
+def _restore(
+    public: Callable[..., Any], arguments: dict[str, Any], site: str, covers: int = 0
+) -> Call:
+    combinator: Combinator = public.combinator  # type: ignore[attr-defined]  # by define
+    return Call(combinator, arguments, site, covers)
 
 
 def is_pipelines(value: Any) -> bool:
@@ -206,6 +218,23 @@ class Chain(Shown):
         """The machine of each stage, from the source on."""
         return machines(self.machine)
 
+    @property
+    def written(self) -> list[Call]:
+        """The calls that were written: of a composite that one alone."""
+        found: list[Call] = []
+        for call in self.calls:
+            found[len(found) - self._covered(found, call.covers) :] = [call]
+        return found
+
+    @staticmethod
+    def _covered(before: list[Call], covers: int) -> int:
+        """How many of the calls that were written so many stages are."""
+        count = 0
+        while covers > 0:
+            count += 1
+            covers -= 1 + before[-count].covers
+        return count
+
     @cached_property
     def entries(self) -> Entries:
         """What a state of this chain is checked against, of bounded length.
@@ -227,10 +256,15 @@ class Chain(Shown):
     def described(self, detail: int) -> Described:
         """What the entry of a stage that joins this chain has of it."""
         joins = self.calls[0].chains
-        return self._entries(detail) if joins or detail == 2 else summary(self._entries(2))
+        return self._entries(detail) if joins or detail == 2 else self.summary
+
+    @property
+    def summary(self) -> str:
+        """A digest, behind the source's name if it has one."""
+        return summary(self._entries(2))
 
     def __repr__(self) -> str:
-        parts = [repr(call) for call in self.calls]
+        parts = [repr(call) for call in self.written]
         line = " | ".join(parts)
         if len(line) <= 88:
             return line

@@ -14,7 +14,7 @@ from lazyckpt.core.show import is_function
 
 ROOM = 640  # characters of the kilobyte that a state may fill, for its stages
 _SHORT = 120  # characters of a user's own dict that a state has as they are
-_NAME = 16  # characters of a source's name beside a digest
+NAME = 16  # characters of a source's name beside a digest
 _DIGEST = 11  # characters of an argument that is a digest
 
 
@@ -65,7 +65,7 @@ def size(described: Described) -> int:
 def summary(entries: Entries) -> str:
     """A pipeline's digest, behind its source's name if it has one."""
     name = entries[0].known.get("name", "")
-    return f"{name[:_NAME] if isinstance(name, str) else ''}#{digest(entries)}"
+    return f"{name[:NAME] if isinstance(name, str) else ''}#{digest(entries)}"
 
 
 def shortened(value: Any) -> Any:
@@ -102,8 +102,8 @@ def changed(old: Entry, new: Entry) -> list[str]:
 
 
 def _same(old: Any, new: Any) -> bool:
-    texts = {dumps(old), dumps(new)}
-    return len(texts) == 1 or dumps(shortened(old)) in texts or dumps(shortened(new)) in texts
+    before, after = dumps(old), dumps(new)
+    return before == after or dumps(shortened(old)) == after or before == dumps(shortened(new))
 
 
 def described(value: Any) -> Any:

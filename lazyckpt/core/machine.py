@@ -59,12 +59,14 @@ UNKNOWN = Rate(math.inf)  # only reading tells
 class Reread(NamedTuple):
     """That a resume begins upstream at a position, and takes so many items from there again.
 
-    It takes them one after another, or each `alone`, by random access.
+    It takes them one after another, or each `alone`, by random access. `ended`
+    says that the stage has noted upstream's end there, and will ask for no more.
     """
 
     position: Position
     items: float = 0
     alone: bool = False
+    ended: bool = False
 
 
 class Machine(NamedTuple, Generic[T]):

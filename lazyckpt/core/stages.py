@@ -63,6 +63,17 @@ def stateless(
     )
 
 
+def passing(upstream: Machine[Any]) -> Machine[Any]:
+    """A stage that does nothing."""
+    return upstream._replace(
+        upstream=upstream,
+        children=(),
+        owns=False,
+        rate=Rate(),
+        rereads=lambda position: (Reread(position),),
+    )
+
+
 def stateful(
     name: str,
     upstream: Machine[Any],

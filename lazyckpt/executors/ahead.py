@@ -10,7 +10,7 @@ from itertools import chain
 from operator import length_hint
 from typing import Any, NamedTuple
 
-from lazyckpt.core.machine import Flow, Position
+from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.crew import Crew, Gate, Ticket, forgotten
 from lazyckpt.executors.feeds import Feed, Pace, Task, always, going

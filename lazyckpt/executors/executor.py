@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, ParamSpec, Protocol
 
 from lazyckpt.core.call import Call, Chain, runnable, same, show
 from lazyckpt.core.checks import Check, brief, checked, is_integer
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.crew import Crew, Gate
 from lazyckpt.executors.parts import Part

@@ -9,7 +9,8 @@ from operator import length_hint
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.executors.crew import Crew
 from lazyckpt.executors.parts import Outcome, fed, folded
 from lazyckpt.failures.skip_log import Met, Tally

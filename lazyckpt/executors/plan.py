@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import registry
 from lazyckpt.executors.ahead import Ahead
 from lazyckpt.executors.crew import Crew, Gate
@@ -72,15 +73,14 @@ def _takes_time(calls: tuple[Call, ...]) -> bool:
 
 
 def _split(call: Call) -> Iterator[Call]:
-    """A stage, with the function that finishes its items as a stage of its own."""
-    name = call.combinator.finish
-    fn = None if name is None else call.arguments[name]
-    if name is None or fn is None:
+    """A stage, with the function that collates its items as a stage of its own."""
+    name = next((name for name, role in call.functions.items() if role == "collate"), None)
+    if name is None:
         yield call
         return
     yield call.replaced(**{name: None})
-    finishing = registry["map"]
-    yield Call(finishing, finishing.bind((fn,), {}), call.site)
+    collating = registry["map"]
+    yield Call(collating, collating.bind((call.arguments[name],), {}), call.site)
 
 
 def arranged(

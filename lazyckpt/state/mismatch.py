@@ -58,8 +58,8 @@ class Pair(NamedTuple):
     def lines(self, prefix: str = "") -> Iterator[str]:
         """What differs, a line for each stage."""
         if self.was is None or self.now is None:
-            which = f"stage {prefix}{self.new or self.old}"
-            yield f"{which}: {self._shown(self.now or self.was)} {'is new' if self.new else 'is gone'}"
+            what = self._shown(self.now or self.was)
+            yield f"stage {prefix}{self.new or self.old}: {what} is {'new' if self.new else 'gone'}"
             return
         if changed(self.was, self.now):
             yield f"stage {prefix}{self.new}: {self._shown(self.was)} -> {self._shown(self.now)}"

@@ -72,14 +72,10 @@ class Layer(NamedTuple):
 
 def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[Layer]:
     """Every stage from the source on, the pipelines that it joins after it."""
-    for number, (entry, part) in enumerate(
-        zip(entries, places(entries, position), strict=True), 1
-    ):
+    for number, (entry, part) in enumerate(zip(entries, places(entries, position), strict=True), 1):
         yield Layer(f"{prefix}{number}", entry, part.own)
         if number == 1:
-            for n, (pipeline, place) in enumerate(
-                zip(entry.pipelines, part.children, strict=True)
-            ):
+            for n, (pipeline, place) in enumerate(zip(entry.pipelines, part.children, strict=True)):
                 yield from _inner(pipeline, place, f"{prefix}{number}[{n}]")
 
 

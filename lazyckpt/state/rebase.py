@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Unfit, boolean, checked
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import Machine, entered, fitting
+from lazyckpt.core.machine import Machine, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.state.mismatch import Pair, difference, paired
@@ -95,28 +96,39 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
 
 
 def given(machine: Machine[Any], position: Position) -> int | None:
-    """How many items a pipeline gives from its beginning up to a position; None if only reading
-    tells."""
+    """How many items lead to a position, from the beginning; None if only reading tells."""
     skip, epoch = machine.skip, machine.epoch(position)
     if skip is None or (epoch and not isinstance(machine.length, int)):
         return None
-    begin, low, high = machine.init(epoch), 0, 1
-    while True:
-        here, passed = skip(begin, high)
-        if passed < high or here > position:
-            break
-        low, high = high, 2 * high
-    while low + 1 < high:
-        middle = (low + high) // 2
-        here, passed = skip(begin, middle)
-        is_before = passed == middle and here <= position
-        low, high = (middle, high) if is_before else (low, middle)
-    return low + (epoch * int(machine.length or 0) if epoch else 0)
+    begin, end = machine.init(epoch), _progress(machine, position)
+
+    def is_reached(n: int) -> bool:
+        here, passed = skip(begin, n)
+        return passed == n and _progress(machine, here) <= end
+
+    high = 1
+    while is_reached(high):
+        high *= 2
+    found = bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
+    return found + (epoch * int(machine.length or 0) if epoch else 0)
 
 
-def carried(
-    stages: Entries, position: Position, chain: Chain, *, branch: bool = False
-) -> Position:
+def _progress(machine: Machine[Any], position: Position) -> Position:
+    """A position in a form that grows as items are given."""
+    if machine.upstream is not None:
+        place, own = apart(machine, position)
+        return (_progress(machine.upstream, place), *own)
+    if not machine.children:
+        return position
+    places = [
+        (number, _progress(child, place))
+        for number, (child, place) in enumerate(zip(machine.children, position[0], strict=True))
+        if place != ()
+    ]
+    return (places, *position[1:])
+
+
+def carried(stages: Entries, position: Position, chain: Chain, *, branch: bool = False) -> Position:
     """A position of another pipeline in this one; `StateMismatch` if it has none."""
     pairs = paired(stages, chain.entries)
     try:

@@ -126,9 +126,12 @@ class State:
     def _rows(self) -> list[tuple[str, str, str]]:
         found = []
         for stage, entry, own in layers(self.stages, self.position):
-            indent = "  " * stage.count("[")
+            *outer, number = stage.split("[")
+            pipeline, _, behind = number.partition("].") if outer else ("", "", number)
+            first = f"[{pipeline.rstrip(']')}] " if outer and behind in ("", "1") else ""
             place = "" if own is None else ", ".join(brief(part) for part in own)
-            found.append((stage, f"{indent}{shown(entry)}", place))
+            indent = "    " * len(outer)
+            found.append((stage, f"{indent[len(first) :]}{first}{shown(entry)}", place))
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:

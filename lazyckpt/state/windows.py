@@ -24,7 +24,7 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
             continue
         call, upstreams = after.calls[number], (old[number - 1], new[number - 1])
         was, now = _held(old[number], here), _held(new[number], here)
-        if not now:  # it has noted upstream's end
+        if any(reread.ended for reread in now):
             return call, True
         for one, other in zip(was, now, strict=True):
             if other.items and not other.alone:
