@@ -20,7 +20,7 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture
 def flag(tmp_path: Path) -> Path:
-    """A file that makes functions of `faults.py` misbehave, in whatever process, while it exists."""
+    """A file that makes what is in `faults.py` misbehave, in whatever process, while it exists."""
     path = tmp_path / "flag"
     path.touch()
     return path

@@ -14,6 +14,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
+from tests.executors import faults
 from tests.executors.faults import (
     EVERY,
     FORKED,
@@ -68,7 +69,7 @@ def test_an_exception_of_a_function(executor: Executor, shape: Any, flag: Path) 
             assert found == [0, 1, 2, 3, 4]
             assert run.state == lz.state_at(pipeline, 5)
             assert "in map(<" in notes(error)
-            assert f"built at {__file__}" in notes(error)
+            assert f"built at {faults.__file__}" in notes(error)
             assert "after 5 delivered items" in notes(error)
             is_far = executor in PROCESSES.values()
             assert ("in apologise" in notes(error)) == is_far, "the worker's traceback"
@@ -324,6 +325,7 @@ HIDDEN = """
 import sys
 sys.modules["cloudpickle"] = None
 import lazyckpt as lz
+from tests.executors import faults
 
 if __name__ == "__main__":
     executor = lz.processes(start_method={method!r}{more})
