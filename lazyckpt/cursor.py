@@ -101,8 +101,8 @@ class Cursor(Generic[T]):
             found = sum(1 for _ in islice(flow.pull, behind))
             if found < behind:
                 raise SourceChanged(
-                    f"going over {behind} items again gave {found}: "
-                    "a source or function does not repeat itself"
+                    f"reading {behind} items again gave {found}: "
+                    "a source or function does not give the same twice"
                 )
             return self._start(flow)
         return self._open.items

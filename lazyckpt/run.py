@@ -322,7 +322,7 @@ class Run(Iterator[T], Generic[T]):
             kept = self._state_at_mark()
             error.add_note(
                 f"lazyckpt: so the state after {self._cursor.delivered():,} items can't be found "
-                f"at present; that after {kept.items:,} is {kept.to_json()}"
+                f"now; that after {kept.items:,} is {kept.to_json()}"
             )
             raise
 

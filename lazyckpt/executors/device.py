@@ -1,4 +1,4 @@
-"""Items on their transfer to a device: `to_device`, around any other executor."""
+"""Moves items to a device: `to_device`, around any other executor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def to_device(executor: Executor, device: torch.device | str | int) -> Executor:
 
     To a CUDA device an item is copied from pinned memory, on a stream of its own
     and one item ahead: while the consumer computes with one, the next is on its
-    transfer. Its tensors are ready for the stream that is current where the consumer
+    way. Its tensors are ready for the stream that is current where the consumer
     asks for the item. On the CPU only arrays that can't be written to are copied.
 
     Memory: two items on the device, and as much pinned memory.
@@ -115,19 +115,17 @@ class _Session(Session):
         transfer: DeviceTransfer,
         skip_log: SkipLog | None,
     ) -> None:
-        gate, fill = (
-            (PrefetchGate(is_gated=False), None) if inner is None else (inner.gate, inner.fill)
-        )
-        items = machine if inner is None else inner.machine
         self._is_inline = inner is None
-        if inner is None and skip_log is not None:
-            skip_log.is_direct = True
         skip_log = skip_log or SkipLog()
-        super().__init__(
-            machine,
-            lambda start: DevicePrefetcher(items, start, transfer, gate, fill, skip_log),
-            gate,
-        )
+        if inner is None:
+            skip_log.is_direct = True
+        source, fill = (machine, None) if inner is None else (inner.machine, inner.fill)
+        gate = PrefetchGate(is_gated=False) if inner is None else inner.gate
+
+        def prefetch_from(position: Position) -> DevicePrefetcher:
+            return DevicePrefetcher(source, position, transfer, gate, fill, skip_log)
+
+        super().__init__(machine, prefetch_from, gate)
 
     def stop(self) -> None:
         super().stop()

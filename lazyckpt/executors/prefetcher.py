@@ -153,7 +153,7 @@ class Prefetcher:
                         del failure  # its traceback has this frame, which would be a cycle
                 if task.position_after is not None and given < task.size:
                     raise SourceChanged(
-                        f"{task.size} items were to come, and there were {given}: "
+                        f"{task.size} items were expected, and {given} came: "
                         "a source has become shorter"
                     )
                 if task.position_after is None and outcome.end is not None:

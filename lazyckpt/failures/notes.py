@@ -111,7 +111,7 @@ def as_failure(error: BaseException, calls: tuple[Call, ...], worker: str = "") 
     trace = f"lazyckpt: in {worker}\n{''.join(format_exception(error))}" if worker else ""
     if signal is not None:
         what = type(signal).__name__
-        error = PipelineError(f"a function raised {what}, which is no end of the stream")
+        error = PipelineError(f"a function raised {what}, which does not end the stream")
         error.__cause__ = signal
     return Failure(error, places, trace)
 

@@ -31,7 +31,7 @@ def device_put(
     - `executor`: any, `lz.inline()` too
     - `device`: a device or a sharding, as for `jax.device_put`; None is the default device
 
-    While the consumer computes with one item, the next is on its transfer; the state
+    While the consumer computes with one item, the next is on its way; the state
     is that of the one delivered, which `flax.jax_utils.prefetch_to_device` can't
     tell. On the CPU arrays may share memory with the items.
 

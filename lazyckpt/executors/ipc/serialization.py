@@ -129,7 +129,7 @@ def serialize_handlers(
         except Exception as raised:
             error = raised
     remedy = (
-        "" if _has_cloudpickle() else "; lambdas and closures want cloudpickle: lazyckpt[processes]"
+        "" if _has_cloudpickle() else "; lambdas and closures need cloudpickle: lazyckpt[processes]"
     )
     raise PipelineError(
         f"{_unpicklable(handlers, dumps)} can't be sent to a worker process: {error}{remedy}"
@@ -164,7 +164,7 @@ def _unpicklable(handlers: Iterable[Handler], dumps: Callable[[Any], Any]) -> st
             dumps(call)
         except Exception:
             return f"{call!r}, built at {call.site},"
-    return "what is beside the pipeline, such as worker_init,"
+    return "an option of the executor, such as worker_init,"
 
 
 def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:

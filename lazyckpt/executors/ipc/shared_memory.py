@@ -63,7 +63,7 @@ class SharedMemorySlots:
         del self._lent[number]
 
     def close(self) -> None:
-        """Let the memory go, but for what is still kept of it."""
+        """Release the memory, except for what is still lent."""
         self._taken.release()
         with suppress(BufferError):
             self._view.release()

@@ -1,4 +1,4 @@
-"""Messages from a worker to its consumer: pickles in a pipe, large buffers beside it.
+"""Messages from a worker to its consumer: pickles in a pipe, large buffers next to it.
 
 A message is pickled with protocol 5. Buffers of at least `LARGE` bytes stay out
 of the pickle: the worker copies them into a slot of shared memory, where the
@@ -7,7 +7,7 @@ only a file descriptor that is sent through the pipe: whatever dies, nothing
 stays behind.
 
 The last byte of a frame says what it is. A pickle ends in "." and ignores what
-follows it, so that one with nothing beside it is sent as it is:
+follows it, so that one without large buffers is sent as it is:
 
     pickle                          a message
     pickle, sizes, slot, count, "S" a message; its buffers are in a slot
@@ -102,7 +102,7 @@ class Sender:
         return len(frame) + sum(sizes)
 
     def close(self) -> None:
-        """Let the shared memory go; the consumer can still read what was sent."""
+        """Release the shared memory; the consumer can still read what was sent."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -167,7 +167,7 @@ class Receiver:
             raise Unreadable(str(error)) from error
 
     def close(self) -> None:
-        """Let the shared memory go: not the connection, and no array received."""
+        """Release the shared memory: not the connection, and no array received."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None

@@ -226,7 +226,8 @@ class FuturesPool(WorkerPool):
             return Outcome([], Failure(error, ""), is_transfer_error=True)
         if not isinstance(error, PipelineError):
             if isinstance(error, BrokenExecutor):
-                self.pending_tasks.clear()  # one cancelled breaks it while it fails them all
+                # A broken pool fails all its futures, and stumbles over one that is cancelled.
+                self.pending_tasks.clear()
             self.stop()
             died = WorkerDied(f"{self} has failed: {type(error).__name__}: {error}")
             died.__cause__ = error

@@ -86,7 +86,7 @@ class PrefetchGate:
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
-        self.is_closed = False  # by who closes the run, perhaps amid its work: a signal's handler
+        self.is_closed = False  # by who closes the run, perhaps a signal's handler while it works
         self.pools: list[WorkerPool] = []
         self._reasons = int(not is_gated)
         self._is_waited_for = False

@@ -106,7 +106,7 @@ class ProcessPool(WorkerPool):
             pending.outcome = transfer_failure(error)
         except OSError:
             pass  # it has died, as `result` will tell in its turn
-        except BaseException:  # amid a message, perhaps
+        except BaseException:  # in the middle of a message, perhaps
             self.stop()
             raise
         return pending
@@ -128,7 +128,7 @@ class ProcessPool(WorkerPool):
                         worker.receive()
             except EOFError:
                 self._raise_death(pending)
-            except BaseException:  # amid a message, perhaps
+            except BaseException:  # in the middle of a message, perhaps
                 self.stop()
                 raise
         if worker is not None and worker.has_failed_to_start:
@@ -156,7 +156,7 @@ class ProcessPool(WorkerPool):
             self.generation += bool(workers)
             for worker in workers:
                 worker.hang_up()
-                if not worker.is_amid:
+                if not worker.is_mid_message:
                     worker.receiver.close()
                 for pending in worker.pending_tasks:
                     pending.handle = None
@@ -232,12 +232,12 @@ class ProcessPool(WorkerPool):
             if pending.generation != self.generation:
                 raise TaskLost  # because of `stop`
             worker: WorkerProcess = pending.handle
-            end, when = worker.describe_end(), "amid its work; the run can go on, with new workers"
+            end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
             is_new = self._serialized is not None and not worker.has_answered
             if is_new and worker.process.exitcode == 1:
                 when = (
-                    "before its first item; it runs the script anew, whose main part has to be "
-                    "guarded by if __name__ == '__main__'"
+                    "before its first item; it runs the main part of the script again: "
+                    "guard it with if __name__ == '__main__'"
                 )
             died = WorkerDied(f"{end} {when}")
         self.stop()

@@ -159,8 +159,7 @@ def _prepare_libraries(count: int) -> None:
 def _limit_libraries(count: int) -> bool:
     """Limit BLAS and OpenMP, once they have threads; whether that is done.
 
-    Before, OpenBLAS would start its threads to be told that there should be
-    one, and they spin for 25 ms.
+    Before that, OpenBLAS would first start all its threads, which spin for 25 ms.
     """
     with suppress(OSError):
         if len(os.listdir("/proc/self/task")) <= threading.active_count():

@@ -42,7 +42,7 @@ class WorkerProcess:
         load: How many items those have.
         submitted: How many tasks it was ever given.
         has_answered: Whether any outcome has come.
-        is_amid: Whether half a message may have been read.
+        is_mid_message: Whether half a message may have been read.
         has_failed_to_start: Whether it has said so.
     """
 
@@ -55,17 +55,17 @@ class WorkerProcess:
         self.load = 0
         self.submitted = 0
         self.has_answered = False
-        self.is_amid = False
+        self.is_mid_message = False
         self.has_failed_to_start = False
 
     def receive(self) -> None:
         """Wait for the next outcome and take it in; EOFError if there can be none."""
-        self.is_amid = True
+        self.is_mid_message = True
         try:
             found = self.receiver.receive()
         except Unreadable as error:
             found = transfer_failure(error)
-        self.is_amid, self.has_answered = False, True
+        self.is_mid_message, self.has_answered = False, True
         if isinstance(found, StartFailed):
             self.has_failed_to_start = True
             while self.pending_tasks:
@@ -81,7 +81,7 @@ class WorkerProcess:
     def receive_ready(self) -> None:
         """Take in the outcomes that have come."""
         with suppress(EOFError):  # as waiting for a task will tell
-            while self.pending_tasks and not self.is_amid and poll(self.connection, 0):
+            while self.pending_tasks and not self.is_mid_message and poll(self.connection, 0):
                 self.receive()
 
     def hang_up(self) -> None:
