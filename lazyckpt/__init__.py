@@ -20,22 +20,34 @@ from typing import TYPE_CHECKING, Any
 from lazyckpt.combinators.batch import batch, stack
 from lazyckpt.combinators.bucket_batch import bucket_batch
 from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
+from lazyckpt.combinators.cache import cache
+from lazyckpt.combinators.concat import concat
+from lazyckpt.combinators.count import count, random_floats, random_indices
+from lazyckpt.combinators.enumerate import enumerate, random_map
+from lazyckpt.combinators.filter import filter
 from lazyckpt.combinators.flat_map import flat_map, unbatch
+from lazyckpt.combinators.flat_scan import flat_scan
 from lazyckpt.combinators.gather import gather
-from lazyckpt.combinators.generate import count, once, random_floats, random_indices, unfold
-from lazyckpt.combinators.interleave import interleave, interleave_map
-from lazyckpt.combinators.join import concat, multiplex, zip
+from lazyckpt.combinators.group_by import group_by
+from lazyckpt.combinators.interleave import interleave
+from lazyckpt.combinators.interleave_map import interleave_map
 from lazyckpt.combinators.lanes import lanes
-from lazyckpt.combinators.map import map, scan, starmap, tap
+from lazyckpt.combinators.map import map, starmap, tap
 from lazyckpt.combinators.mix import mix, mix_counts
+from lazyckpt.combinators.multiplex import multiplex
 from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
-from lazyckpt.combinators.select import drop_while, filter, skip, take, take_while
+from lazyckpt.combinators.repeat import repeat
+from lazyckpt.combinators.scan import scan
 from lazyckpt.combinators.shard import shard
-from lazyckpt.combinators.shuffle import block_shuffle, repeat, shuffle
+from lazyckpt.combinators.shuffle import block_shuffle, shuffle
+from lazyckpt.combinators.sliding_window import sliding_window
 from lazyckpt.combinators.source import columns, source
+from lazyckpt.combinators.split_batch import split_batch
 from lazyckpt.combinators.switch import case, switch
-from lazyckpt.combinators.transform import cache, enumerate, flat_scan, random_map
-from lazyckpt.combinators.window import group_by, sliding_window, split_batch
+from lazyckpt.combinators.take import skip, take
+from lazyckpt.combinators.take_while import drop_while, take_while
+from lazyckpt.combinators.unfold import once, unfold
+from lazyckpt.combinators.zip import zip
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import (
     ArgumentError,
@@ -51,13 +63,13 @@ from lazyckpt.executors.device import to_device
 from lazyckpt.executors.executor import Executor, explain
 from lazyckpt.executors.local import inline, processes, threads
 from lazyckpt.executors.remote import futures, ray
-from lazyckpt.pipeline import Pipeline, Stage, combinator, run, source_combinator
+from lazyckpt.pipeline import Pipeline, Stage, combinator, composite, run, source_combinator
 from lazyckpt.provenance import Origin, trace
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
-from lazyckpt.state.resume_cost import Reread, ResumeCost, resume_cost
+from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
 from lazyckpt.state.saving import load, save
 from lazyckpt.state.state import State
 
@@ -76,11 +88,11 @@ __all__ = [
     "Origin",
     "Pipeline",
     "PipelineError",
-    "Reread",
     "ResumeCost",
     "Run",
     "SourceChanged",
     "Stage",
+    "StageCost",
     "State",
     "StateMismatch",
     "WorkerDied",
@@ -94,6 +106,7 @@ __all__ = [
     "case",
     "columns",
     "combinator",
+    "composite",
     "concat",
     "concat_then_split",
     "count",

@@ -9,7 +9,8 @@ from time import perf_counter
 from types import GeneratorType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lazyckpt.core.machine import Flow, Machine, Position, counted
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 

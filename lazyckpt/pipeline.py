@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -13,17 +16,19 @@ from typing import (
     Literal,
     ParamSpec,
     SupportsIndex,
-    TypedDict,
     TypeVar,
     Unpack,
     cast,
     overload,
 )
 
-from lazyckpt.core.call import Call, Chain, define, runnable, show
+from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Check, boolean, brief, checked, one_of
+from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import End, Machine
-from lazyckpt.core.registry import Carry, Deal, Parts, Rereads, Takes, registry
+from lazyckpt.core.registry import registry
+from lazyckpt.core.show import show
+from lazyckpt.core.stages import passing
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, as_executor
@@ -37,6 +42,7 @@ T = TypeVar("T")
 Given = TypeVar("Given", covariant=True)
 Taken = TypeVar("Taken", contravariant=True)
 P = ParamSpec("P")
+Composed = TypeVar("Composed", bound=Chain)
 
 
 class Stage(Chain, Generic[Taken, Given]):
@@ -61,6 +67,12 @@ class Stage(Chain, Generic[Taken, Given]):
     def __ror__(self, data: Iterable[Taken]) -> Pipeline[Given]:
         source = cast(Callable[[Iterable[Taken]], Pipeline[Taken]], _public("source"))
         return source(data) | self
+
+    def __call__(self, data: Pipeline[Taken] | Iterable[Taken]) -> Pipeline[Given]:
+        """What `data | stage` is, for `toolz.pipe` and its like."""
+        if isinstance(data, Stage):
+            return data | self  # type: ignore[return-value]  # a fragment, as by toolz.compose
+        return data | self if isinstance(data, Pipeline) else self.__ror__(data)
 
     if not TYPE_CHECKING:  # to a type checker a stage is no iterable
 
@@ -203,121 +215,165 @@ def run(
     return Run(found, state, strict=strict, executor=as_executor(executor), skips=skips)
 
 
-class Options(TypedDict, total=False):
-    """The keywords of `combinator`."""
-
-    checks: Mapping[str, Check]
-    validate: Callable[..., None]
-    free: tuple[str, ...]
-    elastic: Mapping[str, str]
-    transparent: bool
-    lockstep: bool
-    rigid: Callable[..., bool]
-    pointwise: bool
-    finish: str
-    listed: bool
-    again: Rereads
-    takes: Takes
-
-
 @overload
 def combinator(
-    *, keeps_items: Literal[True], **options: Unpack[Options]
+    *, keeps_items: Literal[True], pointwise: bool = False, **options: Unpack[Options]
 ) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[A]]], Callable[P, Keeping]]: ...
 @overload
 def combinator(
-    **options: Unpack[Options],
+    *, pointwise: bool = False, **options: Unpack[Options]
 ) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[B]]], Callable[P, Stage[A, B]]]: ...
-def combinator(*, keeps_items: bool = False, **options: Unpack[Options]) -> Any:
+def combinator(
+    *, keeps_items: bool = False, pointwise: bool = False, **options: Unpack[Options]
+) -> Any:
     """Make a combinator of a function from the upstream machine and arguments to a machine.
 
     The upstream parameter vanishes from the public signature; the function's
-    name is the combinator's.
+    name is the combinator's. `stateless` and `stateful` make its machine, of a
+    `step`, or of a `flow`, whose `snapshot` is the position that it was opened at
+    before the first `next`, and after each item the one behind it.
 
-    - `checks`: a check for each argument, from `lazyckpt.core.checks`
-    - `validate`: called with all arguments, to refuse what doesn't go together
-    - `keeps_items`: items have the type of upstream's, whatever that is; for type checkers
-    - `free`: arguments that change no order, which a state doesn't mind
-    - `elastic`: arguments that `rebase` may change, with what the stages behind
-      have to be for that: "transparent", "lockstep" or "any"
-    - `transparent`: the position is upstream's own; the stage has none
-    - `lockstep`: that, and as many items are taken for each given, whatever they are
-    - `rigid`: called with all arguments, whether with these it is none of the last three
-    - `pointwise`: each item is made of one item and its place alone, so that
-      an executor may make many at a time
-    - `finish`: the argument, a function or None, that is called on each item made
-    - `listed`: whether it is in `lazyckpt.registry`; a library's inner stages need not be
-    - `again`: what a resume takes of upstream once more, for `resume_cost`: of a
-      position, `upstream` and all arguments, a list of `lazyckpt.core.registry.Again`;
-      by default nothing
-    - `takes`: of `upstream` and all arguments, a `lazyckpt.core.registry.Taken`: how many
-      items are taken for each one given; by default one where `pointwise`, and
-      elsewhere nobody knows
+    Args:
+        keeps_items: Whether it passes items on as they are, whatever they are.
+        pointwise: Whether it makes each item of one item and its place alone, so that
+            an executor may make many at a time.
+        checks: A check for each argument, from `lazyckpt.core.checks`.
+        validate: Called with all arguments, to refuse what doesn't go together.
+        unrecorded: Arguments that change no order, which a state doesn't mind.
+        functions: The functions among the arguments, with what each does: see
+            `lazyckpt.core.registry.Role`.
+        rebasable: Arguments that `rebase` may change, with what the stages behind have to
+            be for that: "any", "stateless" or "lockstep".
+        branch: What `rebase` makes of the stage's own part where `seed` has changed: given
+            upstream's place, the part, the old seed and all arguments.
+        trace: A function of the arguments and a stage's items with their origins, where
+            neither rates nor functions tell which items went into one; see `lazyckpt.trace`.
+        registered: Whether it is in `lazyckpt.registry`; a library's inner stages need not be.
 
-    A step that has a position of its own catches upstream's `End` and raises
-    one with its own position, as `take` does.
-
-    >>> from lazyckpt.core.machine import End, Machine, stateless
+    >>> from lazyckpt.core.stages import stateless
+    >>> from lazyckpt.core.machine import Machine, Rate
     >>> from lazyckpt import registry, source
-    >>> @combinator(transparent=True)
+    >>> @combinator(pointwise=True)
     ... def negated(upstream: Machine[int]) -> Machine[int]:
-    ...     return stateless(upstream, flow=lambda at: upstream.flow(at).map(lambda x: -x))
+    ...     flow = lambda at: upstream.flow(at).map(lambda x: -x)
+    ...     return stateless(upstream, rate=Rate(), flow=flow)
     >>> list(source([1, 2]) | negated())
     [-1, -2]
     >>> _ = registry.pop("negated")
     """
 
-    return lambda build: define(build, _staged, is_source=False, **options)
+    def wrap(build: Callable[..., Machine[Any]]) -> Any:
+        return define(
+            build,
+            _staged,
+            is_source=False,
+            keeps_items=keeps_items,
+            pointwise=pointwise,
+            **options,
+        )
+
+    return wrap
 
 
 def source_combinator(
     *,
-    checks: Mapping[str, Check] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
-    validate: Callable[..., None] | None = None,
-    free: tuple[str, ...] = (),
-    listed: bool = True,
-    elastic: Mapping[str, str] | None = None,
-    parts: Parts | None = None,
-    carry: Carry | None = None,
-    deal: Deal | None = None,
-    again: Rereads | None = None,
-    takes: Takes | None = None,
+    rebase: Callable[..., Any] | None = None,
+    reshard: Callable[..., Any] | None = None,
+    **options: Unpack[Options],
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
-    """Make a source of a function from arguments to a machine.
+    """Make a source of a function from arguments to a machine, by `sourced` or `joining`.
 
-    - `describe`: what a state remembers of the arguments, as JSON; by default
-      all that decide the order
-    - `free`: arguments that change no order, which a state doesn't mind
-    - `listed`: whether it is in `lazyckpt.registry`
-    - `elastic`: as for `combinator`
-    - `parts`: of a position and the arguments, the places of the pipelines among
-      these, by their number, and the rest of the position
-    - `carry`: what `rebase` makes of a position and the arguments before, where
-      others follow by keyword; `lazyckpt.core.checks.Unfit`, with the reason, for nothing
-    - `deal`: what `reshard` makes of the positions of all ranks and another number
-      of ranks: the positions of these
-    - `again`, `takes`: as for `combinator`, without `upstream`; what is taken again
-      are items of the data, and each item given takes one of some pipeline, by
-      default one of each
+    Args:
+        describe: What a state remembers of the arguments, as JSON; by default all that
+            decide the order.
+        rebase: What `rebase` makes of a position and the entry that a state has of the
+            stage, where all arguments follow by keyword; it raises
+            `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
+        reshard: What `reshard` makes of the positions of all ranks and another number of
+            ranks: the positions of these.
+        options: As for `combinator`.
     """
 
-    return lambda build: define(
-        build,
-        _started,
-        is_source=True,
-        checks=checks,
-        describe=describe,
-        validate=validate,
-        free=free,
-        listed=listed,
-        elastic=elastic,
-        parts=parts,
-        carry=carry,
-        deal=deal,
-        again=again,
-        takes=takes,
+    def wrap(build: Callable[P, Machine[B]]) -> Any:
+        return define(
+            build,
+            _started,
+            is_source=True,
+            describe=describe,
+            rebase=rebase,
+            reshard=reshard,
+            **options,
+        )
+
+    return wrap
+
+
+@overload
+def composite(make: Callable[P, Composed], /) -> Callable[P, Composed]: ...
+@overload
+def composite(
+    *, checks: Mapping[str, Check]
+) -> Callable[[Callable[P, Composed]], Callable[P, Composed]]: ...
+def composite(
+    make: Callable[P, Composed] | None = None, *, checks: Mapping[str, Check] | None = None
+) -> Any:
+    """Make a named stage, or source, of a function that composes stages.
+
+    Its arguments are part of a state's identity, also where a closure hides them
+    from the stages that it is made of.
+
+    Args:
+        make: The function, which returns stages composed by `|`.
+        checks: A check for each argument, from `lazyckpt.core.checks`.
+
+    >>> import lazyckpt as lz
+    >>> @lz.composite
+    ... def windows(seconds: float, *, seed: int):
+    ...     return lz.map(lambda x: x * seconds) | lz.shuffle(seed=seed)
+    >>> pipeline = lz.source([1, 2, 3]) | windows(0.5, seed=0)
+    >>> pipeline
+    source([1, 2, 3]) | windows(0.5, seed=0)
+    >>> lz.init(pipeline)
+    State(items=0)
+      source(length=3)             0, 0
+      map()
+      shuffle(seed=0)              0
+      windows(seconds=0.5, seed=0)
+    """
+    if make is None:
+        return lambda found: composite(found, checks=checks)
+    return _composite(make, checks)
+
+
+def _composite(
+    make: Callable[P, Composed], checks: Mapping[str, Check] | None
+) -> Callable[P, Composed]:
+    def mark(upstream: Machine[Any], /, *args: Any, **kwargs: Any) -> Machine[Any]:
+        return passing(upstream)
+
+    signature = inspect.signature(make)
+    first = inspect.Parameter("upstream", inspect.Parameter.POSITIONAL_ONLY)
+    wraps(make)(mark)
+    mark.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[first, *signature.parameters.values()]
     )
+    marked = define(mark, _staged, is_source=False, checks=checks, registered=False)
+
+    @wraps(make)
+    def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
+        frame = sys._getframe(1)
+        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        (call,) = marked(*args, **kwargs).calls
+        made = make(*args, **kwargs)
+        if not isinstance(made, (Stage, Pipeline)):
+            raise ArgumentError(
+                f"{make.__name__}: a composite must return stages, got {brief(made)}"
+            )
+        return type(made)((*made.calls, call.covering(len(made.calls), site)))
+
+    public.combinator = marked.combinator  # type: ignore[attr-defined]
+    return public
 
 
 def _staged(call: Call) -> Stage[Any, Any]:

@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from lazyckpt.combinators.flat_map import flat_map, unstacked
-from lazyckpt.combinators.generate import count
-from lazyckpt.combinators.join import zip as zipped
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
-from lazyckpt.combinators.transform import enumerate as numbered
 from lazyckpt.core.call import Call, Chain, runnable
-from lazyckpt.core.checks import brief, checked, natural
-from lazyckpt.core.machine import Machine
-from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Pipeline, Stage
-
-_CODES = "which item each token is from"
+from lazyckpt.core.checks import brief, checked, is_integer, natural
+from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.machine import End, Machine, apart, entered
+from lazyckpt.core.prng import Indices
+from lazyckpt.core.stages import stateful, stateless
+from lazyckpt.errors import InvalidState
+from lazyckpt.pipeline import Pipeline, Stage, combinator, source_combinator
+from lazyckpt.state.rebase import matching
+from lazyckpt.state.state import AnyState, State, as_state
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """An item of a source.
 
-    - `stage`: the source's, `1`, or `1[0].1` within pipeline 0 of stage 1
-    - `place`: the item's number in its epoch, from 0: its index, in data with indices
+    Attributes:
+        stage: The source's, `1`, or `1[0].1` within pipeline 0 of stage 1.
+        epoch: The source's epoch, from 0.
+        place: The item's number in that epoch, from 0: its index, in data with indices.
     """
 
     stage: str
+    epoch: int
     place: int
 
 
-class _Told:
-    """An item with its origins; where nothing is read, it is None."""
+class Traced:
+    """An item with its origins; where nothing is read, its value is None."""
 
     __slots__ = ("origins", "value")
 
@@ -49,7 +50,7 @@ class _Told:
 
 def plain(item: Any) -> Any:
     """An item without its origins."""
-    if isinstance(item, _Told):
+    if isinstance(item, Traced):
         return item.value
     if type(item) is dict:
         return {name: plain(each) for name, each in item.items()}
@@ -58,221 +59,318 @@ def plain(item: Any) -> Any:
 
 def origins(item: Any) -> Iterator[Origin]:
     """The origins of an item, and of those in it."""
-    if isinstance(item, _Told):
+    if isinstance(item, Traced):
         yield from item.origins
     elif type(item) in (list, tuple, dict):
         for each in item.values() if type(item) is dict else item:
             yield from origins(each)
 
 
-def trace(pipeline: Chain, n: int) -> list[Origin]:
-    """Which items of the sources went into output n, in the order in which they stand there.
-
-    - `n`: the number of an output, from 0
+@overload
+def trace(pipeline: Chain, at: int | AnyState) -> list[Origin]: ...
+@overload
+def trace(pipeline: Chain, at: AnyState, until: AnyState) -> list[list[Origin]]: ...
+def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) -> list[Any]:
+    """Which items of the sources went into an output, in the order in which they stand there.
 
     Where the pipeline has random access, nothing is read and no function called.
     Elsewhere, and where `case` or `switch` have to see what they choose by, it
-    is run from its beginning. What a stage only looked at, as `filter` does at
-    items that it leaves out, doesn't count; nor what the state of `scan` and
-    `flat_scan` remembers of items before, nor the control of a `multiplex`. A
-    row of a collated batch that is taken apart again is told as the batch is.
+    is run: from a state on, or from its beginning to an output that is given by
+    its number. What a stage only looked at, as `filter` does at items that it
+    leaves out, doesn't count; nor what the state of `scan` and `flat_scan`
+    remembers of items before, nor the control of a `multiplex`. A row of a
+    collated batch that is taken apart again is told as the batch is.
 
-    `IndexError` if there are fewer outputs. `ArgumentError` at a stage from elsewhere;
-    and, where the pipeline has no random access, at a stage that wants it behind a
-    `block_shuffle` of `random_floats` or `random_indices`.
+    Of a combinator of your own it tells what its rate and rereads say: the items
+    that upstream gives between its place before and after the output. Where its
+    functions have roles, or it has a `trace` of its own, it is as exact as ours.
+
+    Args:
+        pipeline: One of which the items are.
+        at: A state, for the output that comes next; or the number of an output, from 0, as
+            the pipeline counts from its beginning. Behind `rebase` the two differ.
+        until: A later state; the origins of each output between the two are told.
+
+    Raises:
+        IndexError: There are fewer outputs.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10**9)) | lz.shuffle(seed=0) | lz.batch(3)
     >>> [origin.place for origin in lz.trace(pipeline, 10**8)]
     [810775110, 507087939, 945658273]
     """
-    n = checked("trace", "n", n, natural)
     chain: Chain = runnable("trace", pipeline)
-    reads = chain.machine.skip is None or _chooses(chain)
-    item = next(islice(iter(told(chain, reads=reads)[n:]), 1), _Told)
-    if item is _Told:
-        raise IndexError(f"trace: n={brief(n)}, but the pipeline has fewer items")
+    if is_integer(at):
+        found = _after(chain, checked("trace", "at", at, natural))
+        if not found:
+            raise IndexError(f"trace: {brief(at)}, but the pipeline has fewer items")
+        return _told(found[0])
+    state = matching(as_state(at), chain)
+    if until is None:
+        found = list(_from(chain, state, 1))
+        if not found:
+            raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
+        return _told(found[0])
+    last = matching(as_state(until), chain)
+    if last.items < state.items:
+        raise InvalidState(f"trace: the states stand after {state.items} and {last.items} items")
+    return [_told(item) for item in _from(chain, state, last.items - state.items)]
+
+
+def _after(chain: Chain, n: int) -> list[Any]:
+    machine = traced(chain).machine
+    position = machine.init(0)
+    if machine.skip is not None:
+        position, passed = machine.skip(position, n)
+        return [] if passed < n else list(islice(machine.flow(position), 1))
+    return list(islice(machine.flow(position), n, n + 1))
+
+
+def _from(chain: Chain, state: State, count: int) -> Iterator[Any]:
+    entered(chain.machine, state.position)
+    return islice(traced(chain).machine.flow(state.position), count)
+
+
+def _told(item: Any) -> list[Origin]:
     return list(dict.fromkeys(origins(item)))
 
 
+def traced(chain: Chain) -> Pipeline[Any]:
+    """The pipeline, whose items come with their origins. Its positions are the same."""
+    return Tracing(chain.machine.skip is None or _chooses(chain)).pipeline(chain, "")
+
+
 def _chooses(chain: Chain) -> bool:
-    names = {call.name for call in chain.calls}
-    return bool(names & {"case", "switch"}) or any(map(_chooses, chain.calls[0].chains))
+    first = chain.calls[0]
+    return "selector" in first.functions.values() or any(map(_chooses, first.chains))
 
 
-def told(chain: Chain, *, reads: bool, prefix: str = "") -> Pipeline[Any]:
-    """The pipeline, whose items come with their origins."""
-    first, *rest = chain.calls
-    pipeline = _source(first, reads, f"{prefix}1")
-    for call in rest:
-        stage = (_seeing if reads else _blind)(_known(call))
-        try:
-            pipeline = pipeline | stage
-        except ArgumentError as error:  # a random source has lost its random access
-            raise ArgumentError(f"trace: no way through {call!r} here: {error}") from None
-    return pipeline
+class Tracing:
+    """One pipeline on its way to another, stage by stage; what a stage's `trace` is given.
+
+    - `reads`: whether items are read and made; else each is None
+    """
+
+    plain = staticmethod(plain)
+    origins = staticmethod(origins)
+    traced = Traced
+
+    def __init__(self, reads: bool) -> None:
+        self.reads = reads
+
+    def pipeline(self, chain: Chain, prefix: str) -> Pipeline[Any]:
+        first, *rest = chain.calls
+        found = self.source(first, f"{prefix}1")
+        for call in rest:
+            found = found | self.stage(call)
+        return found
+
+    def source(self, call: Call, stage: str) -> Pipeline[Any]:
+        if not call.chains:
+            return _leaf(call, stage, self.reads)
+        numbers = iter(range(len(call.chains)))
+
+        def inner(value: Any) -> Any:
+            if isinstance(value, Chain):
+                return self.pipeline(value, f"{stage}[{next(numbers)}].")
+            return tuple(map(inner, value)) if isinstance(value, tuple) else value
+
+        arguments = {name: inner(value) for name, value in call.arguments.items()}
+        chooser = next((n for n, r in call.functions.items() if r in ("selector", "control")), "")
+        if not chooser:
+            return Pipeline((call.replaced(**arguments),))
+        choosing = arguments[chooser]
+        arguments[chooser] = choosing | mapped(plain)
+        chosen: Pipeline[Any] = Pipeline((call.replaced(**arguments),))
+        if call.functions[chooser] == "control":
+            return chosen
+        return chosen | _with_choice(choosing.machine)
+
+    def stage(self, call: Call) -> Stage[Any, Any]:
+        if call.combinator.trace is not None:
+            found: Stage[Any, Any] = call.combinator.trace(call, self)
+            return found
+        roles = call.functions
+        if not roles:
+            is_seen = call.combinator.keeps_items or call.combinator.functions
+            return Stage((call,)) if is_seen else _between(call, self.reads)
+        if {*roles.values()} & {"star", "tap"}:
+            return mapped(lambda item: self.made(partial(self.alone, call), item))
+        return Stage(
+            (call.replaced(**{k: self.role(v, call.arguments[k]) for k, v in roles.items()}),)
+        )
+
+    def alone(self, call: Call, item: Any) -> Any:
+        """What a stage makes of one item alone."""
+        upstream = source([plain(item)]).machine
+        return next(iter(call.build(upstream).flow(upstream.init(0))))
+
+    def made(self, fn: Callable[[Any], Any], item: Any) -> Traced:
+        """What a function makes of an item, if it is to be made, with the item's origins."""
+        return Traced(fn(plain(item)) if self.reads else None, origins(item))
+
+    def role(self, role: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that is given what it expects, and gives items with their origins."""
+        if role in ("item", "collate"):
+            return lambda *args: self.made(lambda item: fn(*args[:-1], item), args[-1])
+        if role == "expand":
+            return lambda item: _all(fn(plain(item)), item)
+        if role == "step":
+            return lambda state, item: _stepped(*fn(state, plain(item)), item)
+        if role == "steps":
+            return lambda state, item: _expanded(*fn(state, plain(item)), item)
+        return lambda item: fn(plain(item))
 
 
-def _source(call: Call, reads: bool, stage: str) -> Pipeline[Any]:
-    if call.combinator.parts is None:
-        return _numbered(call, reads, stage)
-    _known(call)
-    numbers = iter(range(len(call.chains)))
-
-    def inner(value: Any) -> Any:
-        if isinstance(value, Chain):
-            return told(value, reads=reads, prefix=f"{stage}[{next(numbers)}].")
-        return tuple(map(inner, value)) if isinstance(value, tuple) else value
-
-    arguments = {name: inner(value) for name, value in call.arguments.items()}
-    if call.name not in ("case", "switch", "multiplex"):
-        return Pipeline((call.replaced(**arguments),))
-    chooser = next(iter(arguments))  # their first argument
-    choosing = arguments[chooser]
-    arguments[chooser] = choosing | mapped(plain)
-    chosen: Pipeline[Any] = Pipeline((call.replaced(**arguments),))
-    if call.name == "multiplex":
-        return chosen
-    both = zipped(choosing, chosen)
-    return both | mapped(lambda pair: _Told(plain(pair[1]), origins(pair)))
+def _stepped(state: Any, output: Any, item: Any) -> tuple[Any, Traced]:
+    return state, Traced(output, origins(item))
 
 
-def _numbered(call: Call, reads: bool, stage: str) -> Pipeline[Any]:
-    machine = Pipeline[Any]((call,)).machine
-    length = math.inf if machine.length is None else machine.length
-    pairs: Pipeline[Any]
-    if not reads or call.name == "count":  # whose items are known by their numbers
-        read = machine.view.table.get if reads and machine.view else lambda number: None
-        numbers = count() if length == math.inf else source(range(int(length)))
-        pairs = numbers | mapped(lambda number: (number, read(number)))
-    elif call.name in ("source", "columns", "once") and machine.skip is not None:
-        pairs = source(_Placed(machine))
-    else:
-        pairs = Pipeline((call,)) | numbered()
-    return pairs | mapped(lambda pair: _Told(pair[1], [Origin(stage, pair[0])]))
+def _expanded(state: Any, outputs: Any, item: Any) -> tuple[Any, Any]:
+    return state, _all(outputs, item)
 
 
-class _Placed:
-    """Data with indices, whose items come with theirs."""
-
-    def __init__(self, machine: Machine[Any]) -> None:
-        self.machine = machine
-
-    def __len__(self) -> int:
-        return int(self.machine.length or 0)
-
-    def __getitem__(self, index: int) -> tuple[int, Any]:
-        assert self.machine.view is not None
-        return index, self.machine.view.table.get(index)
-
-
-def _known(call: Call) -> Call:
-    if not call.combinator.build.__module__.startswith("lazyckpt.combinators."):
-        raise ArgumentError(f"trace: {call!r} is none of the stages that it can see through")
-    return call
-
-
-def _blind(call: Call) -> Stage[Any, Any]:
-    """A stage that keeps random access, without its functions."""
-    if call.name in ("map", "starmap", "tap", "random_map", "split_batch"):
-        return mapped(lambda item: _Told(None, origins(item)))
-    finish = call.combinator.finish
-    if finish is not None and call.arguments[finish] is not None:
-        call = call.replaced(**{finish: lambda items: _Told(None, origins(items))})
-    return Stage((call,))
-
-
-def _seeing(call: Call) -> Stage[Any, Any]:
-    """A stage whose functions are given what they expect, and whose items keep their origins."""
-    name, arguments = call.name, call.arguments
-    finish = call.combinator.finish
-    if name in ("map", "starmap", "split_batch"):
-        return mapped(partial(_made, Stage((call,))))
-    if name == "tap":
-        return mapped(lambda item: item)
-    if name == "unbatch":
-        return flat_map(_rows)
-    if name in ("concat_then_split", "pack_first_fit"):
-        known: list[tuple[Origin, ...]] = []
-        return mapped(partial(_marked, known)) | Stage((call,)) | mapped(partial(_found, known))
-    if name == "random_map":
-        call = call.replaced(fn=partial(_drawn, arguments["fn"]))
-    elif name in ("flat_map", "interleave_map"):
-        call = call.replaced(fn=partial(_expanded, arguments["fn"]))
-    elif name == "scan":
-        call = call.replaced(step=partial(_scanned, arguments["step"]))
-    elif name == "flat_scan":
-        call = call.replaced(step=partial(_moved, arguments["step"]))
-    elif finish is not None:
-        if arguments[finish] is not None:
-            call = call.replaced(**{finish: partial(_collated, arguments[finish])})
-    else:  # functions that only look at items
-        looks = {k: _looking(value) for k, value in arguments.items() if callable(value)}
-        call = call.replaced(**looks)
-    return Stage((call,))
-
-
-def _looking(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda item: fn(plain(item))
-
-
-def _made(stage: Stage[Any, Any], item: Any) -> _Told:
-    """What a stage makes of one item alone."""
-    (made,) = source([plain(item)]) | stage
-    return _Told(made, origins(item))
-
-
-def _drawn(fn: Callable[[Any, Any], Any], rng: np.random.Generator, item: Any) -> _Told:
-    return _Told(fn(rng, plain(item)), origins(item))
-
-
-def _collated(collate: Callable[[Any], Any], items: Any) -> _Told:
-    return _Told(collate(plain(items)), origins(items))
-
-
-def _scanned(step: Callable[[Any, Any], Any], state: Any, item: Any) -> tuple[Any, _Told]:
-    state, output = step(state, plain(item))
-    return state, _Told(output, origins(item))
-
-
-def _moved(step: Callable[[Any, Any], Any], state: Any, item: Any) -> tuple[Any, Any]:
-    state, outputs = step(state, plain(item))
-    return state, _all_told(outputs, origins(item))
-
-
-def _expanded(fn: Callable[[Any], Any], item: Any) -> Any:
-    return _all_told(fn(plain(item)), origins(item))
-
-
-def _all_told(items: Any, whence: Iterable[Origin]) -> Any:
-    mine = tuple(whence)
+def _all(items: Any, item: Any) -> Any:
+    mine = tuple(origins(item))
     if isinstance(items, Pipeline):
-        return items | mapped(lambda each: _Told(each, mine))
-    return (
-        [_Told(each, mine) for each in items]
-        if isinstance(items, list)
-        else (_Told(each, mine) for each in items)
+        return items | mapped(lambda each: Traced(each, mine))
+    each_traced = (Traced(each, mine) for each in items)
+    return list(each_traced) if isinstance(items, list) else each_traced
+
+
+@source_combinator(registered=False)
+def _leaf(call: Call, stage: str, reads: bool) -> Machine[Any]:
+    """A source whose items come with their origins."""
+    machine = call.build(None)
+
+    def told(item: Any, epoch: int, place: int) -> Traced:
+        return Traced(item, [Origin(stage, epoch, place)])
+
+    def step(position: Position) -> tuple[Position, Traced]:
+        if reads or machine.skip is None:
+            after, item = machine.step(position)
+        else:
+            (after, passed), item = machine.skip(position, 1), None
+            if not passed:
+                raise End(after)
+        return after, told(item, *position[:2])
+
+    def flow(position: Position) -> Flow[Traced]:
+        epoch, begin = position[:2]
+        items = machine.flow(position)
+        numbered = enumerate(items, begin)
+        return Flow((told(item, epoch, place) for place, item in numbered), items.snapshot)
+
+    is_read = reads or machine.skip is None
+    return machine._replace(
+        step=step,
+        flow=flow if is_read else _stepping_flow(step),
+        view=machine.view and _leaf_view(machine.view, told, reads),
     )
 
 
-def _rows(batch: Any) -> Iterable[Any]:
-    if type(batch) is list:
-        return batch
-    items = plain(batch)
-    rows = items if type(items) is list else unstacked(items)
-    return [_Told(row, origins(batch)) for row in rows]
+def _stepping_flow(
+    step: Callable[[Position], tuple[Position, Any]],
+) -> Callable[[Position], Flow[Any]]:
+    def flow(position: Position) -> Flow[Any]:
+        def items() -> Iterator[Any]:
+            nonlocal position
+            while True:
+                try:
+                    position, item = step(position)
+                except End as end:
+                    position = end.position
+                    return
+                yield item
+
+        return Flow(items(), lambda: position)
+
+    return flow
 
 
-def _marked(known: list[tuple[Origin, ...]], item: Any) -> Any:
-    """A sequence of tokens with one feature more: a number for the origins of each."""
-    value = plain(item)
-    features = value if isinstance(value, dict) else {"tokens": value}
-    sizes = [len(each) for each in map(np.asarray, features.values()) if each.ndim]
-    known.append(tuple(origins(item)))
-    return {**features, _CODES: np.full(sizes[0], len(known))} if sizes else value
+def _leaf_view(view: View[Any], told: Callable[..., Traced], reads: bool) -> View[Traced]:
+    """Items by their numbers in a list of (epoch, place, index), which grows as it is asked."""
+    known: list[tuple[int, int, int]] = []
+
+    def get(number: int) -> Traced:
+        epoch, place, index = known[number]
+        return told(view.table.get(index) if reads else None, epoch, place)
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        epoch, begin = position[:2]
+        indices = view.ahead(position, offsets)
+        first = len(known)
+        for offset, index in zip(offsets, indices, strict=True):
+            known.append((epoch, begin + int(offset), int(index)))
+        return np.arange(first, len(known))
+
+    return View(Table(get), ahead)
 
 
-def _found(known: list[tuple[Origin, ...]], row: dict[str, Any]) -> _Told:
-    codes = [code for code in row[_CODES].tolist() if code]
-    value = {name: each for name, each in row.items() if name != _CODES}
-    return _Told(value, (origin for code in codes for origin in known[code - 1]))
+@combinator(registered=False)
+def _with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
+    """Items with the origins of what they were chosen by, which is in the first place of all."""
+
+    def step(position: Position) -> tuple[Position, Traced]:
+        after, item = upstream.step(position)
+        choice = choosing.step(position[0][0])[1]
+        return after, Traced(plain(item), [*origins(choice), *origins(item)])
+
+    return stateless(upstream, step=step, skip=upstream.skip, length=upstream.length)
+
+
+@combinator(registered=False)
+def _between(upstream: Machine[Any], call: Call, reads: bool) -> Machine[Any]:
+    """A stage that is known by its positions, rate and rereads alone."""
+    values = stateless(
+        upstream,
+        step=lambda position: _plain_step(upstream, position),
+        flow=lambda position: upstream.flow(position).map(plain),
+        skip=upstream.skip,
+        length=upstream.length,
+    )
+    machine = call.build(values)
+
+    def taken(before: Position, after: Position) -> Iterator[Origin]:
+        """The origins of upstream's items between two positions, and of those held besides."""
+        begin, end = (apart(machine, position)[0] for position in (before, after))
+        flow = upstream.flow(begin)
+        items = iter(flow)
+        if machine.rate.is_fixed:
+            yield from _origins(islice(items, int(machine.rate.each + machine.rate.more)))
+            return
+        while flow.snapshot() != end:
+            item = next(items, End)
+            if item is End:
+                return
+            yield from origins(item)
+        held = sum(each.items for each in machine.rereads(after) if each.position == end)
+        yield from _origins(islice(items, int(held)))
+
+    def step(position: Position) -> tuple[Position, Traced]:
+        if reads or machine.skip is None:
+            after, item = machine.step(position)
+        else:
+            (after, passed), item = machine.skip(position, 1), None
+            if not passed:
+                raise End(after)
+        return after, Traced(item, taken(position, after))
+
+    lanes: dict[str, Any] = {
+        "step": step,
+        "skip": machine.skip,
+        "length": machine.length,
+    }
+    if not machine.owns:
+        return stateless(upstream, init=machine.init, epoch=machine.epoch, **lanes)
+    return stateful(call.name, upstream, init=machine.init, check=lambda *own: None, **lanes)
+
+
+def _plain_step(upstream: Machine[Any], position: Position) -> tuple[Position, Any]:
+    after, item = upstream.step(position)
+    return after, plain(item)
+
+
+def _origins(items: Iterable[Any]) -> Iterator[Origin]:
+    for item in items:
+        yield from origins(item)

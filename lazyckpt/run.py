@@ -12,7 +12,9 @@ from weakref import ref
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import checked, positive
-from lazyckpt.core.machine import Chunks, Position, counted, entered
+from lazyckpt.core.entries import size as entries_size
+from lazyckpt.core.flow import Chunks, Position, counted
+from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Cursor, Mark, MarkTimer
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -21,7 +23,7 @@ from lazyckpt.failures.notes import annotated
 from lazyckpt.failures.skip_log import SkipLog, Skipped, with_marks, without_marks
 from lazyckpt.failures.skipping import skipping
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import State, as_state, flat
+from lazyckpt.state.state import Rebased, State, as_state, flat
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ class Run(Iterator[T], Generic[T]):
     ) -> None:
         self._pipeline = pipeline
         self._strict, self._skips = strict, skips
-        skip_log = SkipLog(len(pipeline.identity))
+        skip_log = SkipLog(entries_size(pipeline.entries))
         made = skipping(pipeline, skip_log) if skips else pipeline
         self._session = None if executor is None else executor.open(made)
         self._machine = made.machine if self._session is None else self._session.machine
@@ -71,7 +73,7 @@ class Run(Iterator[T], Generic[T]):
         if self._skips:
             position, marks = without_marks(position)
             skipped = skipped.with_marks(marks)
-        return State(self._pipeline.identity, items, position, skipped)
+        return State(self._pipeline.entries, items, position, skipped, self._rebased)
 
     def _state_at_mark(self) -> State:
         mark = self._cursor.mark
@@ -296,11 +298,13 @@ class Run(Iterator[T], Generic[T]):
         return f"<run of {self._pipeline!r}, {self._cursor.delivered():,} items delivered>"
 
     def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
+        self._rebased: Rebased | None = None
         if state is None:
             return self._go_to(self._machine.init(0), 0, Skipped())
         found = as_state(state)
         if self._strict:
             matching(found, self._pipeline)
+        self._rebased = found.rebased
         position, skipped = found.position, found.skipped
         if self._skips:
             position, skipped = with_marks(position, skipped.marks), skipped.with_marks(())

@@ -11,6 +11,7 @@ from pathlib import Path
 import lazyckpt as lz
 
 ROOT = Path(lz.__file__).parent
+TESTS = Path(__file__).parent
 ROOMS = [
     ["errors"],
     ["core.checks"],
@@ -88,6 +89,18 @@ def test_no_import_hides_in_a_function() -> None:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 hidden = [n for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))]
                 assert not hidden, f"{file.name}: {node.name} imports"
+
+
+def test_tests_mirror_the_package() -> None:
+    for folder in {file.parent.relative_to(ROOT) for file in ROOT.rglob("*.py")}:
+        file = TESTS / folder.parent / f"test_{folder.name}.py"
+        assert any((TESTS / folder).glob("**/test_*.py")) or file.exists(), f"{folder}: no tests"
+
+
+def test_no_test_file_is_long_or_the_rest_of_another() -> None:
+    for file in TESTS.rglob("*.py"):
+        assert not file.stem.endswith("_more"), file
+        assert len(file.read_text("utf-8").splitlines()) <= 500, file
 
 
 def test_exports_are_sorted_and_hold_every_combinator() -> None:

@@ -21,27 +21,6 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 COMMANDS = ["pip install -e . && lazyckpt demo", 'pip install -e ".[test]" && pytest']
 
-ROOMS = [
-    "sources",
-    "generating",
-    "mapping",
-    "expanding",
-    "transforming",
-    "selecting",
-    "gathering",
-    "grouping",
-    "windowing",
-    "bucketing",
-    "boundaries",
-    "packing",
-    "ordering",
-    "joining",
-    "choosing",
-    "interleaving",
-    "mixing",
-    "sharding",
-    "laning",
-]
 FIELDS = {
     "State": "state",
     "Resume": "a resume",
@@ -51,6 +30,7 @@ FIELDS = {
 
 CODE = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n.*?^```\n)?", re.DOTALL | re.MULTILINE)
 TABLE = re.compile(r"^\| name \|.*\n(?:\|.*\n)+", re.MULTILINE)
+NAME = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 
 
 def with_results(text: str) -> str:
@@ -74,20 +54,17 @@ def with_results(text: str) -> str:
 
 def with_catalogue(text: str) -> str:
     """The README with the table of all combinators as their docstrings have it."""
-    table = catalogue()
+    table = catalogue(NAME.findall(text))
     return TABLE.sub(lambda _: table, text)
 
 
-def catalogue() -> str:
-    """A row for every combinator, in the order of the rooms and of the code in them."""
-    found = sorted(lz.registry.values(), key=lambda each: ROOMS.index(room(each)))
+def catalogue(order: list[str]) -> str:
+    """A row for every combinator, in that order; those that it lacks come last."""
+    places = {name: place for place, name in enumerate(order)}
+    found = sorted(lz.registry.values(), key=lambda each: places.get(each.name, len(places)))
     head = ["name", "gives", *FIELDS.values()]
     rows = [head, ["---"] * len(head), *map(row, found)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
-
-
-def room(combinator: Combinator) -> str:
-    return combinator.public.__module__.removeprefix("lazyckpt.combinators.")
 
 
 def row(combinator: Combinator) -> list[str]:
@@ -130,13 +107,13 @@ def test_the_catalogue_is_that_of_the_docstrings() -> None:
 
 
 def test_exports_registry_and_catalogue_agree() -> None:
-    exported = {name for name in lz.__all__ if is_of_the_rooms(getattr(lz, name))}
-    listed = re.findall(r"^\| `(\w+)` \|", README.read_text("utf-8"), re.MULTILINE)
+    exported = {name for name in lz.__all__ if is_combinator(getattr(lz, name))}
+    listed = NAME.findall(README.read_text("utf-8"))
     assert exported - {"mix_counts", "stack"} == set(lz.registry) == set(listed)
     assert len(listed) == len(set(listed))
 
 
-def is_of_the_rooms(value: Any) -> bool:
+def is_combinator(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).startswith("lazyckpt.combinators.")
 
 

@@ -1,4 +1,4 @@
-"""Many items in, one out: `batch` and its standard collate, `stack`."""
+"""`batch`, and its standard collate, `stack`: many items in, one out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, Protocol, TypeVar, overload
 import numpy as np
 
 from lazyckpt.core.checks import boolean, brief, function, optional, positive
-from lazyckpt.core.machine import End, Flow, Machine, Position, stateless
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices
-from lazyckpt.core.registry import Taken
+from lazyckpt.core.stages import stateless
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage, combinator
 
@@ -56,11 +57,9 @@ def _last(drop_last: bool, pad: Any, **_: Any) -> None:
 @combinator(
     checks={"batch_size": positive, "drop_last": boolean, "collate": optional(function)},
     validate=_last,
-    free=("collate", "pad"),
-    finish="collate",
-    elastic={"batch_size": "transparent", "drop_last": "transparent"},
-    lockstep=True,
-    takes=lambda batch_size, **_: Taken(batch_size),
+    unrecorded=("collate", "pad"),
+    functions={"collate": "collate"},
+    rebasable={"batch_size": "stateless", "drop_last": "stateless"},
 )
 def batch(
     upstream: Machine[A],
@@ -72,16 +71,28 @@ def batch(
 ) -> Machine[Any]:
     """Lists of `batch_size` consecutive items, or what `collate` makes of them.
 
-    - `drop_last`: leave out a last batch that is shorter
-    - `collate`: called with each list; `lazyckpt.stack` makes arrays. Over a
-      table of arrays (`columns`, `source(array)`) `stack` reads whole batches
-      at once, and a dataset's `__getitems__` is asked for whole batches
-    - `pad`: an item that fills up a last batch that is shorter; None for none
+    Args:
+        batch_size: How many items, an int >= 1.
+        drop_last: Whether a last batch that is shorter is left out.
+        collate: Called with each list; `lazyckpt.stack` makes arrays. Over a table
+            of arrays (`columns`, `source(array)`) `stack` reads whole batches at
+            once, and a dataset's `__getitems__` is asked for whole batches.
+        pad: An item that fills up a last batch that is shorter; None for none.
 
-    State: none.
-    Resume: reads nothing again, also with another batch size (`rebase`).
-    Random access: kept.
-    Rank-free: yes.
+    Raises:
+        ArgumentError: Where a last batch is to be both dropped and padded.
+
+    State:
+        None.
+
+    Resume:
+        Re-reads nothing, with another batch size too (`rebase`).
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        Yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(list("abcde")) | lz.batch(2))
@@ -126,6 +137,7 @@ def batch(
 
     return stateless(
         upstream,
+        rate=Rate(batch_size),
         step=step,
         flow=_fetching(upstream, batch_size, drop_last, collate, filled) or flow,
         skip=upstream.skip and skip,
@@ -160,8 +172,6 @@ def _fetching(
         return None
 
     def flow(position: Position) -> Flow[Any]:
-        jump(position, 0)  # which checks it
-
         def batches() -> Iterator[Any]:
             nonlocal position
             while True:
@@ -193,8 +203,16 @@ def stack(items: Sequence[Any]) -> Any:
     - tuples, named tuples, lists and dicts: the same, with every field stacked
     - torch tensors: `torch.stack`
 
-    Errors: `TypeError` for None and other kinds, `ValueError` for unequal
-    shapes, lengths or keys, naming the first item that differs.
+    Args:
+        items: The items, at least one.
+
+    Returns:
+        The batch.
+
+    Raises:
+        TypeError: For None and other kinds.
+        ValueError: For unequal shapes, lengths or keys; it names the first item
+            that differs.
 
     >>> stack([{"x": (1, "a")}, {"x": (2, "b")}])
     {'x': (array([1, 2]), ['a', 'b'])}

@@ -1,12 +1,15 @@
-"""Batches of items of like length, out of windows: `bucket_batch`."""
+"""`bucket_batch`: batches of items of like length, out of windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice, pairwise
+from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.window import alike
+from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
+from lazyckpt.combinators.group_by import alike
+from lazyckpt.combinators.reordered import branched
 from lazyckpt.core.checks import (
     Unfit,
     boolean,
@@ -17,10 +20,10 @@ from lazyckpt.core.checks import (
     optional,
     positive,
 )
-from lazyckpt.core.machine import Flow, Machine, Position, machine, within
-from lazyckpt.core.prng import Permutation, derive
-from lazyckpt.core.registry import Again, Taken
-from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.registry import Role
+from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
@@ -40,6 +43,16 @@ def _seeded(shuffle: bool, seed: int | None, **_: Any) -> None:
         raise ArgumentError("bucket_batch: a shuffle needs a seed; give one, or shuffle=False")
 
 
+def _functions(batch_size: Any, **_: Any) -> dict[str, Role]:
+    names = ["key", "boundary_key"] + ["batch_size"] * callable(batch_size)
+    return dict.fromkeys(names, "look")
+
+
+def _branched(here: Position, own: Position, was: int, /, *, shuffle: bool, **_: Any) -> Position:
+    window, given, *branches = own
+    return window, given, *(branched(given, tuple(branches), was) if shuffle else branches)
+
+
 @combinator(
     checks={
         "batch_size": _size,
@@ -50,10 +63,8 @@ def _seeded(shuffle: bool, seed: int | None, **_: Any) -> None:
         "seed": optional(natural),
     },
     validate=_seeded,
-    again=lambda position, window_size, **_: [
-        Again(position[0], window_size if position[2] else 0)
-    ],
-    takes=lambda window_size, **_: Taken(window_size),
+    functions=_functions,
+    branch=_branched,
 )
 def bucket_batch(
     upstream: Machine[A],
@@ -67,22 +78,39 @@ def bucket_batch(
 ) -> Machine[list[A]]:
     """Batches of items of like length, out of windows of `window_size` items in turn.
 
-    Each window is sorted by `key`, longest first, equal ones in their order, and
-    cut from its beginning. The last batch of a window may be smaller.
+    `key` sorts each window, longest first, equal ones in their order, and the
+    batches are cut from its beginning. The last batch of a window may be smaller.
 
-    - `batch_size`: a number of items, or a function from the first item of a
-      batch, which is its longest, to one: `lambda x: 4096 // len(x)`
-    - `key`: the length of an item; None leaves a window in its order
-    - `boundary_key`: a new batch begins wherever this changes, compared by `==`
-    - `shuffle`: give the batches of a window in random order, which needs a `seed`
+    Args:
+        batch_size: Items a batch, an int >= 1, or a function from the first item of
+            a batch, which is its longest, to one: `lambda x: 4096 // len(x)`.
+        key: The length of an item; None leaves a window in its order.
+        window_size: Items a window, an int >= 1.
+        boundary_key: A new batch begins wherever this changes, compared by `==`.
+        shuffle: Whether the batches of a window come in random order, which needs a
+            `seed`.
+        seed: An int >= 0; the same seed gives the same order.
 
-    State: the place before the window, its number, and a count of its batches given.
-    Resume: reads one window again; between windows, nothing.
-    Random access: no.
-    Rank-free: with a fixed `batch_size` and no `boundary_key`.
-    Memory: one window.
-    Errors: `TypeError` for keys that don't compare, naming both; `ArgumentError`
-    for a size that is no int >= 1.
+    Raises:
+        TypeError: For keys that don't compare, naming both.
+        ArgumentError: For a size that is no int >= 1.
+
+    State:
+        The place before the window, its number, and a count of its batches given. In
+        a window in which `rebase` branches into another seed, also the old one
+        and the count there.
+
+    Resume:
+        Re-reads one window; between windows, nothing.
+
+    Random access:
+        No.
+
+    Rank-free:
+        With a fixed `batch_size` and no `boundary_key`.
+
+    Memory:
+        One window.
 
     >>> import lazyckpt as lz
     >>> words = lz.source("the mind of man is capable of anything".split())
@@ -92,45 +120,19 @@ def bucket_batch(
     ['man', 'of', 'is']
     ['anything', 'of']
     """
+    orders = partial(HashedOrders, "bucket_batch", seed if shuffle else None)
+    cut = partial(cut_in_batches, batch_size=batch_size, key=key, boundary_key=boundary_key)
+    return shuffled_blocks("bucket_batch", upstream, window_size, orders, made=cut, what="batch")
 
-    def ordered(items: Iterator[A], epoch: int, window: int) -> list[list[A]]:
-        batches = list(_cut(_longest_first(list(items), key), batch_size, boundary_key))
-        if seed is None or not shuffle:
-            return batches
-        order = Permutation(derive(seed, "bucket_batch", epoch, window), max(1, len(batches)))
-        return [batches[place] for place in order.at(range(len(batches))).tolist()]
 
-    def flow(position: Position) -> Flow[list[A]]:
-        anchor, window, given = position
-        within("bucket_batch", window), within("bucket_batch", given, window_size)
-        epoch = upstream.epoch(anchor)
-        before = upstream.flow(anchor)
-
-        def batches() -> Iterator[list[A]]:
-            nonlocal anchor, window, given
-            stream = iter(before)
-            while (left := ordered(islice(stream, window_size), epoch, window)) or given:
-                if given >= len(left):
-                    raise SourceChanged(
-                        f"bucket_batch: the state stands after batch {given} of a window "
-                        f"that now has {len(left)}"
-                    )
-                left = left[given:][::-1]
-                while left:
-                    batch = left.pop()
-                    given += 1
-                    if not left:
-                        anchor, window, given = before.snapshot(), window + 1, 0
-                    yield batch
-            anchor = before.snapshot()
-
-        return Flow(batches(), lambda: (anchor, window, given))
-
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), 0, 0),
-        epoch=lambda position: upstream.epoch(position[0]),
-        flow=flow,
-    )
+def cut_in_batches(
+    items: list[A],
+    batch_size: int | Callable[[A], int],
+    key: Callable[[A], Any] | None,
+    boundary_key: Callable[[A], Any] | None,
+) -> list[list[A]]:
+    """The batches of a window, before they are given in random order."""
+    return list(_cut(_longest_first(items, key), batch_size, boundary_key))
 
 
 def _longest_first(items: list[A], key: Callable[[A], Any] | None) -> list[A]:
@@ -163,8 +165,8 @@ def _cut(
             size = checked("bucket_batch", "batch_size(item)", batch_size(items[start]), positive)
         stop = min(start + size, len(items))
         if marks is not None:
-            within = range(start + 1, stop)
-            changed = (i for i in within if not alike("bucket_batch", marks[i - 1], marks[i]))
+            inside = range(start + 1, stop)
+            changed = (i for i in inside if not alike("bucket_batch", marks[i - 1], marks[i]))
             stop = next(changed, stop)
         yield items[start:stop]
         start = stop

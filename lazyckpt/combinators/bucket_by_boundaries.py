@@ -1,4 +1,4 @@
-"""Batches of items of like length, out of fixed buckets: `bucket_by_boundaries`."""
+"""`bucket_by_boundaries`: batches of items of like length, out of fixed buckets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from lazyckpt.core.checks import Unfit, at_least, boolean, brief, function, optional, positive
-from lazyckpt.core.machine import Flow, Machine, Position, machine, within
-from lazyckpt.core.registry import Again
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Reread, within
+from lazyckpt.core.stages import stateful
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
+
+_BLOCK = 256  # items read between places to go on from, where none has to be given soon
 
 
 def _increasing(value: Any) -> tuple[Any, ...]:
@@ -64,7 +67,7 @@ def _fitting(boundaries: Any, batch_size: Any, drop_last: bool, max_wait: Any, *
         "max_wait": optional(at_least(2, sys.maxsize)),
     },
     validate=_fitting,
-    again=lambda position, **_: [Again(position[0], position[1])],
+    functions={"length": "look"},
 )
 def bucket_by_boundaries(
     upstream: Machine[A],
@@ -77,32 +80,47 @@ def bucket_by_boundaries(
 ) -> Machine[list[A]]:
     """Batches of items of one bucket each: a batch is given when its bucket is full.
 
-    - `boundaries`: n increasing numbers, which make n + 1 buckets: below the
-      first, from each up to but without the next, from the last on
-    - `batch_size`: a number of items, or a list of one for each bucket
-    - `length`: the length of an item
-    - `drop_last`: leave out what is too few for a batch at the end; else it is
-      given as smaller batches, the shortest items first
-    - `max_wait`: no item waits for more than this many others: a batch that has
-      waited for more than half of that is given as it is
+    Args:
+        boundaries: n increasing numbers, which make n + 1 buckets: below the first, from
+            each up to but without the next, from the last on.
+        batch_size: Items a batch, an int >= 1, or a list of one for each bucket.
+        length: The length of an item.
+        drop_last: Whether to leave out what is too few for a batch at the end; else it
+            is given as smaller batches, the shortest items first.
+        max_wait: No item waits for more than this many others, an int >= 2: a batch that
+            has waited for more than half of that is given as it is.
 
-    State: a place before the oldest item waiting, how many items were read
-    since, and how many wait in each bucket.
-    Resume: reads at most `max_wait` items again; without it, all since the
-    oldest item waiting, which has no bound where a bucket is rare, and up to 255 more.
-    Random access: no.
-    Rank-free: no.
-    Memory: less than a batch for each bucket.
-    Errors: `TypeError` for a length that is no number.
+    Raises:
+        TypeError: For a length that is no number.
+
+    State:
+        A place before the oldest item waiting, how many items were read since, and how
+        many wait in each bucket.
+
+    Resume:
+        Re-reads at most `max_wait` items; without it, all since the oldest item waiting,
+        which has no bound where a bucket is rare, and up to 255 more.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
+
+    Memory:
+        Less than a batch for each bucket.
 
     >>> import lazyckpt as lz
     >>> words = lz.source("the mind of man is capable of anything".split())
     >>> list(words | lz.bucket_by_boundaries([3, 5], 2, length=len))
     [['the', 'mind'], ['of', 'is'], ['capable', 'anything'], ['of'], ['man']]
     """
-    number = len(boundaries) + 1
-    sizes = [batch_size] * number if isinstance(batch_size, int) else batch_size
-    block = 256 if max_wait is None else max_wait // 2
+    sizes = [batch_size] * (len(boundaries) + 1) if isinstance(batch_size, int) else batch_size
+
+    def check(passed: Any, waiting: Any) -> None:
+        within("bucket_by_boundaries", passed, max_wait or sys.maxsize)
+        for some, size in zip(waiting, sizes, strict=True):
+            within("bucket_by_boundaries", some, size - 1)
 
     def bucket_of(item: A) -> int:
         size = length(item)
@@ -117,78 +135,100 @@ def bucket_by_boundaries(
         )
 
     def flow(position: Position) -> Flow[list[A]]:
-        anchor, passed, waiting = position
-        within("bucket_by_boundaries", passed, max_wait or sys.maxsize)
-        for some, size in zip(waiting, sizes, strict=True):
-            within("bucket_by_boundaries", some, size - 1)
-        before = upstream.flow(anchor)
-        count, mark = 0, (0, anchor)  # items read, and where the current block of them began
-        buckets: list[list[A]] | None = None
-        begun = [mark] * number  # the block in which the oldest item of a bucket came
+        before = upstream.flow(position[0])
+        buckets = _Buckets(before, position, sizes, bucket_of, drop_last, max_wait)
+        return Flow(buckets.batches(), buckets.reached)
 
-        def again(stream: Iterator[A]) -> list[list[A]]:
-            nonlocal count, mark
-            last: list[deque[Any]] = [deque(maxlen=n) for n in waiting]
-            for item in islice(stream, passed):
-                last[bucket_of(item)].append((mark, item))
-                count += 1
-                if count % block == 0:
-                    mark = (count, before.snapshot())
-            if count < passed or [len(held) for held in last] != list(waiting):
-                raise SourceChanged(
-                    f"bucket_by_boundaries: of the {passed} items read since the oldest one "
-                    f"waiting, {sum(waiting)} waited; there are now {count}, of which "
-                    f"{sum(map(len, last))}"
-                )
-            for chosen, held in enumerate(last):
-                begun[chosen] = held[0][0] if held else mark
-            return [[item for _, item in held] for held in last]
-
-        def given(chosen: int) -> Iterator[list[A]]:
-            assert buckets is not None
-            batch, buckets[chosen] = buckets[chosen], []
-            if batch:
-                yield batch
-
-        def batches() -> Iterator[list[A]]:
-            nonlocal buckets, count, mark
-            stream = iter(before)
-            buckets = again(stream)
-            ended: Any = False
-            while not ended:
-                read = count
-                if max_wait is not None and count % block == 0:
-                    for chosen in range(number):
-                        if begun[chosen][0] <= count - 2 * block:
-                            yield from given(chosen)
-                for item in islice(stream, block - count % block):
-                    chosen = bucket_of(item)
-                    held = buckets[chosen]
-                    if not held:
-                        begun[chosen] = mark
-                    held.append(item)
-                    count += 1
-                    if count % block == 0:
-                        mark = (count, before.snapshot())
-                    if len(held) == sizes[chosen]:
-                        yield from given(chosen)
-                ended = read == count or count % block
-            if drop_last:
-                buckets = [[] for _ in buckets]
-            for chosen in range(number):
-                yield from given(chosen)
-
-        def reached() -> Position:
-            if buckets is None:
-                return position
-            oldest = (begun[i] for i, held in enumerate(buckets) if held)
-            start, place = min(oldest, key=itemgetter(0), default=mark)
-            return place, count - start, tuple(map(len, buckets))
-
-        return Flow(batches(), reached)
-
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), 0, (0,) * number),
-        epoch=lambda position: upstream.epoch(position[0]),
+    return stateful(
+        "bucket_by_boundaries",
+        upstream,
+        first=(0, (0,) * len(sizes)),
+        check=check,
+        rereads=lambda position: [Reread(position[0], position[1])],
         flow=flow,
     )
+
+
+class _Buckets:
+    """What waits in each bucket, and where to begin to read it again.
+
+    Items are counted from the position's place on. Upstream's place is known
+    at the beginning of each block of them: a mark is such a count and the place
+    there. Of each bucket it is known in which block its oldest item came.
+    """
+
+    def __init__(
+        self,
+        before: Flow[Any],
+        position: Position,
+        sizes: Sequence[int],
+        bucket_of: Callable[[Any], int],
+        drop_last: bool,
+        max_wait: int | None,
+    ) -> None:
+        self._before, self._position, self._sizes = before, position, sizes
+        self._bucket_of, self._drop_last, self._max_wait = bucket_of, drop_last, max_wait
+        self._block = _BLOCK if max_wait is None else max_wait // 2
+        self._count, self._mark = 0, (0, position[0])
+        self._begun = [self._mark] * len(sizes)
+        self._held: list[list[Any]] | None = None
+
+    def batches(self) -> Iterator[list[Any]]:
+        stream = iter(self._before)
+        self._held = buckets = self._reread(stream)
+        bucket_of, sizes, block = self._bucket_of, self._sizes, self._block
+        ended: Any = False
+        while not ended:
+            read = self._count
+            if self._max_wait is not None and read % block == 0:
+                for chosen, (begun, _) in enumerate(self._begun):
+                    if begun <= read - 2 * block:
+                        yield from self._given(chosen)
+            full = read + block - read % block
+            for count, item in enumerate(islice(stream, full - read), read + 1):
+                chosen = bucket_of(item)
+                held = buckets[chosen]
+                if not held:
+                    self._begun[chosen] = self._mark
+                held.append(item)
+                self._count = count
+                if count == full:
+                    self._mark = (count, self._before.snapshot())
+                if len(held) == sizes[chosen]:
+                    yield from self._given(chosen)
+            ended = read == self._count or self._count % block
+        if self._drop_last:
+            self._held = [[] for _ in sizes]
+        for chosen in range(len(sizes)):
+            yield from self._given(chosen)
+
+    def reached(self) -> Position:
+        if self._held is None:
+            return self._position
+        oldest = (self._begun[i] for i, held in enumerate(self._held) if held)
+        start, place = min(oldest, key=itemgetter(0), default=self._mark)
+        return place, self._count - start, tuple(map(len, self._held))
+
+    def _reread(self, stream: Iterator[Any]) -> list[list[Any]]:
+        """What waited at the position."""
+        _, passed, waiting = self._position
+        last: list[deque[Any]] = [deque(maxlen=n) for n in waiting]
+        for item in islice(stream, passed):
+            last[self._bucket_of(item)].append((self._mark, item))
+            self._count += 1
+            if self._count % self._block == 0:
+                self._mark = (self._count, self._before.snapshot())
+        if self._count < passed or tuple(map(len, last)) != tuple(waiting):
+            raise SourceChanged(
+                f"bucket_by_boundaries: of the {passed} items read since the oldest one "
+                f"waiting, {sum(waiting)} waited; there are now {self._count}, of which "
+                f"{sum(map(len, last))}"
+            )
+        self._begun = [held[0][0] if held else self._mark for held in last]
+        return [[item for _, item in held] for held in last]
+
+    def _given(self, chosen: int) -> Iterator[list[Any]]:
+        assert self._held is not None
+        batch, self._held[chosen] = self._held[chosen], []
+        if batch:
+            yield batch

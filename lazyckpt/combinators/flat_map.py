@@ -1,4 +1,4 @@
-"""One item in, several out: `flat_map`, `unbatch`."""
+"""`flat_map`, `unbatch`: one item in, several out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from lazyckpt.core.checks import brief, function
-from lazyckpt.core.machine import Flow, Machine, Position, counted, entered, machine, within
-from lazyckpt.core.registry import Again
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, Reread, entered, within
+from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Pipeline, combinator
 
@@ -19,44 +20,56 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-@combinator(
-    checks={"fn": function},
-    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
-)
+@combinator(checks={"fn": function}, functions={"fn": "expand"})
 def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
     """The items of `fn(item)` for every item, one after another.
 
-    - `fn`: returns an iterable, which a resume goes through again up to where
-      it was, or a pipeline, which a resume enters at its own state; called again
-      it must give the same items in the same order
+    Args:
+        fn: It returns an iterable, which a resume goes through again up to where it
+            was, or a pipeline, which a resume enters at its own state. Called again
+            it must give the same items in the same order.
 
-    State: the place before the current item, and how far its expansion is.
-    Resume: calls `fn` on one item again, and passes over what it gave.
-    Random access: no.
-    Rank-free: no.
-    Errors: an expansion that became shorter raises `SourceChanged`; a `fn` that
-    returns no iterable raises `TypeError`.
+    Raises:
+        SourceChanged: Where an expansion became shorter.
+        TypeError: Where `fn` returns no iterable.
+
+    State:
+        The place before the current item, and how far its expansion is.
+
+    Resume:
+        Calls `fn` on one item again, and passes over what it gave.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(["a b", "c"]) | lz.flat_map(str.split))
     ['a', 'b', 'c']
     """
-    return _expanding(upstream, fn)
+    return _expanding("flat_map", upstream, fn)
 
 
-@combinator(
-    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
-)
+@combinator()
 def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     """The items of every batch: the inverse of `batch`, with or without `collate=stack`.
 
     A list gives its items and an array its rows. A dict of batches gives dicts,
     a tuple of batches tuples, by field.
 
-    State: the place before the current batch, and a count of its items given.
-    Resume: reads one batch again.
-    Random access: no.
-    Rank-free: with batches of one size.
+    State:
+        The place before the current batch, and a count of its items given.
+
+    Resume:
+        Re-reads one batch.
+
+    Random access:
+        No.
+
+    Rank-free:
+        With batches of one size.
 
     >>> import lazyckpt as lz
     >>> list(lz.source([{"x": [1, 2], "y": [3, 4]}]) | lz.unbatch())
@@ -66,7 +79,7 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     def rows(item: Any) -> Iterable[Any]:
         return item if type(item) is list else unstacked(item)
 
-    return _expanding(upstream, rows)
+    return _expanding("unbatch", upstream, rows)
 
 
 def unstacked(batch: Any) -> Iterable[Any]:
@@ -89,7 +102,7 @@ def unstacked(batch: Any) -> Iterable[Any]:
     raise TypeError(f"unbatch: expected a batch, got {brief(batch)} ({type(batch).__name__})")
 
 
-def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
+def _expanding(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
     jump = upstream.skip
 
     def flow(position: Position) -> Flow[B]:
@@ -136,11 +149,19 @@ def _expanding(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[
 
         return Flow(chain.from_iterable(expansions()), snapshot, taken=given)
 
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), 0),
-        epoch=lambda position: upstream.epoch(position[0]),
+    return stateful(
+        name,
+        upstream,
+        check=lambda inside: check_inside(name, inside),
+        rereads=lambda position: (Reread(position[0], 1 if position[1] else 0),),
         flow=flow,
     )
+
+
+def check_inside(stage: str, inside: Position) -> None:
+    """Check how far an expansion is; what a pipeline's position is only `opened` can tell."""
+    if type(inside) is not tuple:
+        within(stage, inside)
 
 
 def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:

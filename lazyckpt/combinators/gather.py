@@ -1,107 +1,53 @@
-"""Items by index: `gather`, and what it has in common with `shuffle`."""
+"""`gather`: items by index."""
 
 from __future__ import annotations
 
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, SupportsIndex, TypeVar
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.combinators.reordered import reordered
 from lazyckpt.core.checks import index_sequence
-from lazyckpt.core.machine import MOST, End, Flow, Machine, Position, View, machine, placed
+from lazyckpt.core.machine import MOST, Machine
 from lazyckpt.core.prng import Indices, affine, as_array
-from lazyckpt.core.registry import Taken
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 
 
-class Order(Protocol):
-    """Which of upstream's items is the i-th, for one i and for many."""
-
-    def __getitem__(self, index: int, /) -> int: ...
-    def at(self, indices: Indices, /) -> Indices: ...
-
-
-_WINDOW = 1024  # indices worked out at once
-
-
-def reordered(
-    name: str, upstream: Machine[A], length: int, order: Callable[[int], Order]
-) -> Machine[A]:
-    """`length` items a pass, those of `order(epoch)`; upstream has random access."""
-    jump, below = upstream.skip, upstream.view
-    assert jump is not None
-
-    def ahead(position: Position, offsets: Indices) -> Indices:
-        assert below is not None
-        epoch, index = position
-        return below.ahead(upstream.init(epoch), order(epoch).at(affine(offsets, index)))
-
-    def flow(position: Position) -> Flow[A]:
-        epoch, index = placed(name, position, length)
-
-        def items() -> Iterator[A]:
-            nonlocal index
-            begin = upstream.init(epoch)
-            while index < length:
-                window = range(index, min(index + _WINDOW, length))
-                for chosen in as_array(order(epoch).at(window)).tolist():
-                    item = upstream.step(jump(begin, chosen)[0])[1]
-                    index += 1
-                    yield item
-
-        return Flow(items(), lambda: (epoch, index))
-
-    def step(position: Position) -> tuple[Position, A]:
-        epoch, index = placed(name, position, length)
-        if index == length:
-            raise End(position)
-        chosen = order(epoch)[index]
-        item = upstream.step(jump(upstream.init(epoch), chosen)[0])[1]
-        return (epoch, index + 1), item
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index = placed(name, position, length)
-        passed = min(n, length - index)
-        return (epoch, index + passed), passed
-
-    return machine(
-        init=lambda epoch: (epoch, 0),
-        epoch=lambda position: position[0],
-        step=step,
-        flow=flow if below is None else None,
-        skip=skip,
-        length=length,
-        view=below and View(below.table, ahead),
-    )
-
-
-@combinator(
-    keeps_items=True,
-    checks={"indices": index_sequence},
-    rigid=lambda indices: True,
-    takes=Taken(),
-)
+@combinator(keeps_items=True, checks={"indices": index_sequence})
 def gather(
     upstream: Machine[A], indices: Sequence[SupportsIndex] | NDArray[np.integer[Any]]
 ) -> Machine[A]:
     """The items at `indices`, in their order, as a list would be indexed.
 
-    - `indices`: ints as a range, a list, a tuple or an array of shape `(n,)`;
-      negative ones count from the end, and any may come again
+    Args:
+        indices: Ints as a range, a list, a tuple or an array of shape `(n,)`;
+            negative ones count from the end, and any may come again.
 
-    State: the epoch and a count of items.
-    Resume: reads nothing again.
-    Random access: kept; items not asked for are not computed.
-    Rank-free: yes.
-    Memory: a list or tuple also as an array, 8 bytes an index; else nothing.
-    Errors: `ArgumentError` where upstream has no random access, or not that index.
+    Raises:
+        ArgumentError: Where upstream has no random access, or not that index.
+
+    State:
+        A count of items.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept; items not asked for are not computed.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        A list or tuple also as an array, 8 bytes an index; else nothing.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(list("abcd")) | lz.gather([-1, 0, 0]))

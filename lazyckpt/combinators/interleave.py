@@ -1,81 +1,114 @@
-"""Several streams by turns: `interleave`, `interleave_map`."""
+"""Several pipelines by turns: `interleave`."""
 
 from __future__ import annotations
 
-import builtins
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, cycle, repeat
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from lazyckpt.combinators.flat_map import opened
-from lazyckpt.combinators.join import abreast, joined
-from lazyckpt.core.checks import function, positive
-from lazyckpt.core.machine import End, Flow, Machine, Position, counted, machine, within
-from lazyckpt.core.registry import Again, Taken
-from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import Pipeline, combinator, source_combinator
+from lazyckpt.combinators.join import joined
+from lazyckpt.core.checks import positive
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import End, Machine, Rate, within
+from lazyckpt.core.stages import joining
+from lazyckpt.pipeline import Pipeline, source_combinator
 
 A = TypeVar("A")
-B = TypeVar("B")
-
-_END: Any = object()
 
 
 @source_combinator(
     checks={"block_length": positive},
     validate=lambda pipelines, block_length: joined("interleave", pipelines),
-    parts=abreast,
-    takes=Taken(),
 )
 def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
     """Items of each pipeline in turn, round and round over those that still have some.
 
-    - `block_length`: how many items one gives before it is the next one's turn
+    Args:
+        pipelines: One or more.
+        block_length: How many items one gives before it is the next one's turn.
 
-    State: that of each pipeline, which have ended, whose turn it is, and a count
-    of the items given in it.
-    Resume: reads again what each of them does.
-    Random access: where all have it.
-    Rank-free: where all are.
-    Errors: none given.
+    Raises:
+        ArgumentError: None is given.
+
+    State:
+        That of each pipeline, which have ended, whose turn it is, and a count of
+        the items given in it.
+
+    Resume:
+        Re-reads what each of them does.
+
+    Random access:
+        Where all have it.
+
+    Rank-free:
+        Where all are.
 
     >>> import lazyckpt as lz
     >>> list(lz.interleave(lz.source([1, 2, 3]), lz.source([10]), lz.source([20, 30])))
     [1, 10, 20, 2, 30, 3]
     """
-    machines: list[Machine[A]] = [pipeline.machine for pipeline in pipelines]
-    width = len(machines)
+    return Turns([pipeline.machine for pipeline in pipelines], block_length).machine("interleave")
 
-    def turned(turn: int, given: int, ended: int) -> tuple[int, int]:
+
+class Turns(Generic[A]):
+    """Machines that give items by turns, as a machine.
+
+    Its own part: which have ended, as bits; whose turn it is; how many items
+    were given in that turn.
+    """
+
+    def __init__(self, machines: Sequence[Machine[A]], block_length: int = 1) -> None:
+        self.machines = machines
+        self.width = len(machines)
+        self.block_length = block_length
+
+    def machine(self, name: str) -> Machine[A]:
+        skips = [each.skip for each in self.machines]
+        return joining(
+            name,
+            self.machines,
+            first=(0, 0, 0),
+            check=lambda ended, turn, given: self.check(name, ended, turn, given),
+            rate=Rate(),
+            step=self.step,
+            flow=self.flow,
+            skip=self.skip if None not in skips else None,
+            length=self.length,
+        )
+
+    @property
+    def length(self) -> int | float | None:
+        lengths = [each.length for each in self.machines if each.length is not None]
+        return sum(lengths) if len(lengths) == self.width else None
+
+    def check(self, name: str, ended: int, turn: int, given: int) -> None:
+        within(name, ended, (1 << self.width) - 1), within(name, turn, self.width - 1)
+        within(name, given, self.block_length - 1)
+
+    def turned(self, turn: int, given: int, ended: int) -> tuple[int, int]:
         """Whose turn it is, those passed over that have ended or had theirs."""
-        if given == block_length:
-            turn, given = (turn + 1) % width, 0
-        while ended >> turn & 1 and ended + 1 < 1 << width:
-            turn = (turn + 1) % width
-        return (turn, given) if ended + 1 < 1 << width else (0, 0)
+        if given == self.block_length:
+            turn, given = (turn + 1) % self.width, 0
+        while ended >> turn & 1 and ended + 1 < 1 << self.width:
+            turn = (turn + 1) % self.width
+        return (turn, given) if ended + 1 < 1 << self.width else (0, 0)
 
-    def init(epoch: int) -> Position:
-        return tuple(each.init(epoch) for each in machines), 0, 0, 0
-
-    def step(position: Position) -> tuple[Position, A]:
-        states, ended, turn, given = position
-        states = list(states)
-        while ended + 1 < 1 << width:
+    def step(self, position: Position) -> tuple[Position, A]:
+        (*places,), ended, turn, given = position
+        while ended + 1 < 1 << self.width:
             try:
-                states[turn], item = machines[turn].step(states[turn])
+                places[turn], item = self.machines[turn].step(places[turn])
             except End as end:
-                states[turn], ended = end.position, ended | 1 << turn
-                turn, given = turned(turn, 0, ended)
+                places[turn], ended = end.position, ended | 1 << turn
+                turn, given = self.turned(turn, 0, ended)
             else:
-                return (tuple(states), ended, *turned(turn, given + 1, ended)), item
-        raise End((tuple(states), ended, turn, given))
+                return (tuple(places), ended, *self.turned(turn, given + 1, ended)), item
+        raise End((tuple(places), ended, turn, given))
 
-    def flow(position: Position) -> Flow[A]:
-        states, ended, turn, given = position
-        within("interleave", ended, (1 << width) - 1), within("interleave", turn, width - 1)
-        within("interleave", given, block_length - 1)
-        flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
+    def flow(self, position: Position) -> Flow[A]:
+        places, ended, turn, given = position
+        block_length, turned = self.block_length, self.turned
+        flows = [each.flow(place) for each, place in zip(self.machines, places, strict=True)]
 
         order, before = [turn], 0
         taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
@@ -84,8 +117,8 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
             """The items until one pipeline ends, then those until the next one does."""
             nonlocal ended, turn, given, order, before, taken
             streams = [iter(each) for each in flows]
-            while ended + 1 < 1 << width:
-                numbers = chain(range(turn, width), range(turn))
+            while ended + 1 < 1 << self.width:
+                numbers = chain(range(turn, self.width), range(turn))
                 order = [number for number in numbers if not ended >> number & 1]
                 turns: Iterator[Iterator[A]] = cycle([streams[number] for number in order])
                 if block_length > 1:
@@ -104,57 +137,48 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
             return order[blocks % len(order)], inside
 
         def snapshot() -> Position:
-            return (tuple(each.snapshot() for each in flows), ended, *turned(*whose(), ended))
+            return tuple([each.snapshot() for each in flows]), ended, *turned(*whose(), ended)
 
         items = chain.from_iterable(rounds())
         return Flow(items, snapshot, taken=lambda: before + taken())
 
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        states, ended, turn, given = position
-        has = [jump(state, n)[1] for jump, state in builtins.zip(jumps, states, strict=True)]
-        taken, left = [0] * width, n
+    def skip(self, position: Position, n: int) -> tuple[Position, int]:
+        places, ended, turn, given = position
+        has = [self._jump(i, place, n)[1] for i, place in enumerate(places)]
+        taken, left = [0] * self.width, n
 
         def give() -> None:
             """Go through the rest of one turn."""
             nonlocal ended, turn, given, left
-            some = min(block_length - given, has[turn] - taken[turn], left)
+            some = min(self.block_length - given, has[turn] - taken[turn], left)
             taken[turn], left, given = taken[turn] + some, left - some, given + some
-            if left and given < block_length:
+            if left and given < self.block_length:
                 ended, given = ended | 1 << turn, 0
                 taken[turn] += 1  # asked once more, it ends
-            turn, given = turned(turn, given, ended)
+            turn, given = self.turned(turn, given, ended)
 
         if left and given:
             give()
         rest = {
             number: has[number] - taken[number]
-            for number in range(width)
+            for number in range(self.width)
             if not ended >> number & 1
         }
-        whole = block_length * _rounds(left, [*rest.values()], block_length)
+        whole = self.block_length * _rounds(left, [*rest.values()], self.block_length)
         for number, most in rest.items():
             left -= min(whole, most)
             taken[number] += min(whole, most + 1)
             ended |= (most < whole) << number
-        turn, given = turned(turn, given, ended)
-        while left and ended + 1 < 1 << width:
+        turn, given = self.turned(turn, given, ended)
+        while left and ended + 1 < 1 << self.width:
             give()
-        after = [
-            jump(state, count)[0]
-            for jump, state, count in builtins.zip(jumps, states, taken, strict=True)
-        ]
+        after = [self._jump(i, place, taken[i])[0] for i, place in enumerate(places)]
         return (tuple(after), ended, turn, given), n - left
 
-    jumps = [each.skip for each in machines if each.skip is not None]
-    lengths = [each.length for each in machines if each.length is not None]
-    return machine(
-        init=init,
-        epoch=lambda position: machines[0].epoch(position[0][0]),
-        step=step,
-        flow=flow,
-        skip=skip if len(jumps) == width else None,
-        length=sum(lengths) if len(lengths) == width else None,
-    )
+    def _jump(self, number: int, place: Position, n: int) -> tuple[Position, int]:
+        jump: Any = self.machines[number].skip
+        found: tuple[Position, int] = jump(place, n)
+        return found
 
 
 def _rounds(left: int, rest: list[int], block_length: int) -> int:
@@ -165,114 +189,3 @@ def _rounds(left: int, rest: list[int], block_length: int) -> int:
         is_before = sum(min(middle * block_length, each) for each in rest) < left
         low, high = (middle, high) if is_before else (low, middle - 1)
     return low
-
-
-@combinator(
-    checks={"fn": function, "cycle_length": positive, "block_length": positive},
-    again=lambda position, **_: [
-        Again(position[0]),
-        *[Again(place[0], 1) for place in position[4] if place],
-    ],
-)
-def interleave_map(
-    upstream: Machine[A],
-    fn: Callable[[A], Iterable[B]],
-    *,
-    cycle_length: int,
-    block_length: int = 1,
-) -> Machine[B]:
-    """The items of `fn(item)` for every item, several items open at once and read by turns.
-
-    - `fn`: returns an iterable or a pipeline, as for `flat_map`
-    - `cycle_length`: how many are open at once
-    - `block_length`: how many items one gives before it is the next one's turn
-
-    When one has ended, the next input takes its place at its next turn, as in
-    tf.data's `interleave`.
-
-    State: the place upstream, and for each open one the place before its input
-    and how far it is: it grows with `cycle_length`, by about twice the size of
-    upstream's place for each, some 20 bytes over a list.
-    Resume: calls `fn` again for each open one, and passes over what it gave.
-    Random access: no.
-    Rank-free: no.
-    Errors: as `flat_map`'s.
-
-    >>> import lazyckpt as lz
-    >>> texts = lz.source(["a b", "1 2 3", "x y"])
-    >>> list(texts | lz.interleave_map(str.split, cycle_length=2))
-    ['a', '1', 'b', '2', '3', 'x', 'y']
-    """
-
-    def init(epoch: int) -> Position:
-        return upstream.init(epoch), 0, 0, 0, ((),) * cycle_length
-
-    def flow(position: Position) -> Flow[B]:
-        before, ended, turn, given, places = position
-        within("interleave_map", ended, 1), within("interleave_map", turn, cycle_length - 1)
-        within("interleave_map", given, block_length - 1)
-        for place, _ in zip(places, range(cycle_length), strict=True):
-            if place != ():
-                anchor, _ = place
-                upstream.flow(anchor)  # which checks it
-        epoch = upstream.epoch(before)
-        inputs = upstream.flow(before)
-        anchors: list[tuple[Position, Position] | tuple[()]] = list(places)
-        flows: list[Flow[B] | None] = [None] * cycle_length
-
-        def reopened(anchor: Position, inside: Position) -> Flow[B]:
-            try:
-                return opened(fn(upstream.step(anchor)[1]), inside, epoch)
-            except End:
-                raise SourceChanged("interleave_map: an input that was open is gone") from None
-
-        def items() -> Iterator[B]:
-            nonlocal ended, turn, given
-            stream = iter(inputs)
-            streams: list[Iterator[B]] = [iter(())] * cycle_length
-            order = deque([*range(turn, cycle_length), *range(turn)])
-            while order:
-                turn = order[0]
-                if flows[turn] is None:
-                    place = anchors[turn]
-                    if place:
-                        current = reopened(*place)
-                    elif ended:
-                        order.popleft()
-                        continue
-                    else:
-                        here = inputs.snapshot()
-                        item = next(stream, _END)
-                        if item is _END:
-                            ended = 1
-                            continue
-                        current = opened(fn(item), 0, epoch)
-                        anchors[turn] = here, 0
-                    flows[turn], streams[turn] = current, iter(current)
-                for output in streams[turn]:
-                    given += 1
-                    yield output
-                    if given == block_length:
-                        break
-                else:
-                    anchors[turn], flows[turn] = (), None
-                order.rotate(-1)
-                given = 0
-            turn = 0
-
-        def snapshot() -> Position:
-            reached = tuple(
-                place if each is None or not place else (place[0], each.snapshot())
-                for place, each in zip(anchors, flows, strict=True)
-            )
-            if given == block_length:
-                return inputs.snapshot(), ended, (turn + 1) % cycle_length, 0, reached
-            return inputs.snapshot(), ended, turn, given, reached
-
-        return Flow(items(), snapshot)
-
-    return machine(
-        init=init,
-        epoch=lambda position: upstream.epoch(position[0]),
-        flow=flow,
-    )

@@ -1,54 +1,55 @@
-"""One item in, another out: `map`, `starmap`, `tap`, `scan`."""
+"""`map`, `starmap`, `tap`: one item in, another out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.combinators.flat_map import unstacked
 from lazyckpt.core.checks import boolean, function
-from lazyckpt.core.machine import (
-    End,
-    Flow,
-    Machine,
-    Position,
-    Table,
-    View,
-    counted,
-    machine,
-    stateless,
-)
+from lazyckpt.core.flow import Position, Table, View
+from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.prng import Indices
-from lazyckpt.core.registry import Taken
-from lazyckpt.core.user_state import freeze, storable, thaw
+from lazyckpt.core.stages import stateless
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 B = TypeVar("B")
-S = TypeVar("S")
 
 
 @combinator(
     checks={"fn": function, "vectorized": boolean},
-    free=("vectorized",),
-    lockstep=True,
+    unrecorded=("vectorized",),
+    functions=lambda fn, vectorized: {} if vectorized else {"fn": "item"},
     pointwise=True,
 )
 def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False) -> Machine[B]:
     """`fn(item)` for every item.
 
-    - `vectorized`: `fn` gets many items at once, stacked as `lazyckpt.stack`
-      does, and gives as many, stacked alike. Before `batch(n, collate=stack)`
-      and over a table (a source with random access, through any of `map`,
-      `take`, `skip`, `gather`, `shard`, `repeat`, `shuffle` without a buffer) it gets
-      whole batches; elsewhere, one item at a time. It must treat each alone
+    Args:
+        fn: A function of one item.
+        vectorized: Whether `fn` gets many items at once, stacked as `lazyckpt.stack`
+            does, and gives as many, stacked alike. Before `batch(n, collate=stack)`
+            and over a table (a source with random access, through any of `map`,
+            `take`, `skip`, `gather`, `shard`, `repeat`, `shuffle` without a buffer)
+            it gets whole batches; elsewhere, one item at a time. It must treat each
+            alone.
 
-    State: none.
-    Resume: reads nothing again.
-    Random access: kept; an item passed over is not computed.
-    Rank-free: yes.
-    Errors: `ValueError` if a vectorized `fn` gives more or fewer than it got.
+    Raises:
+        ValueError: Where a vectorized `fn` gives more or fewer than it got.
+
+    State:
+        None.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept; an item passed over is not computed.
+
+    Rank-free:
+        Yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source([1, 2, 3]) | lz.map(str))
@@ -95,14 +96,24 @@ def _holding(count: int, made: Any) -> Any:
     return made
 
 
-@combinator(checks={"fn": function}, lockstep=True, pointwise=True)
+@combinator(checks={"fn": function}, functions={"fn": "star"}, pointwise=True)
 def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
     """`fn(*item)` for every item.
 
-    State: none.
-    Resume: reads nothing again.
-    Random access: kept; an item passed over is not computed.
-    Rank-free: yes.
+    Args:
+        fn: A function of the parts of one item.
+
+    State:
+        None.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept; an item passed over is not computed.
+
+    Rank-free:
+        Yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source([(2, 5), (3, 2)]) | lz.starmap(pow))
@@ -111,17 +122,27 @@ def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
     return applied(upstream, lambda item: fn(*item))
 
 
-@combinator(keeps_items=True, checks={"fn": function}, lockstep=True, pointwise=True)
+@combinator(keeps_items=True, checks={"fn": function}, functions={"fn": "tap"}, pointwise=True)
 def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
     """The items as they are, after `fn(item)` was called for each.
 
     To look at a stream, not to count it: an item that is made again, by a
     resume or to look ahead, is shown again.
 
-    State: none.
-    Resume: reads nothing again.
-    Random access: kept; an item passed over is not shown.
-    Rank-free: yes.
+    Args:
+        fn: A function of one item; what it returns is dropped.
+
+    State:
+        None.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept; an item passed over is not shown.
+
+    Rank-free:
+        Yes.
 
     >>> import lazyckpt as lz
     >>> sum(lz.source([1, 2]) | lz.tap(print))
@@ -146,6 +167,7 @@ def applied(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
 
     return stateless(
         upstream,
+        rate=Rate(),
         step=step,
         flow=lambda position: upstream.flow(position).map(fn),
         skip=upstream.skip,
@@ -162,65 +184,3 @@ def _mapped(view: View[A], fn: Callable[[A], B]) -> View[B]:
         return [fn(item) for item in rows(indices)]
 
     return View(Table(lambda index: fn(get(index)), rows and many), view.ahead)
-
-
-@combinator(
-    checks={"step": function, "init": storable},
-    takes=Taken(),
-)
-def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> Machine[B]:
-    """The outputs of a Mealy machine: `step(state, item) -> (state, output)`.
-
-    - `init`: the first state; None, bool, int, float, str, and lists, dicts and
-      tuples of them. `step` may change its state in place
-
-    State: your own, as it is.
-    Resume: reads nothing again.
-    Random access: no.
-    Rank-free: no.
-    Errors: a state of other types raises `InvalidState` when it is first taken.
-
-    >>> import lazyckpt as lz
-    >>> list(lz.source([1, 2, 3]) | lz.scan(lambda total, x: (total + x, total + x), 0))
-    [1, 3, 6]
-    """
-    first = freeze(init, "scan")
-
-    def once(position: Position) -> tuple[Position, B]:
-        before, mine = position
-        try:
-            after, item = upstream.step(before)
-        except End as end:
-            raise End((end.position, mine)) from None
-        state, output = step(thaw(mine), item)
-        return (after, freeze(state, "scan")), output
-
-    def flow(position: Position) -> Flow[B]:
-        before, mine = position
-        items = upstream.flow(before)
-        stream, read = counted(items)
-        state, lost = thaw(mine), 0
-
-        def outputs() -> Iterator[B]:
-            nonlocal state, lost
-            for item in stream:
-                try:
-                    state, output = step(state, item)
-                except BaseException:
-                    lost = 1
-                    raise
-                yield output
-
-        return Flow(
-            outputs(),
-            lambda: (items.snapshot(), freeze(state, "scan")),
-            taken=lambda: read() - lost,
-        )
-
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), first),
-        epoch=lambda position: upstream.epoch(position[0]),
-        step=once,
-        flow=flow,
-        length=upstream.length,
-    )

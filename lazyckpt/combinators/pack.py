@@ -1,4 +1,4 @@
-"""Token sequences of any length as rows of one length: `concat_then_split`, `pack_first_fit`."""
+"""Token sequences as rows of one length: `concat_then_split`, `pack_first_fit`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, brief, positive
-from lazyckpt.core.machine import Flow, Machine, Position, begun, machine, within
-from lazyckpt.core.registry import Again
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Reread, begun, within
+from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import combinator
 
@@ -23,18 +24,15 @@ _OURS = ("segment_ids", "positions")
 
 @combinator(
     checks={"length": positive, "drop_last": boolean},
-    elastic={"length": "transparent", "drop_last": "transparent"},
-    again=lambda position, **_: [Again(position[0], 1 if position[1] else 0)],
+    rebasable={"length": "stateless", "drop_last": "stateless"},
 )
 def concat_then_split(
     upstream: Machine[Any], length: int, *, drop_last: bool = False
 ) -> Machine[Features]:
     """Rows of `length` tokens out of all sequences end to end, cut wherever a row is full.
 
-    - an item: a sequence of tokens, as a list or an array of shape `(n, ...)`,
-      or a dict of several features of one length n
-    - `length`: tokens a row
-    - `drop_last`: leave out a last row that isn't full; else zeros fill it up
+    An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
+    or a dict of several features of one length n.
 
     A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
     `segment_ids`, int32, which number the sequences in the row from 1, with 0
@@ -42,15 +40,30 @@ def concat_then_split(
     segment. What goes on in the next row is a segment of its own there. An empty
     sequence leaves no trace.
 
-    State: the place before the sequence in which the next row begins, and how
-    many of its tokens are given.
-    Resume: reads that one sequence again, also with another length (`rebase`).
-    Random access: no.
-    Rank-free: with sequences of one length.
-    Memory: one sequence and one row.
-    Errors: `TypeError` for an item that is no such sequence, `ValueError` for
-    features of unequal lengths, of other names than before in the row, or named
-    as ours.
+    Args:
+        length: Tokens a row, an int >= 1.
+        drop_last: Whether to leave out a last row that isn't full; else zeros fill it up.
+
+    Raises:
+        TypeError: For an item that is no such sequence.
+        ValueError: For features of unequal lengths, of other names than before in the
+            row, or named as those that are added.
+
+    State:
+        The place before the sequence in which the next row begins, and how many of its
+        tokens are given.
+
+    Resume:
+        Re-reads that one sequence, with another length too (`rebase`).
+
+    Random access:
+        No.
+
+    Rank-free:
+        With sequences of one length.
+
+    Memory:
+        One sequence and one row.
 
     >>> import lazyckpt as lz
     >>> for row in [[5, 6, 7], [8, 9]] | lz.concat_then_split(4):
@@ -83,22 +96,18 @@ def concat_then_split(
         if parts and not drop_last:
             yield (before.snapshot(), 0), _row("concat_then_split", parts, length)
 
-    return _packed("concat_then_split", upstream, rows)
+    def rereads(position: Position) -> list[Reread]:
+        return [Reread(position[0], 1 if position[1] else 0)]
+
+    return _packed("concat_then_split", upstream, rows, rereads)
 
 
-@combinator(
-    checks={"length": positive, "num_bins": positive},
-    again=lambda position, upstream, **_: [
-        Again(position[0], math.inf if position[1] else begun(upstream, position[0]))
-    ],
-)
+@combinator(checks={"length": positive, "num_bins": positive})
 def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Machine[Features]:
     """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
 
-    - an item: a sequence of tokens, as a list or an array of shape `(n, ...)`,
-      or a dict of several features of one length n; n is at most `length`
-    - `length`: tokens a row
-    - `num_bins`: rows that are filled at once; more leave less room empty
+    An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
+    or a dict of several features of one length n; n is at most `length`.
 
     A sequence goes into the first of the rows that has room for it. When none
     has, all of them are given, in order, and new ones begun with it.
@@ -108,14 +117,33 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
     where it is filled up; and `positions`, int32, which count from 0 in each
     segment. An empty sequence leaves no trace.
 
-    State: the place before the first sequence in these rows, and a count of rows given.
-    Resume: reads the sequences of at most `num_bins` rows again.
-    Random access: no.
-    Rank-free: with sequences of one length.
-    Memory: `num_bins` rows.
-    Errors: `ValueError` for a sequence longer than `length`: cut it before, by
-    `flat_map`, or use `concat_then_split`; the rest as there.
-    Source: Johnson, "Near-optimal bin packing algorithms", 1973.
+    Args:
+        length: Tokens a row, an int >= 1.
+        num_bins: Rows that are filled at once, an int >= 1; more leave less room empty.
+
+    Raises:
+        ValueError: For a sequence longer than `length`: cut it before, by `flat_map`, or
+            use `concat_then_split`. Also for features of unequal lengths, of other
+            names than before in the row, or named as those that are added.
+        TypeError: For an item that is no such sequence.
+
+    State:
+        The place before the first sequence in these rows, and a count of rows given.
+
+    Resume:
+        Re-reads the sequences of at most `num_bins` rows.
+
+    Random access:
+        No.
+
+    Rank-free:
+        With sequences of one length.
+
+    Memory:
+        `num_bins` rows.
+
+    Source:
+        Johnson, "Near-optimal bin packing algorithms", 1973.
 
     >>> import lazyckpt as lz
     >>> for row in [[1, 1, 1], [2, 2], [3], [4]] | lz.pack_first_fit(4, num_bins=2):
@@ -159,17 +187,23 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
             here = before.snapshot()
         yield from emptied(before.snapshot())
 
-    return _packed("pack_first_fit", upstream, rows)
+    def rereads(position: Position) -> list[Reread]:
+        anchor, given = position
+        return [Reread(anchor, math.inf if given else begun(upstream, anchor))]
+
+    return _packed("pack_first_fit", upstream, rows, rereads)
 
 
 def _packed(
-    name: str, upstream: Machine[Any], rows: Callable[[Flow[Any], Position, int], Iterator[_Placed]]
+    name: str,
+    upstream: Machine[Any],
+    rows: Callable[[Flow[Any], Position, int], Iterator[_Placed]],
+    rereads: Callable[[Position], list[Reread]],
 ) -> Machine[Features]:
     """The rows that `rows(items, anchor, given)` makes, each with the position after it."""
 
     def flow(position: Position) -> Flow[Features]:
         anchor, given = position
-        within(name, given)
         before = upstream.flow(anchor)
 
         def made() -> Iterator[Features]:
@@ -181,10 +215,8 @@ def _packed(
 
         return Flow(made(), lambda: position)
 
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), 0),
-        epoch=lambda position: upstream.epoch(position[0]),
-        flow=flow,
+    return stateful(
+        name, upstream, check=lambda given: within(name, given), rereads=rereads, flow=flow
     )
 
 

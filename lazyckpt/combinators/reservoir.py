@@ -1,4 +1,4 @@
-"""The streaming shuffle: a buffer whose contents are a function of a counter."""
+"""`Reservoir`: the streaming shuffle, a buffer whose contents are a function of a counter."""
 
 from __future__ import annotations
 
@@ -6,151 +6,313 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.machine import Flow, Machine, Position, machine, within
-from lazyckpt.core.prng import Permutation, as_array, derive, draws
-from lazyckpt.core.registry import Again
+from lazyckpt.combinators.reordered import check_branches, permuted
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Rate, Reread, within
+from lazyckpt.core.prng import as_array, derive, draws
+from lazyckpt.core.stages import stateful
 from lazyckpt.errors import InvalidState, SourceChanged
 
 _MOST = 1 << 62  # inputs
 _MISSING: Any = object()
 _AT_ONCE = 1 << 13  # draws, which so stay in the processor's cache
 
+_Mark = tuple[int, ...]
+_Marks = dict[int, tuple[Position, _Mark]]
 
-class Reservoir:
-    """A streaming shuffle whose buffer is a function of a counter.
 
-    Input t goes to slot t while there are free ones, then to slot draw(t),
-    whose occupant is output t - size. So what a slot holds before input t is
-    the last input before t that drew it, and the state is (upstream's position
-    at input `start`, `start`, outputs given), where `start` is no later than
-    the oldest input held. Inputs are cut in blocks; `start` is chosen at the
-    first input of each block, and is the second input of a block or 0, so that
-    it depends on the counter alone.
+class Slots(Protocol):
+    """The slots that a reservoir draws for one input after another."""
+
+    @property
+    def mark(self) -> _Mark:
+        """What tells, beside an input's number, where its slot comes from.
+
+        It is that of the second input of the last draw: a state may begin there.
+        """
+
+    def draw(self, count: int) -> NDArray[np.int64]:
+        """The slots of the next inputs, one at least."""
+
+    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
+        """The order in which slots are emptied at the end, `given` being counted before."""
+
+
+class HashedSlots:
+    """Slots that are hashes of an input's number, so that any can be had at any time.
+
+    Input t goes to slot t while there are free ones, then to slot hash(t). The
+    mark is of branches, pairs of a number of outputs and a seed: these came by
+    that seed, and so did the slots of the inputs up to there.
     """
 
-    def __init__(self, upstream: Machine[Any], size: int, seed: int) -> None:
-        self.upstream = upstream
-        self.size = size
-        self.seed = seed
+    def __init__(self, seed: int, size: int, epoch: int, number: int, *branches: int) -> None:
+        check_branches("shuffle", _MOST, branches)
+        self._seed, self._size, self._epoch = seed, size, epoch
+        self._branches, self._first, self._number = branches, number, number
+        limits = [*(size + cut for cut in branches[::2]), math.inf]
+        seeds = [*branches[1::2], seed]
+        keys = [derive(each, "shuffle", "buffer", epoch) for each in seeds]
+        self._keys = list(zip(limits, keys, strict=True))
+
+    @property
+    def mark(self) -> _Mark:
+        return self.mark_at(self._first + 1)
+
+    def mark_at(self, number: int) -> _Mark:
+        """The branches that an input, or one after it, comes before."""
+        return self._since(number - self._size)
+
+    def draw(self, count: int) -> NDArray[np.int64]:
+        self._first, self._number = self._number, self._number + count
+        return self._between(self._first, self._number)
+
+    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
+        branches = list(self._since(given))
+        branches[::2] = [cut - given for cut in branches[::2]]
+        count, parts = len(occupied), ("shuffle", "flush", self._epoch)
+        order = permuted(count, self._seed, tuple(branches), *parts)
+        return occupied[as_array(order.at(range(count)))]
+
+    def go(self, number: int) -> NDArray[np.int64]:
+        """Go to an input; the result is which input each slot holds before it, or -1."""
+        size, self._number = self._size, number
+        held = np.full(size, -1)
+        stop = number
+        while stop > size and (held < 0).any():
+            begin = max(size, stop - 4 * size - 1024)
+            last = np.full(size, -1)
+            last[self._between(begin, stop)] = np.arange(begin, stop)
+            held = np.where(held < 0, last, held)
+            stop = begin
+        filled = np.arange(size)
+        return np.where((held < 0) & (filled < number), filled, held)
+
+    def _since(self, given: int) -> _Mark:
+        branches = self._branches
+        while branches and branches[0] <= given:
+            branches = branches[2:]
+        return branches
+
+    def _between(self, start: int, stop: int) -> NDArray[np.int64]:
+        size = self._size
+        drawn = self._hashed(max(start, size), max(stop, size))
+        return drawn if start >= size else np.append(np.arange(start, min(stop, size)), drawn)
+
+    def _hashed(self, start: int, stop: int) -> NDArray[np.int64]:
+        found = []
+        for limit, key in self._keys:
+            if start < limit:
+                end = int(min(stop, limit))
+                found.append(draws(key, start, end, self._size))
+                start = end
+            if start == stop:
+                break
+        return np.concatenate(found) if len(found) > 1 else found[0]
+
+
+class Reservoir:
+    """A streaming shuffle whose buffer is a function of the slots drawn.
+
+    An input goes to the slot drawn for it, whose occupant, if there is one, is
+    the next output. So a slot holds the last input that drew it, and the state
+    is (upstream's position at input `start`, `start`, a count, the slots' mark
+    there), where `start` is no later than the oldest input held. The count is
+    of inputs, and at the end of those flushed too; with hashed slots less the
+    inputs that fill the buffer, and so one of outputs. Inputs are cut in
+    blocks; `start` is chosen at the first input of each block, and is the
+    second input of a block or 0, so that it depends on the count alone.
+
+    Args:
+        name: What errors call the stage.
+        upstream: What is shuffled.
+        size: How many items are held.
+        slots: From the epoch, the number of an input and the mark there, which
+            it checks, to the slots from there on.
+        first: The mark before the first input.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        upstream: Machine[Any],
+        size: int,
+        slots: Callable[..., Slots],
+        first: _Mark = (),
+    ) -> None:
+        self.name, self.upstream, self.size = name, upstream, size
+        self.slots, self.first = slots, first
         self.block = min(max(size, 256), 1 << 16)
         # That an item stays for longer has a chance below exp(-50).
         self._longest = 2 * self.block + size * (math.ceil(math.log(size)) + 51)
 
     def machine(self) -> Machine[Any]:
         upstream = self.upstream
-        return machine(
-            init=lambda epoch: (upstream.init(epoch), 0, 0),
-            epoch=lambda position: upstream.epoch(position[0]),
+        return stateful(
+            self.name,
+            upstream,
+            first=(0, 0, *self.first),
+            check=self._check,
+            rate=Rate(1, self.size),
+            rereads=self._rereads,
             flow=self.flow,
             length=upstream.length,
         )
 
+    def _check(self, start: Any, given: Any, *mark: Any) -> None:
+        within(self.name, given, _MOST), within(self.name, start, given)
+        if isinstance(self.slots(0, start, *mark), HashedSlots):
+            within(self.name, given - start, self._longest)
+
+    def _rereads(self, position: Position) -> list[Reread]:
+        """The items held, or over a stream all from the oldest one's anchor on."""
+        anchor, start, given, *mark = position
+        if not given:
+            return [Reread(anchor)]
+        is_hashed = isinstance(self.slots(0, start, *mark), HashedSlots)
+        passed = given - start + (self.size if is_hashed else 0)
+        jump, length = self.upstream.skip, self.upstream.length
+        if jump is None or length is None or not is_hashed:
+            return [Reread(anchor, passed)]
+        held = min(self.size, length)
+        return [Reread(jump(anchor, passed)[0]), Reread(anchor, held, alone=True)]
+
     def flow(self, position: Position) -> Flow[Any]:
-        anchor, start, given = position
-        within("shuffle", given, _MOST), within("shuffle", start, given)
-        within("shuffle", given - start, self._longest)
+        anchor, start, given, *mark = position
+        slots = self.slots(self.upstream.epoch(anchor), start, *mark)
+        is_hashed = isinstance(slots, HashedSlots)
+        lead = self.size if is_hashed else 0  # inputs that do not count
         before = self.upstream.flow(anchor)
-        epoch = self.upstream.epoch(anchor)
-        key = derive(self.seed, "shuffle", "buffer", epoch)
         ticks: Iterator[int] = iter(())
-        ahead = given  # outputs that will have been given when ticks run out
+        ahead = given  # the count when ticks run out
 
         def outputs() -> Iterator[Any]:
-            nonlocal anchor, start, ticks, ahead
-            buffer, arrived, stream, snapshot, marks = self._resumed(
-                key, before, anchor, start, given
-            )
+            nonlocal ticks, ahead
+            target = given and lead + given
+            held = self._opened(slots, before, anchor, start, tuple(mark), target)
 
-            def slots() -> Iterator[Iterator[int]]:
-                """Draws, many at once; they are asked for when their first input has been read."""
-                nonlocal anchor, start, ticks, ahead
-                first = arrived
-                held = self._holding(key, arrived)
+            def drawn() -> Iterator[Iterator[int]]:
+                """Slots, many at once; they are asked for when their first input has been read."""
+                nonlocal anchor, start, mark, ticks, ahead
+                first = held.arrived
                 while True:
-                    if first % self.block == 0:
-                        marks[first + 1] = snapshot()
-                        oldest = int(held.min()) if first > self.size else 0
-                        start = max(mark for mark in marks if mark <= oldest)
-                        anchor = marks[start]
-                        for mark in [mark for mark in marks if mark < start]:
-                            del marks[mark]
                     stop = min(_next(first, self.block), _next(first, _AT_ONCE))
-                    drawn = draws(key, first, stop, self.size)
-                    held[drawn] = np.arange(first, stop)  # of equal draws the last one stays
-                    ticks, ahead = iter(drawn.tolist()), stop - self.size
+                    some = slots.draw(stop - first)
+                    if first and first % self.block == 0:
+                        held.marks[first + 1] = held.snapshot(), slots.mark
+                        start, anchor, mark = held.oldest_mark()
+                    held.inputs[some] = np.arange(first, stop)  # of equal ones the last stays
+                    ticks, ahead = iter(some.tolist()), stop - lead
                     yield ticks
                     first = stop
 
-            if len(buffer) == self.size:
-                for item, slot in zip(stream, chain.from_iterable(slots()), strict=False):
+            buffer = held.items
+            free = np.count_nonzero(held.inputs < 0)
+            pairs = zip(held.stream, chain.from_iterable(drawn()), strict=False)
+            for item, slot in pairs if free else ():
+                if buffer[slot] is _MISSING:
+                    free -= 1
+                else:
                     yield buffer[slot]
-                    buffer[slot] = item
-            passed = ahead - length_hint(ticks)
-            flushed = max(0, given - (arrived - len(buffer)))
-            if flushed > len(buffer):
+                buffer[slot] = item
+                if not free:
+                    break
+            for item, slot in () if free else pairs:
+                yield buffer[slot]
+                buffer[slot] = item
+            passed = reached()
+            used = [item is not _MISSING for item in buffer] if free else np.ones(self.size)
+            occupied = np.flatnonzero(used)
+            flushed = max(0, given - max(0, held.arrived - lead))
+            if flushed > len(occupied):
                 raise SourceChanged(
-                    f"shuffle: the state stands after item {given} of what now has {arrived}"
+                    f"{self.name}: the state stands after item {given} of what now has "
+                    f"{held.arrived}"
                 )
-            order = Permutation(derive(self.seed, "shuffle", "flush", epoch), max(1, len(buffer)))
-            rest = order.at(range(len(buffer)))[flushed:].tolist()
+            rest = slots.flush(occupied, passed - flushed)[flushed:].tolist()
             ticks, ahead = iter(rest), passed + len(rest)
             for slot in ticks:
                 yield buffer[slot]
 
-        def reached() -> Position:
-            return anchor, start, ahead - length_hint(ticks)
+        def reached() -> int:
+            counted: int = ahead - length_hint(ticks)
+            return max(counted, 0)
 
-        return Flow(outputs(), reached, taken=lambda: ahead - length_hint(ticks) - given)
+        return Flow(
+            outputs(),
+            lambda: (anchor, start, reached(), *mark),
+            taken=(lambda: reached() - given) if is_hashed else None,
+        )
 
-    def _resumed(
-        self, key: int, flow: Flow[Any], anchor: Position, start: int, given: int
-    ) -> tuple[list[Any], int, Iterator[Any], Callable[[], Position], dict[int, Position]]:
-        """The buffer as it was, inputs read, the rest of them, and positions to anchor at."""
-        marks = {start: anchor}
-        if given and self.upstream.skip is not None and self.upstream.length is not None:
-            return self._looked_up(key, anchor, start, given, marks)
+    def _opened(
+        self,
+        slots: Slots,
+        flow: Flow[Any],
+        anchor: Position,
+        start: int,
+        mark: _Mark,
+        target: int,
+    ) -> _Held:
+        """What was held after so many inputs, or at the end of the stream."""
+        marks, upstream = {start: (anchor, mark)}, self.upstream
+        if not isinstance(slots, HashedSlots):
+            return self._replayed(slots, flow, start, target, marks)
+        if not target:
+            return self._filled(slots, flow, marks)
+        if upstream.skip is not None and upstream.length is not None:
+            return self._looked_up(slots, anchor, start, target, marks)
+        held = self._replayed(slots, flow, start, target, marks)
+        if start and held.arrived == target and (held.inputs < 0).any():
+            raise _too_late(self.name, start)
+        return held
+
+    def _filled(self, slots: HashedSlots, flow: Flow[Any], marks: _Marks) -> _Held:
         stream = iter(flow)
-        if start:
-            buffer, arrived = [_MISSING] * self.size, start
-        else:
-            buffer = list(islice(stream, self.size))
-            arrived = len(buffer)
-        target = self.size + given if given else 0
-        while arrived < target and len(buffer) == self.size:
-            if arrived % self.block == 0:
-                stop = arrived + 1
-            else:
-                stop = min(target, _next(arrived, self.block))
-            before = arrived
-            slots = draws(key, arrived, stop, self.size).tolist()
-            for slot, item in zip(slots, islice(stream, stop - arrived), strict=False):
+        buffer = list(islice(stream, self.size))
+        arrived = len(buffer)
+        if arrived < self.size:
+            stream = iter(())
+            buffer += [_MISSING] * (self.size - arrived)
+        return _Held(buffer, slots.go(arrived), arrived, stream, flow.snapshot, marks)
+
+    def _replayed(
+        self, slots: Slots, flow: Flow[Any], start: int, target: int, marks: _Marks
+    ) -> _Held:
+        stream, arrived = iter(flow), start
+        buffer, inputs = [_MISSING] * self.size, np.full(self.size, -1)
+        while arrived < target:
+            opens = arrived and arrived % self.block == 0
+            stop = arrived + 1 if opens else min(target, _next(arrived, self.block))
+            drawn, first = slots.draw(stop - arrived), arrived
+            for slot, item in zip(drawn.tolist(), islice(stream, stop - arrived), strict=False):
                 buffer[slot] = item
                 arrived += 1
+            inputs[drawn[: arrived - first]] = np.arange(first, arrived)
             if arrived < stop:
+                stream = iter(())
                 break
-            if before % self.block == 0:
-                marks[arrived] = flow.snapshot()
-        if start and arrived == target and any(item is _MISSING for item in buffer):
-            raise _too_late(start)
-        return buffer, arrived, stream, flow.snapshot, marks
+            if opens:
+                marks[arrived] = flow.snapshot(), slots.mark
+        return _Held(buffer, inputs, arrived, stream, flow.snapshot, marks)
 
     def _looked_up(
-        self, key: int, anchor: Position, start: int, given: int, marks: dict[int, Position]
-    ) -> tuple[list[Any], int, Iterator[Any], Callable[[], Position], dict[int, Position]]:
-        """The same over random access: only the items held are read."""
+        self, slots: HashedSlots, anchor: Position, start: int, target: int, marks: _Marks
+    ) -> _Held:
+        """Over random access only the items held are read."""
         upstream, jump = self.upstream, self.upstream.skip
         assert jump is not None
-        here, passed = jump(anchor, self.size + given - start)
+        here, passed = jump(anchor, target - start)
         arrived = start + passed
-        held = self._holding(key, arrived) - start
+        inputs = slots.go(arrived)
+        held = inputs[: min(arrived, self.size)] - start
         oldest = int(held.min(initial=arrived - start))
         if oldest < 0:
-            raise _too_late(start)
+            raise _too_late(self.name, start)
         if upstream.view is None:
             buffer = [upstream.step(jump(anchor, int(t))[0])[1] for t in held]
         else:
@@ -160,39 +322,39 @@ class Reservoir:
         first = start + max(0, oldest - self.block - 1)
         for mark in range(_next(first, self.block) + 1, arrived + 1, self.block):
             if mark > self.size:
-                marks[mark] = jump(anchor, mark - start)[0]
+                marks[mark] = jump(anchor, mark - start)[0], slots.mark_at(mark)
         flow = upstream.flow(here)
-        return buffer, arrived, iter(flow), flow.snapshot, marks
-
-    def _holding(self, key: int, arrived: int) -> NDArray[np.int64]:
-        """For each slot the number of the input in it, `arrived` inputs having been read."""
-        size = self.size
-        if arrived <= size:
-            return np.arange(arrived)
-        held = np.full(size, -1)
-        stop = arrived
-        while stop > size and (held < 0).any():
-            begin = max(size, stop - 4 * size - 1024)
-            last = np.full(size, -1)
-            last[draws(key, begin, stop, size)] = np.arange(begin, stop)
-            held = np.where(held < 0, last, held)
-            stop = begin
-        return np.where(held < 0, np.arange(size), held)
+        buffer += [_MISSING] * (self.size - len(buffer))
+        return _Held(buffer, inputs, arrived, iter(flow), flow.snapshot, marks)
 
 
-def _too_late(start: int) -> InvalidState:
-    return InvalidState(f"shuffle: a state that begins at item {start} lacks some of the buffer")
+class _Held(NamedTuple):
+    """A buffer, and how it goes on.
+
+    - `items`, `inputs`: what each slot holds, and which input that is
+    - `arrived`: inputs read; `stream`: the rest of them; `snapshot`: the place there
+    - `marks`: places that a state may begin at, by the number of the input there
+    """
+
+    items: list[Any]
+    inputs: NDArray[np.int64]
+    arrived: int
+    stream: Iterator[Any]
+    snapshot: Callable[[], Position]
+    marks: _Marks
+
+    def oldest_mark(self) -> tuple[int, Position, _Mark]:
+        """The last mark that is no later than any input held; those before it are dropped."""
+        known = self.inputs[self.inputs >= 0]
+        oldest = int(known.min(initial=_MOST))
+        start = max(mark for mark in self.marks if mark <= oldest)
+        for mark in [mark for mark in self.marks if mark < start]:
+            del self.marks[mark]
+        return start, *self.marks[start]
 
 
-def held_again(position: Position, upstream: Machine[Any], size: int) -> list[Again]:
-    """What a resume reads: the items held, or over a stream all from the oldest one's anchor on."""
-    anchor, start, given = position
-    if not given:
-        return [Again(anchor)]
-    if upstream.skip is None or upstream.length is None:
-        return [Again(anchor, size + given - start)]
-    here, _ = upstream.skip(anchor, size + given - start)
-    return [Again(here), Again(anchor, min(size, upstream.length), alone=True)]
+def _too_late(name: str, start: int) -> InvalidState:
+    return InvalidState(f"{name}: a state that begins at item {start} lacks some of the buffer")
 
 
 def _next(number: int, step: int) -> int:

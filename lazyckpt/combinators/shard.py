@@ -1,4 +1,4 @@
-"""Which rank gets what: `shard`."""
+"""`shard`: which rank gets what."""
 
 from __future__ import annotations
 
@@ -10,19 +10,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from lazyckpt.core.checks import boolean, natural, one_of, optional, positive
-from lazyckpt.core.machine import (
-    End,
-    Flow,
-    Machine,
-    Position,
-    View,
-    counted,
-    machine,
-    stateless,
-    within,
-)
+from lazyckpt.core.flow import Flow, Position, View, counted
+from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.prng import Indices, affine, as_array
-from lazyckpt.core.registry import Taken
+from lazyckpt.core.stages import stateful, stateless
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import combinator
 
@@ -38,14 +29,6 @@ def _within(num_shards: int, index: int, contiguous: bool, remainder: Remainder)
         )
 
 
-def _taken(
-    upstream: Machine[Any], num_shards: int, index: int, contiguous: bool, remainder: Remainder
-) -> Taken:
-    if upstream.skip is not None:
-        return Taken()
-    return Taken(num_shards, num_shards if remainder == "pad" else 0)
-
-
 @combinator(
     keeps_items=True,
     checks={
@@ -55,11 +38,8 @@ def _taken(
         "remainder": optional(one_of("pad", "drop")),
     },
     validate=_within,
-    free=("index",),
-    elastic={"num_shards": "lockstep"},
-    lockstep=True,
-    rigid=lambda num_shards, index, contiguous, remainder: contiguous,
-    takes=_taken,
+    unrecorded=("index",),
+    rebasable={"num_shards": "lockstep"},
 )
 def shard(
     upstream: Machine[A],
@@ -74,22 +54,33 @@ def shard(
     Together the ranks get every item once; the lower ranks get one more where
     the number doesn't divide.
 
-    - `contiguous`: consecutive items, the first part for rank 0, and so on
-    - `remainder`: how to give all ranks as many items where the number doesn't divide:
-      "pad" goes on with the beginning of the stream, again if need be, and
-      "drop" leaves out the last items
+    It reads other ranks' items, and drops them, only where there is no random
+    access: put it early. There, "pad" re-reads the beginning of the stream.
 
-    State: none; the place is that in the global stream. With `contiguous`, the
-    place where the epoch begins and a count of the part's items, equal on all ranks.
-    Resume: reads nothing again, also with another number of shards (`rebase`),
-    unless `contiguous`.
-    Random access: kept.
-    Rank-free: yes.
-    Errors: `ArgumentError` with `contiguous` where upstream has no random access
-    or no end.
+    Args:
+        num_shards: The number of ranks, an int >= 1.
+        index: This rank, an int >= 0.
+        contiguous: Whether a rank gets consecutive items, rank 0 the first part, and so on.
+        remainder: How to give all ranks as many items where the number doesn't divide:
+            "pad" goes on with the beginning of the stream, again if need be, and
+            "drop" leaves out the last items.
 
-    Other ranks' items are read, and dropped, only where there is no random
-    access: put it early. There, "pad" reads the beginning of the stream again.
+    Raises:
+        ArgumentError: With `contiguous`, where upstream has no random access or no end.
+
+    State:
+        None; the place is that in the global stream. With `contiguous`, the place where
+        the epoch begins and a count of the part's items, equal on all ranks.
+
+    Resume:
+        Re-reads nothing, with another number of shards too (`rebase`), unless
+        `contiguous`.
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        Yes.
 
     >>> import lazyckpt as lz
     >>> [list(lz.source(range(5)) | lz.shard(num_shards=2, index=rank)) for rank in (0, 1)]
@@ -156,13 +147,14 @@ def _strided(
             return view.ahead(position, wanted)
         places = as_array(wanted)
         found = np.empty_like(places)
-        within = places < left
-        found[within] = view.ahead(position, places[within])
-        found[~within] = view.ahead(*wrapped(position, places[~within] - left))
+        inside = places < left
+        found[inside] = view.ahead(position, places[inside])
+        found[~inside] = view.ahead(*wrapped(position, places[~inside] - left))
         return found
 
     return stateless(
         upstream,
+        rate=Rate(),
         step=step,
         skip=skip,
         length=length,
@@ -192,14 +184,13 @@ def _part(upstream: Machine[A], num_shards: int, index: int, remainder: Remainde
 
     def flow(position: Position) -> Flow[A]:
         begin, given = position
-        items = upstream.flow(jump(begin, start + within("shard", given, size))[0])
+        items = upstream.flow(jump(begin, start + given)[0])
         some, taken = counted(islice(items, size - given))
         return Flow(some, lambda: (begin, given + taken()))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         begin, given = position
-        jump(begin, 0)  # which checks it
-        passed = min(n, size - within("shard", given, size))
+        passed = min(n, size - given)
         return (begin, given + passed), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:
@@ -208,9 +199,11 @@ def _part(upstream: Machine[A], num_shards: int, index: int, remainder: Remainde
         places = affine(offsets, start + given)
         return view.ahead(begin, places if start + size <= length else as_array(places) % length)
 
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), 0),
-        epoch=lambda position: upstream.epoch(position[0]),
+    return stateful(
+        "shard",
+        upstream,
+        check=lambda given: within("shard", given, size),
+        rate=Rate(whole_epoch=True),
         step=step,
         flow=flow if start + size <= length else None,
         skip=skip,
@@ -265,4 +258,5 @@ def _dealt(
 
         return Flow(hands(), items.snapshot)
 
-    return stateless(upstream, step=step, flow=flow, length=length)
+    rate = Rate(num_shards, num_shards if remainder == "pad" else 0)
+    return stateless(upstream, rate=rate, step=step, flow=flow, length=length)

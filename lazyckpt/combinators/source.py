@@ -1,4 +1,4 @@
-"""Where items come from: `source` and `columns`."""
+"""`source`, `columns`: items that are there."""
 
 from __future__ import annotations
 
@@ -14,24 +14,14 @@ from numpy.typing import ArrayLike
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, optional, short
-from lazyckpt.core.machine import (
-    End,
-    Flow,
-    Machine,
-    Position,
-    Table,
-    View,
-    counted,
-    machine,
-    placed,
-)
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.machine import End, Machine, Reread
 from lazyckpt.core.prng import Indices, affine
-from lazyckpt.core.registry import Again
+from lazyckpt.core.stages import sourced
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.pipeline import source_combinator
 
 T = TypeVar("T", covariant=True)
-
 
 # From an index on: the items, and an iterator whose length hint says how many are left.
 Walk = Callable[[int], tuple[Iterator[T], Iterator[Any]]]
@@ -49,30 +39,39 @@ def _described(data: Any, name: str | None) -> dict[str, Any]:
     return found if name is None else {**found, "name": name}
 
 
-def _again(position: Position, data: Any, **_: Any) -> list[Again]:
-    return [Again(None, 0 if _is_indexable(data) else position[1])]
-
-
-@source_combinator(checks={"name": optional(short)}, describe=_described, again=_again)
+@source_combinator(
+    checks={"name": optional(short)}, describe=_described, functions={"data": "data"}
+)
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
 
-    - `data`: anything with `__len__` and `__getitem__` (list, range, array,
-      memory map, map-style dataset; `__getitems__` is used where there is one),
-      or any iterable that begins anew each time, such as a file reader object;
-      it must give the same items in the same order each time; `once(None)` with
-      `flat_map(lambda _: made())` makes a source of a generator function
-    - `name`: at most 40 characters that a state is checked against, as against
-      the length. Data of one length are told apart by it, such as those of a `mix`
-
-    State: the epoch and a position.
-    Resume: reads nothing again; an iterable is gone through from its beginning.
-    Random access: with indices.
-    Rank-free: yes.
-    Errors: a one-shot iterator, a run, a set (it has no order), a dict or a str are
-    refused; data that became shorter raises `SourceChanged`.
-
     Don't change the data while a pipeline reads it.
+
+    Args:
+        data: Anything with `__len__` and `__getitem__` (list, range, array,
+            memory map, map-style dataset; a `__getitems__` is used too), or any
+            iterable that begins anew each time, such as a file reader object. It
+            must give the same items in the same order each time. `once(None)` with
+            `flat_map(lambda _: made())` makes a source of a generator function.
+        name: At most 40 characters that a state is checked against, as against the
+            length. It tells data of one length apart, such as those of a `mix`.
+
+    Raises:
+        ArgumentError: For a one-shot iterator, a run, a set (it has no order), a
+            dict or a str.
+        SourceChanged: Where the data became shorter.
+
+    State:
+        The epoch and a count of items.
+
+    Resume:
+        Re-reads nothing; an iterable, from its beginning.
+
+    Random access:
+        Where the data have indices.
+
+    Rank-free:
+        Yes.
 
     >>> import lazyckpt as lz
     >>> list(lz.source("to be or not".split()))
@@ -98,17 +97,27 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
 def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     """The rows of equally long arrays, as dicts.
 
-    - `arrays`: one array of shape `(n, ...)` a column, or what `numpy.asarray`
-      makes one; memory maps are read where needed
-
     With `shuffle`, `shard`, `take` or `repeat` and then
     `batch(n, collate=stack)`, a batch is one fancy index a column.
 
-    State: the epoch and a position.
-    Resume: reads nothing again.
-    Random access: yes.
-    Rank-free: yes.
-    Errors: no column, or columns of unequal lengths.
+    Args:
+        arrays: One array of shape `(n, ...)` a column, or what `numpy.asarray`
+            makes one; memory maps are read where needed.
+
+    Raises:
+        ArgumentError: For no column, or columns of unequal lengths.
+
+    State:
+        The epoch and a count of rows.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
 
     >>> import lazyckpt as lz
     >>> table = lz.columns(x=[1.5, 2.5, 3.5], y=[0, 1, 0])
@@ -251,29 +260,29 @@ def _indexed(
     walk: Walk[T],
 ) -> Machine[T]:
     def step(position: Position) -> tuple[Position, T]:
-        epoch, index = placed(name, position, length)
-        if index == length:
+        epoch, index = position
+        if index >= length:
             raise End(position)
         return (epoch, index + 1), table.get(index)
 
     def flow(position: Position) -> Flow[T]:
-        epoch, index = placed(name, position, length)
+        epoch, index = position
         items, ticks = walk(index)
         # Where ticks are not the items, an item that can't be had has ticked.
         taken = (lambda: length - index - length_hint(ticks)) if items is ticks else None
         return Flow(items, lambda: (epoch, length - length_hint(ticks)), taken=taken)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index = placed(name, position, length)
+        epoch, index = position
         passed = min(n, length - index)
         return (epoch, index + passed), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         return affine(offsets, position[1])
 
-    return machine(
-        init=lambda epoch: (epoch, 0),
-        epoch=lambda position: position[0],
+    return sourced(
+        name,
+        most=length,
         step=step,
         flow=flow,
         skip=skip,
@@ -284,7 +293,7 @@ def _indexed(
 
 def _iterated(data: Iterable[T]) -> Machine[T]:
     def flow(position: Position) -> Flow[T]:
-        epoch, index = placed("source", position)
+        epoch, index = position
         taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
 
         def items() -> Iterator[T]:
@@ -301,8 +310,4 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
 
         return Flow(items(), lambda: (epoch, index + taken()))
 
-    return machine(
-        init=lambda epoch: (epoch, 0),
-        epoch=lambda position: position[0],
-        flow=flow,
-    )
+    return sourced("source", rereads=lambda position: (Reread(None, position[1]),), flow=flow)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from lazyckpt.combinators.join import abreast
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
-from lazyckpt.core.machine import End, Machine, Position, machine
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.registry import registry
+from lazyckpt.core.stages import stateless
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline, source_combinator
 
@@ -18,22 +19,32 @@ A = TypeVar("A")
 
 @source_combinator(
     validate=lambda selector, pipelines: _picked("case", selector, *pipelines),
-    parts=abreast,
 )
 def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
     """Item i of the pipeline that item i of `selector` says, until the shortest of all ends.
 
-    - `selector`: numbers of the pipelines, from 0
-
     The other pipelines go along: where they have random access their items are
     not computed, elsewhere computed and dropped.
 
-    State: that of each pipeline, and whether one has ended.
-    Resume: reads again what each of them does.
-    Random access: where all have it.
-    Rank-free: where all are.
-    Errors: `TypeError` for a selector that is no int, `ValueError` for one that
-    is out of range.
+    Args:
+        selector: Numbers of the pipelines, ints from 0.
+        pipelines: One or more.
+
+    Raises:
+        TypeError: For a selector that is no int.
+        ValueError: For one that is out of range.
+
+    State:
+        That of each pipeline, and whether one has ended.
+
+    Resume:
+        Re-reads what each of them does.
+
+    Random access:
+        Where all have it.
+
+    Rank-free:
+        Where all are.
 
     >>> import lazyckpt as lz
     >>> low, high = lz.count(), lz.count(100)
@@ -55,7 +66,6 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
 
 @source_combinator(
     validate=lambda condition, if_true, if_false: _picked("switch", condition, if_true, if_false),
-    parts=abreast,
 )
 def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]) -> Machine[A]:
     """Item i of `if_true` where item i of `condition` is true, else of `if_false`.
@@ -63,10 +73,22 @@ def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]
     It ends with the shortest of the three. The other pipeline goes along: where
     it has random access its item is not computed, elsewhere computed and dropped.
 
-    State: that of each pipeline, and whether one has ended.
-    Resume: reads again what each of them does.
-    Random access: where all have it.
-    Rank-free: where all are.
+    Args:
+        condition: What decides, true or false in Python's sense.
+        if_true: The pipeline where it is true.
+        if_false: The pipeline where it isn't.
+
+    State:
+        That of each pipeline, and whether one has ended.
+
+    Resume:
+        Re-reads what each of them does.
+
+    Random access:
+        Where all have it.
+
+    Rank-free:
+        Where all are.
 
     >>> import lazyckpt as lz
     >>> list(lz.switch(lz.source([True, False, True]), lz.count(), lz.count(100)))
@@ -94,8 +116,10 @@ def _picking(
     selector: Pipeline[Any], pipelines: tuple[Pipeline[A], ...], chosen: Callable[[Any], int]
 ) -> Machine[A]:
     deferred = [_Deferred(_deferring(pipeline.machine)) for pipeline in pipelines]
-    rows: Machine[tuple[Any, ...]] = registry["zip"].build(selector, *deferred)
-    return applied(rows, lambda row: row[1 + chosen(row[0])]())
+    rows: Machine[Any] = registry["zip"].build(selector, *deferred)
+    picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
+    children = tuple([each.machine for each in (selector, *pipelines)])
+    return rows._replace(step=picked.step, flow=picked.flow, skip=picked.skip, children=children)
 
 
 def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
@@ -110,6 +134,4 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
             raise End(after)
         return after, lambda: upstream.step(position)[1]
 
-    return machine(
-        init=upstream.init, epoch=upstream.epoch, step=step, skip=jump, length=upstream.length
-    )
+    return stateless(upstream, rate=Rate(), step=step, skip=jump, length=upstream.length)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from lazyckpt.compat.emloop_epochs import Passes, stream_epochs
 from lazyckpt.core.checks import checked, function, integer
-from lazyckpt.core.machine import Position
+from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.local import threads
 from lazyckpt.run import Run

@@ -14,7 +14,9 @@ from zlib import crc32
 import numpy as np
 
 from lazyckpt.combinators.source import source
-from lazyckpt.core.machine import Flow, Machine, Position, counted, entered, machine, within
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, entered, within
+from lazyckpt.core.stages import machine
 from lazyckpt.errors import StateMismatch
 from lazyckpt.pipeline import Pipeline, source_combinator
 

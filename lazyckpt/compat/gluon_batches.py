@@ -12,7 +12,9 @@ import numpy as np
 
 from lazyckpt.combinators.source import source
 from lazyckpt.core.checks import brief, checked, natural, positive
-from lazyckpt.core.machine import End, Flow, Machine, Position, counted, machine, within
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import End, Machine, within
+from lazyckpt.core.stages import machine
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.pipeline import Pipeline, combinator, source_combinator
 from lazyckpt.run import Run

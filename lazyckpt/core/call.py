@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 import inspect
-import json
-import math
-import reprlib
 import sys
-import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from lazyckpt.core.checks import Check, brief
-from lazyckpt.core.machine import Machine
-from lazyckpt.core.registry import Carry, Combinator, Deal, Parts, Rereads, Takes, registry
+from lazyckpt.core.checks import brief
+from lazyckpt.core.entries import (
+    ROOM,
+    Described,
+    Entries,
+    Entry,
+    described,
+    described_state,
+    described_whole,
+    dumps,
+    shortened,
+    size,
+    summary,
+)
+from lazyckpt.core.machine import Machine, machines
+from lazyckpt.core.registry import Combinator, Role, registry
+from lazyckpt.core.show import Shown, hashable, is_function, same, show
 from lazyckpt.core.user_state import storable
-from lazyckpt.errors import ArgumentError
+from lazyckpt.errors import ArgumentError, PipelineError
 
 
 class Call:
     """One combinator with its arguments: frozen, compared by value, picklable.
 
-    Where it was written (`site`) is remembered for error messages alone.
+    Where it was written (`site`) is remembered for error messages alone. One of
+    a composite `covers` the stages before it that the composite is made of.
     """
 
-    __slots__ = ("_arguments", "combinator", "site")
+    __slots__ = ("_arguments", "combinator", "covers", "site")
 
     _arguments: dict[str, Any]
     combinator: Combinator
     site: str
+    covers: int
 
-    def __init__(self, combinator: Combinator, arguments: dict[str, Any], site: str) -> None:
+    def __init__(
+        self, combinator: Combinator, arguments: dict[str, Any], site: str, covers: int = 0
+    ) -> None:
         object.__setattr__(self, "combinator", combinator)
         object.__setattr__(self, "_arguments", arguments)
         object.__setattr__(self, "site", site)
+        object.__setattr__(self, "covers", covers)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self!r} is a value: {name} cannot be set")
@@ -57,7 +69,11 @@ class Call:
 
     def replaced(self, **arguments: Any) -> Call:
         """The same call with other arguments."""
-        return Call(self.combinator, {**self.arguments, **arguments}, self.site)
+        return Call(self.combinator, {**self.arguments, **arguments}, self.site, self.covers)
+
+    def covering(self, count: int, site: str) -> Call:
+        """The same call, of a composite of so many stages, written there."""
+        return Call(self.combinator, self._arguments, site, count)
 
     @property
     def chains(self) -> list[Chain]:
@@ -67,40 +83,56 @@ class Call:
         return [value for value in each if isinstance(value, Chain)]
 
     @property
-    def elastic(self) -> Mapping[str, str]:
-        """The arguments that `rebase` may change, with what the stages behind have to be."""
-        return {} if self.is_rigid else self.combinator.elastic
-
-    def follows(self, what: str) -> bool:
-        """Whether a state can pass this stage when one before it that wants `what` changes."""
-        return not self.is_rigid and getattr(self.combinator, what, True)
-
-    @property
-    def is_rigid(self) -> bool:
-        """Whether with these arguments no state can follow a change before it."""
-        rigid = self.combinator.rigid
-        return rigid is not None and rigid(**self.arguments)
+    def functions(self) -> Mapping[str, Role]:
+        """The functions among the arguments that are given, by name, with their roles."""
+        found = self.combinator.functions
+        roles = found(**self._arguments) if callable(found) else found
+        return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
         bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
         first = () if upstream is None else (upstream,)
-        return self.combinator.build(*first, *bound.args, **bound.kwargs)
+        built = self.combinator.build(*first, *bound.args, **bound.kwargs)
+        if built.upstream is not upstream:
+            raise PipelineError(
+                f"{self.name}: its machine must be made on top of the one that it is given; "
+                "@composite makes one stage of several"
+            )
+        return built
 
-    def identity(self) -> list[Any]:
-        """Name and arguments that decide the order, as JSON; what a state is checked against."""
-        arguments = self.arguments
-        if self.combinator.describe is not None:
-            return [self.name, self.combinator.describe(**arguments)]
-        parameters = self.combinator.signature.parameters
-        kept = {
-            name: own(value) if self.combinator.checks.get(name) is storable else described(value)
-            for name, value in arguments.items()
-            if name not in self.combinator.free
-            and not _is_function(value)
-            and not same(value, parameters[name].default)  # so that a new one leaves states good
+    def entry(self, machine: Machine[Any], detail: int) -> Entry:
+        """What a state has of this stage: see `Chain.entries` for how much in detail."""
+        return Entry(
+            self.name,
+            dumps({k: self._recorded(v, k, detail) for k, v in self._decisive().items()}),
+            machine.owns,
+            tuple([each.described(detail) for each in self.chains if machine.children]),
+        )
+
+    def _decisive(self) -> dict[str, Any]:
+        """The arguments that decide the order, without those at their defaults and pipelines.
+
+        So an argument that a later version adds leaves states good.
+        """
+        combinator, parameters = self.combinator, self.combinator.signature.parameters
+        if combinator.describe is not None:
+            return combinator.describe(**self._arguments)
+        return {
+            name: value
+            for name, value in self._arguments.items()
+            if name not in combinator.unrecorded
+            and not is_function(value)
+            and not is_pipelines(value)
+            and not same(value, parameters[name].default)
         }
-        return [self.name, kept]
+
+    def _recorded(self, value: Any, name: str, detail: int) -> Any:
+        if name in self.combinator.rebasable:
+            return described_whole(value)
+        is_state = self.combinator.checks.get(name) is storable
+        found = described_state(value) if is_state else described(value)
+        return found if detail else shortened(found)
 
     def __repr__(self) -> str:
         shown = []
@@ -122,27 +154,36 @@ class Call:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Call):
             return NotImplemented
-        return self.combinator is other.combinator and same(self.arguments, other.arguments)
+        return self.combinator is other.combinator and same(self._arguments, other._arguments)
 
     def __hash__(self) -> int:
         try:
-            return hash((self.name, _hashable(self.arguments)))
+            return hash((self.name, hashable(self._arguments)))
         except TypeError as error:
             raise TypeError(f"{self!r} hashes only where its arguments do: {error}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The public function pickles by reference, which imports its module.
-        return _restore, (self.combinator.public, self.arguments, self.site)
+        return _restore, (self.combinator.public, self.arguments, self.site, self.covers)
 
 
-def _restore(public: Callable[..., Any], arguments: dict[str, Any], site: str) -> Call:
-    return Call(public.combinator, arguments, site)  # type: ignore[attr-defined]  # by define
+def _restore(
+    public: Callable[..., Any], arguments: dict[str, Any], site: str, covers: int = 0
+) -> Call:
+    combinator: Combinator = public.combinator  # type: ignore[attr-defined]  # by define
+    return Call(combinator, arguments, site, covers)
+
+
+def is_pipelines(value: Any) -> bool:
+    """Whether an argument is a pipeline, or several."""
+    several = value if isinstance(value, tuple) and value else (value,)
+    return all(isinstance(each, Chain) for each in several)
 
 
 _FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
 
 
-class Chain:
+class Chain(Shown):
     """Calls in a row. Equal by value whatever way they were composed."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
@@ -172,13 +213,58 @@ class Chain:
         assert built is not None
         return built
 
+    @property
+    def machines(self) -> list[Machine[Any]]:
+        """The machine of each stage, from the source on."""
+        return machines(self.machine)
+
+    @property
+    def written(self) -> list[Call]:
+        """The calls that were written: of a composite that one alone."""
+        found: list[Call] = []
+        for call in self.calls:
+            found[len(found) - self._covered(found, call.covers) :] = [call]
+        return found
+
+    @staticmethod
+    def _covered(before: list[Call], covers: int) -> int:
+        """How many of the calls that were written so many stages are."""
+        count = 0
+        while covers > 0:
+            count += 1
+            covers -= 1 + before[-count].covers
+        return count
+
     @cached_property
-    def identity(self) -> str:
-        """What a state of this chain is checked against: one line of JSON of bounded length."""
-        return compact([call.identity() for call in self.calls])
+    def entries(self) -> Entries:
+        """What a state of this chain is checked against, of bounded length.
+
+        As much in detail as there is room for: everything; or digests for the
+        pipelines that stages join; or digests for long arguments too. What
+        `rebase` may change is never a digest, nor what positions depend on.
+        """
+        return next(
+            found
+            for detail in (2, 1, 0)
+            if size(found := self._entries(detail)) <= ROOM or not detail
+        )
+
+    def _entries(self, detail: int) -> Entries:
+        pairs = zip(self.calls, self.machines, strict=True)
+        return tuple([call.entry(machine, detail) for call, machine in pairs])
+
+    def described(self, detail: int) -> Described:
+        """What the entry of a stage that joins this chain has of it."""
+        joins = self.calls[0].chains
+        return self._entries(detail) if joins or detail == 2 else self.summary
+
+    @property
+    def summary(self) -> str:
+        """A digest, behind the source's name if it has one."""
+        return summary(self._entries(2))
 
     def __repr__(self) -> str:
-        parts = [repr(call) for call in self.calls]
+        parts = [repr(call) for call in self.written]
         line = " | ".join(parts)
         if len(line) <= 88:
             return line
@@ -212,221 +298,3 @@ def runnable(stage: str, value: Any) -> Any:
         return value
     remedy = "; write source(data) | ..." if isinstance(value, Chain) else ""
     raise ArgumentError(f"{stage}: pipeline must be a Pipeline, got {brief(value)}{remedy}")
-
-
-def define(
-    build: Callable[..., Machine[Any]],
-    wrap: Callable[[Call], Chain],
-    *,
-    is_source: bool,
-    checks: Mapping[str, Check] | None = None,
-    free: tuple[str, ...] = (),
-    elastic: Mapping[str, str] | None = None,
-    transparent: bool = False,
-    lockstep: bool = False,
-    rigid: Callable[..., bool] | None = None,
-    describe: Callable[..., dict[str, Any]] | None = None,
-    validate: Callable[..., None] | None = None,
-    pointwise: bool = False,
-    finish: str | None = None,
-    listed: bool = True,
-    parts: Parts | None = None,
-    carry: Carry | None = None,
-    deal: Deal | None = None,
-    again: Rereads | None = None,
-    takes: Takes | None = None,
-) -> Callable[..., Any]:
-    """Register a combinator and return its public function, which stores the call."""
-    signature = inspect.signature(build)
-    if not is_source:
-        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
-
-    def public(*args: Any, **kwargs: Any) -> Chain:
-        frame = sys._getframe(1)
-        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        return wrap(Call(combinator, combinator.bind(args, kwargs), site))
-
-    public.__name__ = public.__qualname__ = build.__name__
-    public.__module__ = build.__module__
-    public.__doc__ = build.__doc__
-    public.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect
-    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    combinator = Combinator(
-        name=build.__name__,
-        build=build,
-        public=public,
-        signature=inspect.Signature(bare),
-        is_source=is_source,
-        checks=checks or {},
-        free=frozenset(free),
-        elastic=elastic or {},
-        transparent=transparent or lockstep,
-        lockstep=lockstep,
-        rigid=rigid,
-        describe=describe,
-        validate=validate,
-        pointwise=pointwise,
-        finish=finish,
-        parts=parts,
-        carry=carry,
-        deal=deal,
-        again=again,
-        takes=takes,
-    )
-    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
-    if not listed:
-        return public
-    known = registry.get(combinator.name)
-    if known is not None and known.build.__module__ != build.__module__:
-        raise ArgumentError(
-            f"a combinator named {combinator.name} is there already, from "
-            f"{known.build.__module__}; states and pickles tell them by name: take another one"
-        )
-    registry[combinator.name] = combinator
-    return public
-
-
-def show(value: Any) -> str:
-    """A value as it would be written, long data abbreviated, no data read from elsewhere."""
-    kind = type(value)
-    if _is_function(value):
-        name = getattr(value, "__qualname__", None)
-        if name is None and hasattr(value, "func"):  # functools.partial
-            return f"{kind.__name__}({show(value.func)}, ...)"
-        return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"
-    if isinstance(value, (Chain, PurePath)) or kind in (float, bool, type(None)):
-        return repr(value)
-    if kind in (range, int):
-        try:
-            return repr(value)
-        except ValueError:  # Python writes no ints of more than 4,300 digits
-            return f"<{kind.__name__}>"
-    if kind is bytes:
-        return brief(value)
-    if kind in (list, tuple, dict, str):
-        return _short.repr(value)
-    if isinstance(value, np.ndarray):
-        return f"<{value.dtype}{list(value.shape)}>"
-    try:
-        return f"<{kind.__name__} of {len(value)}>"
-    except Exception:
-        return f"<{kind.__name__}>"
-
-
-class _Short(reprlib.Repr):
-    def repr_int(self, x: int, level: int) -> str:
-        text = show(x)
-        return text if len(text) <= self.maxlong else f"{text[:18]}...{text[-19:]}"
-
-    def repr_instance(self, x: Any, level: int) -> str:
-        return show(x)
-
-
-_short = _Short()
-_short.maxlist = _short.maxtuple = _short.maxdict = 3
-_short.maxstring = _short.maxother = 40
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equality by value; by identity for what `==` gives no yes or no."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, np.memmap):
-        return (a.filename, a.offset, a.shape, a.dtype) == (b.filename, b.offset, b.shape, b.dtype)
-    if isinstance(a, np.ndarray):
-        return a.shape == b.shape and a.dtype == b.dtype and np.array_equal(a, b)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
-    try:
-        return bool(a == b)
-    except Exception:  # a tensor or a frame: its == is no yes or no
-        return False
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return tuple((k, _hashable(v)) for k, v in value.items())
-    return value
-
-
-def _is_function(value: Any) -> bool:
-    return callable(value) and not isinstance(value, Chain)
-
-
-def described(value: Any) -> Any:
-    """An argument as a state has it: JSON, of what is large a digest."""
-    if isinstance(value, Chain):
-        return [call.identity() for call in value.calls]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if type(value) is int and abs(value) >= 1 << 53:
-        return hex(value)  # JSON readers take it for a float
-    if type(value) is float and not math.isfinite(value):
-        return repr(value)  # JSON has none of these
-    if value is None or type(value) in (bool, int, float):
-        return value
-    if isinstance(value, str) and len(value) <= 40:
-        return value
-    if isinstance(value, (tuple, list)) and len(value) <= 16:
-        return [None if _is_function(v) else described(v) for v in value]
-    if isinstance(value, range):
-        return repr(value)
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
-    if isinstance(value, (str, tuple, list)):
-        return f"{type(value).__name__}[{len(value)}]#{digest([described(v) for v in value])}"
-    return type(value).__name__
-
-
-_SHORT = 120  # characters of a user's own dict that a state has as they are
-
-
-def own(value: Any) -> Any:
-    """A user's own first state, as a state has it: what a list, a dict or a tuple is, it tells."""
-    if isinstance(value, dict):
-        pairs = [[own(k), own(v)] for k, v in value.items()]
-        if len(repr(pairs)) <= _SHORT:
-            return {"dict": pairs}
-        return f"dict[{len(value)}]#{digest(pairs)}"
-    if isinstance(value, (tuple, list)):
-        items, kind = [own(v) for v in value], "list" if isinstance(value, list) else "tuple"
-        return {kind: items} if len(items) <= 16 else f"{kind}[{len(items)}]#{digest(items)}"
-    return described(value)
-
-
-def former(found: Any) -> Any:
-    """What states had in place of a user's own first state before they told so much of it."""
-    if isinstance(found, dict) and [*found] in (["list"], ["tuple"]):
-        return former(next(iter(found.values())))
-    if (isinstance(found, dict) and [*found] == ["dict"]) or (
-        isinstance(found, str) and found.startswith("dict[")
-    ):
-        return "dict"
-    if isinstance(found, dict):
-        return {name: former(value) for name, value in found.items()}
-    return [former(value) for value in found] if isinstance(found, list) else found
-
-
-def digest(value: Any) -> str:
-    """Eight hexadecimal digits that stand for a value."""
-    return f"{zlib.crc32(repr(value).encode()):08x}"
-
-
-_ROOM = 640  # of the kilobyte that a state may fill
-
-
-def compact(stages: list[Any]) -> str:
-    """Stages as JSON; where that is long, the longest arguments give way to a digest."""
-    texts = [json.dumps(stage, separators=(",", ":"), sort_keys=True) for stage in stages]
-    while sum(map(len, texts)) + len(texts) > _ROOM:
-        longest = max(range(len(texts)), key=lambda i: len(texts[i]))
-        name = json.loads(texts[longest])[0]
-        short = json.dumps([name, {"#": digest(texts[longest])}], separators=(",", ":"))
-        if len(short) >= len(texts[longest]):
-            break
-        texts[longest] = short
-    return "[" + ",".join(texts) + "]"

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lazyckpt.core.checks import Check, checked
-from lazyckpt.core.machine import Machine, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
 
-# Of a position and the arguments: the places of pipelines among these, by number, and the rest.
-Parts: TypeAlias = Callable[[Position, Mapping[str, Any]], tuple[dict[int, Position], Position]]
-# Of a position, the arguments before as a state has them, and those after: the position after.
-Carry: TypeAlias = Callable[..., Position]
-# Of a position, upstream's machine and the arguments: what a resume takes of upstream again.
-Rereads: TypeAlias = Callable[..., "Iterable[Again]"]
-# Of upstream's machine and the arguments: how many items are taken for those given.
-Takes: TypeAlias = "Taken | Callable[..., Taken]"
-# Of the positions of all ranks, those of another number of ranks.
-Deal: TypeAlias = Callable[[Sequence[Position], int], list[Position]]
+# What a function among the arguments is called with, and what becomes of what it returns:
+# "item": an item, last of its arguments; an item. "star": an item's parts; an item.
+# "tap": an item; nothing. "predicate": an item; whether it stays. "look": an item; something else.
+# "expand": an item; several items. "collate": a list of items; an item.
+# "step": a state and an item; a state and an item. "steps": likewise, and several items.
+# "data": no function, but data with indices or an iterable.
+Role: TypeAlias = Literal[
+    "item", "star", "tap", "predicate", "look", "expand", "collate", "step", "steps", "data"
+]
 
 _FOREIGN = {
     "drop_remainder": "drop_last",
@@ -37,41 +36,10 @@ _FOREIGN = {
 }
 
 
-class Again(NamedTuple):
-    """That upstream begins at a position again, and how many of its items are taken once more.
-
-    Either one after another from there, or each alone, by random access.
-    """
-
-    position: Position
-    items: float = 0
-    alone: bool = False
-
-
-class Taken(NamedTuple):
-    """How many items a stage takes, at most: for each it gives, and more in each epoch of it.
-
-    `epochs` of upstream may pass within one of its own.
-    """
-
-    each: float = 1
-    more: float = 0
-    epochs: float = 1
-
-
 class Combinator(NamedTuple):
     """A registered combinator: how to build its machine, and what of it a state depends on.
 
-    `free` arguments change no order. `elastic` ones may change by `rebase`, if
-    the stages behind are what they map to: "transparent", "lockstep" or "any".
-    The position of a `transparent` combinator is its upstream's. A `lockstep`
-    one is that, and takes as many items for each it gives, whatever they are.
-    With `rigid` arguments it is none of these. A `pointwise` one makes each item
-    of one item and its place alone; `finish` names the argument that does what is
-    left to do for each item: both may be done elsewhere. `parts` tells the places
-    of a source's pipelines from its position, `carry` takes that over a change of its arguments,
-    and `deal` those of all ranks to another number of them. `again` and `takes`
-    tell what a resume reads.
+    `combinator` and `source_combinator` say what the fields mean.
     """
 
     name: str
@@ -79,21 +47,18 @@ class Combinator(NamedTuple):
     public: Callable[..., Any]
     signature: inspect.Signature
     is_source: bool
-    checks: Mapping[str, Check]
-    free: frozenset[str]
-    elastic: Mapping[str, str]
-    transparent: bool
-    lockstep: bool
-    rigid: Callable[..., bool] | None
-    describe: Callable[..., dict[str, Any]] | None
-    validate: Callable[..., None] | None
+    keeps_items: bool
     pointwise: bool
-    finish: str | None
-    parts: Parts | None
-    carry: Carry | None
-    deal: Deal | None
-    again: Rereads | None
-    takes: Takes | None
+    checks: Mapping[str, Check]
+    validate: Callable[..., None] | None
+    describe: Callable[..., dict[str, Any]] | None
+    unrecorded: frozenset[str]
+    functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
+    rebasable: Mapping[str, str]
+    branch: Callable[..., Any] | None
+    rebase: Callable[..., Any] | None
+    reshard: Callable[..., Any] | None
+    trace: Callable[..., Any] | None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The checked arguments by name, defaults filled in."""

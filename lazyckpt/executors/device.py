@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import raise_or_position, try_snapshot

@@ -10,7 +10,7 @@ from itertools import chain
 from operator import length_hint
 from typing import Any, NamedTuple
 
-from lazyckpt.core.machine import Flow, Position
+from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.plan.handlers import Outcome, TaskLost, raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.segments import Segment
 from lazyckpt.executors.plan.tasks import (

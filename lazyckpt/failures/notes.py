@@ -12,7 +12,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.errors import PipelineError, SourceChanged
 
 _MAX_NOTE = 4_096  # characters
-_LAZY = ("source", "flat_map", "unbatch", "flat_scan", "interleave_map")  # iterate what's given
+_LAZY = {"data", "expand", "steps"}  # roles of what is iterated over as items are given
 
 
 class Failure(Exception):
@@ -148,7 +148,11 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
             found = [call for call in every if call.name == name]
     if not found and (not isinstance(error, PipelineError) or isinstance(error, SourceChanged)):
         # From within an iterable, of which the traceback tells nothing.
-        found = [c for c in every if c.name in _LAZY and not any(map(_is_plain, _values(c)))]
+        found = [
+            call
+            for call in every
+            if _LAZY & {*call.functions.values()} and not any(map(_is_plain, _values(call)))
+        ]
     return found[:3]
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.machine import Position
+from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState
 
 _FIRST = 8  # items left out whose texts are kept

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.core.call import Call, Chain, define
+from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief
-from lazyckpt.core.machine import Flow, Machine, Position, stateless
+from lazyckpt.core.define import define
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
+from lazyckpt.core.stages import stateless
 from lazyckpt.errors import InvalidState, PipelineError
 from lazyckpt.failures.skip_log import SkipLog, next_number, with_next_number, without_marks
-
-# These pass an item on without a look at it, so that what is left out can be so behind them.
-_BLIND = {"shuffle", "block_shuffle", "repeat", "shard", "take", "skip", "gather", "cache"}
-_JOINING = {"concat", "interleave", "lanes", "mix"}
 
 
 class _Hole:
@@ -75,9 +74,7 @@ def _is_whole(item: Any) -> Any:
 
 
 def _inner(build: Callable[..., Machine[Any]]) -> Any:
-    return define(
-        build, lambda call: Chain((call,)), is_source=False, transparent=True, listed=False
-    )
+    return define(build, lambda call: Chain((call,)), is_source=False, registered=False)
 
 
 @_inner
@@ -133,6 +130,9 @@ class _Tap(_Guard):
     def made(self, *args: Any) -> Any:
         self.fn(*args)
         return args[0]
+
+
+_WHOLE: dict[str, type[_Guard]] = {"star": _Star, "tap": _Tap}  # what makes a stage a map
 
 
 class _Predicate(_Guard):
@@ -195,10 +195,11 @@ class _Rewriting:
         most = math.inf
         for call in chain.calls:
             for each, is_blind, makes in self.guarded(call):
-                if holes and is_blind and call.name == "repeat" and call.arguments["count"] is None:
-                    length = Chain(tuple(calls)).machine.length
-                    is_blind = length is not None  # of a stream there's no random access to keep
-                    most = length or math.inf
+                if holes and is_blind:
+                    upstream = Chain(tuple(calls)).machine
+                    if call.build(upstream).rate.epochs == call.build(upstream).length == math.inf:
+                        is_blind = upstream.length is not None  # no random access to keep
+                        most = upstream.length or math.inf
                 if holes and not is_blind:
                     calls.append(self.sieve(call, most=most))
                     holes, most = False, math.inf
@@ -215,30 +216,40 @@ class _Rewriting:
 
     def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
         """The calls in its place, each with whether holes pass it, and whether it makes some."""
-        name, arguments, stage = call.name, call.arguments, repr(call)
-        finish = call.combinator.finish
-        if name in ("map", "random_map") and not arguments.get("vectorized"):
-            yield call.replaced(fn=_Guard(arguments["fn"], stage)), True, True
-        elif name in ("starmap", "tap"):
-            guard = _Star if name == "starmap" else _Tap
-            yield _mapping(call, guard(arguments["fn"], stage)), True, True
-        elif name in ("flat_map", "interleave_map"):
-            yield call.replaced(fn=_Expansion(arguments["fn"], stage)), False, False
-            yield self.sieve(call), False, False
-        elif name == "filter":
-            yield self.sieve(call, _Predicate(arguments["predicate"], stage)), False, False
-        elif name == "source" and "length" in call.identity()[1]:
-            is_plain = isinstance(arguments["data"], (list, tuple, range, np.ndarray))
-            data = arguments["data"] if is_plain else _Data(arguments["data"], stage)
-            yield call.replaced(data=data), False, not is_plain
-        elif name in _JOINING:
-            parts = tuple([self.chain(part) for part in arguments["pipelines"]])
-            yield call.replaced(pipelines=parts), False, False
-        elif finish is not None and arguments[finish] is not None:
-            yield call.replaced(**{finish: None}), False, False
-            yield _mapping(call, _Guard(arguments[finish], stage)), True, True
+        arguments, stage = call.arguments, repr(call)
+        names = {role: name for name, role in call.functions.items()}
+        for role, name in names.items():
+            fn = arguments[name]
+            if role == "item":
+                yield call.replaced(**{name: _Guard(fn, stage)}), True, True
+            elif role in _WHOLE:
+                yield _mapping(call, _WHOLE[role](fn, stage)), True, True
+            elif role == "expand":
+                yield call.replaced(**{name: _Expansion(fn, stage)}), False, False
+                yield self.sieve(call), False, False
+            elif role == "predicate":
+                yield self.sieve(call, _Predicate(fn, stage)), False, False
+            elif role == "collate":
+                yield call.replaced(**{name: None}), False, False
+                yield _mapping(call, _Guard(fn, stage)), True, True
+            elif role == "data" and call.build(None).skip is not None:
+                is_plain = isinstance(fn, (list, tuple, range, np.ndarray))
+                data = fn if is_plain else _Data(fn, stage)
+                yield call.replaced(**{name: data}), False, not is_plain
+            else:
+                continue
+            return
+        if call.chains and call.combinator.is_source and not call.build(None).rate.every:
+            parts = {name: self.parts(value) for name, value in arguments.items()}
+            yield call.replaced(**parts), False, False
         else:
-            yield call, name in _BLIND, False
+            yield call, call.combinator.keeps_items and not call.functions, False
+
+    def parts(self, value: Any) -> Any:
+        """An argument, the pipelines in it without the items that fail."""
+        if isinstance(value, tuple):
+            return tuple([self.parts(each) for each in value])
+        return self.chain(value) if isinstance(value, Chain) else value
 
 
 def skip_log_of(chain: Chain) -> SkipLog | None:

@@ -9,13 +9,14 @@ from typing import Any
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural
-from lazyckpt.core.machine import End, Machine, Position, entered
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import End, Machine, entered
 from lazyckpt.errors import Exhausted, StateMismatch
 from lazyckpt.failures.notes import annotated
-from lazyckpt.state.mismatch import difference
+from lazyckpt.state.mismatch import cut, difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import AnyState, State, as_state
+from lazyckpt.state.state import AnyState, Rebased, State, as_state
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:
@@ -23,10 +24,11 @@ def init(pipeline: Chain, *, epoch: int = 0) -> State:
 
     >>> import lazyckpt as lz
     >>> lz.init(lz.source("abc".split()))
-    State(pipeline='[["source",{"length":1}]]', items=0, position=(0, 0))
+    State(items=0)
+      source(length=1)  0, 0
     """
     epoch = checked("init", "epoch", epoch, natural)
-    return State(runnable("init", pipeline).identity, 0, pipeline.machine.init(epoch))
+    return State(runnable("init", pipeline).entries, 0, pipeline.machine.init(epoch))
 
 
 def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
@@ -58,8 +60,10 @@ def state_at(pipeline: Chain, n: int) -> State:
     `IndexError` if there are fewer.
 
     >>> import lazyckpt as lz
-    >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789).position
-    (0, 123456789)
+    >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789)
+    State(items=123456789)
+      source(length=1000000000)  0, 0
+      shuffle(seed=0)            123456789
     """
     n = checked("state_at", "n", n, natural)
     machine = runnable("state_at", pipeline).machine
@@ -116,10 +120,12 @@ def replay(pipeline: Chain, state: AnyState) -> Any:
 class Move:
     """What a stage keeps in a state, in one state and in another.
 
-    - `stage`: its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline
-      0 within stage 1
-    - `name`: its combinator's
-    - `before`, `after`: its own part of the position, nested tuples of ints
+    Attributes:
+        stage: Its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
+            within stage 1.
+        name: Its combinator's.
+        before: Its own place in the first state: nested tuples of ints, or None.
+        after: Its own place in the second.
     """
 
     stage: str
@@ -133,54 +139,72 @@ class Move:
         return _less(self.after, self.before)
 
     def __str__(self) -> str:
-        return f"stage {self.stage}, {self.name}: {self.before} -> {self.after}"
+        return (
+            f"stage {self.stage}, {cut(self.name)}: {_shown(self.before)} -> {_shown(self.after)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """How one state differs from another; false where it doesn't.
 
-    - `items`: how many more items the second has delivered
-    - `epochs`: how many epochs further its source is
-    - `moves`: the stages whose parts differ, from the source on
+    Attributes:
+        items: How many more items the second has delivered.
+        epochs: How many epochs further its source is.
+        moves: The stages whose places differ, from the source on.
+        rebased: Where the second was carried over from another pipeline, if the first wasn't.
     """
 
     items: int
     epochs: int
     moves: tuple[Move, ...]
+    rebased: Rebased | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.items or self.moves)
+        return bool(self.items or self.moves or self.rebased)
 
     def __str__(self) -> str:
         """A line for the items, and one for each stage."""
         sizes = [f"{self.items:+,} items"] + [f"{self.epochs:+,} epochs"] * bool(self.epochs)
-        return "\n".join([", ".join(sizes), *map(str, self.moves)])
+        lines = [", ".join(sizes)]
+        if self.rebased is not None:
+            own = self.rebased.own
+            where = "only reading tells which" if own is None else f"item {own:,} of its own"
+            lines.append(f"rebased after {self.rebased.items:,} items: there {where}")
+        return "\n".join([*lines, *map(str, self.moves)])
 
 
 def diff(a: AnyState, b: AnyState) -> Difference:
     """Which stages moved from state `a` to state `b`, and how far. Reads no data.
 
-    Both are of one pipeline, else `StateMismatch` says what differs.
+    Raises:
+        StateMismatch: The states are of two pipelines; the message says what differs.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.take(50) | lz.batch(4)
     >>> print(lz.diff(lz.state_at(pipeline, 2), lz.state_at(pipeline, 9)))
     +7 items
-    stage 2, shuffle: (0, 8) -> (0, 36)
-    stage 3, take: (8,) -> (36,)
+    stage 2, shuffle: 0, 8 -> 0, 36
+    stage 3, take: 8 -> 36
     """
     first, second = as_state(a), as_state(b)
-    if first.pipeline != second.pipeline:
-        changed = difference(first.pipeline, second.pipeline)
+    if first.stages != second.stages:
+        changed = difference(first.stages, second.stages)
         raise StateMismatch(f"the states belong to two pipelines:\n{changed.rstrip()}")
-    parts = [{(each.stage, each.name): each.own for each in layers(one)} for one in (first, second)]
+    pairs = zip(
+        layers(first.stages, first.position), layers(second.stages, second.position), strict=True
+    )
     moves = [
-        Move(stage, name, parts[0].get((stage, name)), parts[1].get((stage, name)))
-        for stage, name in parts[0] | parts[1]
-        if parts[0].get((stage, name)) != parts[1].get((stage, name))
+        Move(one.stage, getattr(one.entry, "name", one.entry), one.own, other.own)
+        for one, other in pairs
+        if one.own != other.own
     ]
-    return Difference(second.items - first.items, second.epoch - first.epoch, tuple(moves))
+    rebased = second.rebased if first.rebased != second.rebased else None
+    return Difference(second.items - first.items, second.epoch - first.epoch, tuple(moves), rebased)
+
+
+def _shown(own: Position) -> str:
+    return "not open" if own is None else ", ".join(map(brief, own))
 
 
 def _less(a: Position, b: Position) -> Position:

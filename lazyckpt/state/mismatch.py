@@ -1,115 +1,150 @@
-"""How two descriptions of pipelines differ, stage by stage."""
+"""How the stages of two pipelines differ."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from lazyckpt.core.call import described, former
-from lazyckpt.core.checks import Check, Unfit
-from lazyckpt.core.registry import registry
+from lazyckpt.core.entries import (
+    Described,
+    Entries,
+    Entry,
+    alike,
+    alike_stages,
+    changed,
+    dumps,
+)
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared
+_LINES = 8  # of a difference that are told
 
 
 class Pair(NamedTuple):
-    """A stage as it was and as it is: its numbers from 1, or 0 for none, and what differs."""
+    """A stage as it was and as it is: its numbers from 1, or 0 for none."""
 
     old: int
     new: int
-    name: str
-    before: dict[str, Any]
-    after: dict[str, Any]
+    was: Entry | None
+    now: Entry | None
+
+    @property
+    def name(self) -> str:
+        found = self.was or self.now
+        return found.name if found is not None else ""
 
     @property
     def met(self) -> bool:
         return bool(self.old and self.new)
 
     @property
+    def changed(self) -> list[str]:
+        """The arguments that differ, and "pipelines" where those do that it joins."""
+        if self.was is None or self.now is None:
+            return []
+        pipelines = self.was.pipelines, self.now.pipelines
+        is_same = len(pipelines[0]) == len(pipelines[1]) and all(map(alike, *pipelines))
+        return changed(self.was, self.now) + ["pipelines"] * (not is_same)
+
+    @property
     def differs(self) -> bool:
-        return not self.met or bool(self.before or self.after)
+        return not self.met or bool(self.changed)
+
+    def value(self, name: str) -> Any:
+        """An argument as it was; None where it had its default."""
+        return None if self.was is None else self.was.known.get(name)
+
+    def lines(self, prefix: str = "") -> Iterator[str]:
+        """What differs, a line for each stage."""
+        if self.was is None or self.now is None:
+            what = self._shown(self.now or self.was)
+            yield f"stage {prefix}{self.new or self.old}: {what} is {'new' if self.new else 'gone'}"
+            return
+        if changed(self.was, self.now):
+            yield f"stage {prefix}{self.new}: {self._shown(self.was)} -> {self._shown(self.now)}"
+        if "pipelines" in self.changed:
+            pairs = zip_longest(self.was.pipelines, self.now.pipelines)
+            for number, (one, other) in enumerate(pairs):
+                yield from _inner(one, other, f"{prefix}{self.new}[{number}]")
 
     def __str__(self) -> str:
-        old, new = (
-            cut(f"{self.name}({', '.join(f'{k}={json.dumps(v)}' for k, v in values.items())})")
-            for values in (self.before, self.after)
-        )
-        if self.met:
-            return f"stage {self.new}: {old} -> {new}"
-        return f"stage {self.new}: {new} is new" if self.new else f"stage {self.old}: {old} is gone"
+        return cut("; ".join(_few(self.lines())))
+
+    def _shown(self, entry: Entry | None) -> str:
+        assert entry is not None
+        known = entry.known
+        names = changed(self.was, self.now) if self.was and self.now else [*known]
+        given = ", ".join(f"{name}={dumps(known[name])}" for name in names if name in known)
+        return cut(f"{entry.name}({given})")
 
 
-def difference(old: str, new: str) -> str:
-    """A line for each stage in which two descriptions of pipelines differ; none, no text."""
+def _inner(old: Described | None, new: Described | None, label: str) -> Iterator[str]:
+    if old is None or new is None:
+        yield f"pipeline {label}: {_brief(old or new)} is {'new' if old is None else 'gone'}"
+    elif not alike(old, new):
+        if isinstance(old, str) or isinstance(new, str) or _names(old) != _names(new):
+            yield f"pipeline {label}: {_brief(old)} -> {_brief(new)}"
+        else:
+            for pair in paired(old, new):
+                yield from pair.lines(f"{label}.")
+
+
+def _brief(described: Described | None) -> str:
+    return cut(described if isinstance(described, str) else " | ".join(_names(described or ())))
+
+
+def _names(entries: Entries) -> list[str]:
+    return [each.name for each in entries]
+
+
+def _few(lines: Iterator[str]) -> list[str]:
+    found = list(lines)
+    more = len(found) - _LINES
+    return found if more <= 1 else [*found[:_LINES], f"... and {more:,} more"]
+
+
+def difference(old: Entries, new: Entries) -> str:
+    """A line for each stage in which two pipelines differ; none, no text."""
     if old == new:
         return ""
-    stages = [[name for name, _ in json.loads(each)] for each in (old, new)]
-    if stages[0] != stages[1]:
-        return f"    {cut(' | '.join(stages[0]))}\n -> {cut(' | '.join(stages[1]))}\n"
-    return "".join(f"    {pair}\n" for pair in paired(old, new) if pair.differs)
+    if _names(old) != _names(new):
+        return f"    {_brief(old)}\n -> {_brief(new)}\n"
+    lines = (line for pair in paired(old, new) if pair.differs for line in pair.lines())
+    return "".join(f"    {line}\n" for line in _few(lines))
 
 
-def paired(old: str, new: str) -> list[Pair]:
-    """The stages of two descriptions, those that belong together as one."""
-    stages = json.loads(old), json.loads(new)
-    (first, *before), (source, *after) = (each or [["nothing", {}]] for each in stages)
-    if first[0] != source[0]:
-        raise StateMismatch(f"a state cannot follow this change: {cut(first[0])} -> {source[0]}")
+def paired(old: Entries, new: Entries) -> list[Pair]:
+    """The stages of two pipelines, those that belong together as one."""
+    (first, *before), (source, *after) = old, new
+    if first.name != source.name:
+        raise StateMismatch(
+            f"a state cannot follow this change: {cut(first.name)} -> {source.name}"
+        )
     if len(before) * len(after) > _MOST**2:
         raise StateMismatch(f"a pipeline of {len(before) + 1:,} stages -> {len(after) + 1:,}")
-    found, i, j = [_pair(1, 1, first, source)], 1, 1
+    found, i, j = [Pair(1, 1, first, source)], 1, 1
     for one, other in _aligned(before, after):
         i, j = i + (one is not None), j + (other is not None)
-        found.append(_pair(i if one else 0, j if other else 0, one, other))
+        found.append(Pair(i if one else 0, j if other else 0, one, other))
     return found
 
 
-def _pair(old: int, new: int, before: list[Any] | None, after: list[Any] | None) -> Pair:
-    one, other = (stage[1] if stage else {} for stage in (before, after))
-    name = (before or after or [""])[0]
-    checks = registry[name].checks if name in registry else {}
-    names = [
-        k
-        for k in {**one, **other}
-        if not (k in one and k in other and _is_like(one[k], other[k], checks.get(k)))
-    ]
-    kept = ({k: args[k] for k in names if k in args} for args in (one, other))
-    return Pair(old, new, name, *kept)
-
-
-def _is_like(old: Any, new: Any, check: Check | None) -> bool:
-    """Whether a value in a state is that of a pipeline, in the form it has or has had there."""
-    text = _text(old)
-    if text in (_text(new), _text(former(new))):
-        return True
-    try:
-        return check is not None and _text(described(check(old))) == _text(new)
-    except Unfit:
-        return False
-
-
-def _text(value: Any) -> str:
-    """JSON, which tells 1, 1.0 and true apart."""
-    return json.dumps(value, sort_keys=True)
-
-
-def _aligned(
-    old: list[list[Any]], new: list[list[Any]]
-) -> list[tuple[list[Any] | None, list[Any] | None]]:
+def _aligned(old: list[Entry], new: list[Entry]) -> list[tuple[Entry | None, Entry | None]]:
     """The stages that belong together, so that as little as can be differs; None for a lack."""
     best: dict[tuple[int, int], tuple[int, int, int]] = {}  # the price, and the step that led here
     for i in range(len(old) + 1):
         for j in range(len(new) + 1):
             ways = [(0, 0, 0)] * (i == j == 0)
-            if i and j and old[i - 1][0] == new[j - 1][0]:
-                ways.append((best[i - 1, j - 1][0] + (old[i - 1] != new[j - 1]), 1, 1))
+            if i and j and old[i - 1].name == new[j - 1].name:
+                price = best[i - 1, j - 1][0] + (not alike_stages(old[i - 1], new[j - 1]))
+                ways.append((price, 1, 1))
             if i:
                 ways.append((best[i - 1, j][0] + 2, 1, 0))
             if j:
                 ways.append((best[i, j - 1][0] + 2, 0, 1))
             best[i, j] = min(ways, key=lambda way: way[0])
-    pairs: list[tuple[list[Any] | None, list[Any] | None]] = []
+    pairs: list[tuple[Entry | None, Entry | None]] = []
     i, j = len(old), len(new)
     while i or j:
         _, one, other = best[i, j]

@@ -1,33 +1,30 @@
-"""Whether a state belongs to a pipeline, and how it follows a change of it: `rebase`."""
+"""How a state is checked against a pipeline, and how it follows a change of it: `rebase`."""
 
 from __future__ import annotations
 
-import json
+from bisect import bisect_left
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain, runnable
-from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.core.machine import Machine, Position, entered, fitting
+from lazyckpt.core.checks import Unfit, boolean, checked
+from lazyckpt.core.entries import Entries
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.state.mismatch import Pair, difference, paired
-from lazyckpt.state.positions import SEVERAL, SOMETIMES, Described, follows, is_begun
-from lazyckpt.state.state import AnyState, State, as_state
-from lazyckpt.state.windows import built, held_apart, way
+from lazyckpt.state.positions import Place, places
+from lazyckpt.state.state import AnyState, Rebased, State, as_state
+from lazyckpt.state.windows import held_apart
 
 
 def matching(state: State, chain: Chain) -> State:
     """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
-    differences = difference(state.pipeline, chain.identity)
+    differences = difference(state.stages, chain.entries)
     if not differences:
         return state
-    try:
-        carried(state, chain)
-        remedy = "lz.rebase(state, pipeline) carries it over; "
-    except InvalidState:
-        remedy = ""
+    remedy = _remedy(state, chain)
     raise StateMismatch(
         "the state belongs to another pipeline:\n"
         f"{differences}"
@@ -35,7 +32,18 @@ def matching(state: State, chain: Chain) -> State:
     )
 
 
-def rebase(state: AnyState, pipeline: Chain) -> State:
+def _remedy(state: State, chain: Chain) -> str:
+    for branch in (False, True):
+        try:
+            carried(state.stages, state.position, chain, branch=branch)
+        except InvalidState:
+            continue
+        asked = ", branch=True" if branch else ""
+        return f"lz.rebase(state, pipeline{asked}) carries it over; "
+    return ""
+
+
+def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     """The state, carried over to a changed pipeline, where that has a meaning. Reads no data.
 
     Items delivered so far stay delivered, and the rest comes in the new
@@ -46,13 +54,24 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
       are inserted or removed are so from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
     - the weights of a `mix`, which hold from here on, and its pipelines: changed
-      as here, added or removed
+      as here, added or removed; the pipelines of `lanes`, changed as here
+    - with `branch`, seeds: what was given stays given, and what is left comes in
+      another order
+
+    The state says in `rebased` that it was: numbers of items count what was
+    delivered, and where the new pipeline stands may be another number of its own.
 
     What `on_error="skip"` has left out is carried over. Where stages or the
     position change, that of a window which is read again counts once more.
 
-    `StateMismatch`, with the reason, for everything else, and where a stage
-    behind counts or holds what the changed one gives.
+    Args:
+        state: A state of the pipeline as it was.
+        pipeline: The pipeline as it is.
+        branch: Whether seeds may differ.
+
+    Raises:
+        StateMismatch: With the reason, for every other change, and where a stage
+            behind counts or holds what the changed one gives.
 
     >>> import lazyckpt as lz
     >>> small, large = (lz.source(range(6)) | lz.batch(n) for n in (2, 4))
@@ -60,45 +79,89 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     >>> list(lz.run(large, rebase(state, large)))
     [[2, 3, 4, 5]]
     """
+    branch = checked("rebase", "branch", branch, boolean)
     found, pipeline = as_state(state), runnable("rebase", pipeline)
-    position = carried(found, pipeline)
-    names = [name for name, _ in json.loads(found.pipeline)]
+    position = carried(found.stages, found.position, pipeline, branch=branch)
+    if found.stages == pipeline.entries:
+        return found
+    names = [entry.name for entry in found.stages]
     is_like = position == found.position and names == [call.name for call in pipeline.calls]
-    skipped = found.skipped if is_like else found.skipped.renumbered()
-    return replace(found, pipeline=pipeline.identity, position=position, skipped=skipped)
+    return replace(
+        found,
+        stages=pipeline.entries,
+        position=position,
+        skipped=found.skipped if is_like else found.skipped.renumbered(),
+        rebased=Rebased(found.items, given(pipeline.machine, position)),
+    )
 
 
-def carried(state: State, chain: Chain) -> Position:
-    """The position in the chain of a state of another one; `StateMismatch` if it has none."""
-    pairs = paired(state.pipeline, chain.identity)
+def given(machine: Machine[Any], position: Position) -> int | None:
+    """How many items lead to a position, from the beginning; None if only reading tells."""
+    skip, epoch = machine.skip, machine.epoch(position)
+    if skip is None or (epoch and not isinstance(machine.length, int)):
+        return None
+    begin, end = machine.init(epoch), _progress(machine, position)
+
+    def is_reached(n: int) -> bool:
+        here, passed = skip(begin, n)
+        return passed == n and _progress(machine, here) <= end
+
+    high = 1
+    while is_reached(high):
+        high *= 2
+    found = bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
+    return found + (epoch * int(machine.length or 0) if epoch else 0)
+
+
+def _progress(machine: Machine[Any], position: Position) -> Position:
+    """A position in a form that grows as items are given."""
+    if machine.upstream is not None:
+        place, own = apart(machine, position)
+        return (_progress(machine.upstream, place), *own)
+    if not machine.children:
+        return position
+    places = [
+        (number, _progress(child, place))
+        for number, (child, place) in enumerate(zip(machine.children, position[0], strict=True))
+        if place != ()
+    ]
+    return (places, *position[1:])
+
+
+def carried(stages: Entries, position: Position, chain: Chain, *, branch: bool = False) -> Position:
+    """A position of another pipeline in this one; `StateMismatch` if it has none."""
+    pairs = paired(stages, chain.entries)
     try:
-        return _carried(state, pairs, chain)
+        return _carried(stages, position, pairs, chain, branch)
     except (InvalidState, ArgumentError) as error:
         if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
             raise
         raise StateMismatch(f"the state does not fit after {_changes(pairs)}: {error}") from None
 
 
-def _carried(state: State, pairs: list[Pair], chain: Chain) -> Position:
+def _carried(
+    stages: Entries, position: Position, pairs: list[Pair], chain: Chain, branch: bool
+) -> Position:
     for number, pair in enumerate(pairs):
         if pair.differs:
-            _check(pair, chain, [chain.calls[p.new - 1] for p in pairs[number + 1 :] if p.met])
-    with fitting(state.position):
-        position = _rebuilt(state, pairs, chain)
-    entered(chain.machine, position)
+            later = [p.new - 1 for p in pairs[number + 1 :] if p.met]
+            _check(pair, chain, later, branch)
+    with fitting(position):
+        new = _rebuilt(stages, position, pairs, chain)
+    entered(chain.machine, new)
     before = _before(pairs, chain)
-    if before.machine.epoch(position) != chain.machine.epoch(position):
+    if before.machine.epoch(new) != chain.machine.epoch(new):
         raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
     if any("any" in _wanted(pair, chain) for pair in pairs if pair.met):
-        with fitting(position):
-            apart = held_apart(before, chain, position)
+        with fitting(new):
+            apart = held_apart(before, chain, new)
         if apart is not None:
             call, is_known = apart
             raise StateMismatch(
                 f"the state {'stands' if is_known else 'may stand'} beyond the end after "
                 f"{_changes(pairs)}: {call!r} holds items up to there"
             )
-    return position
+    return new
 
 
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
@@ -107,16 +170,19 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
     for pair in pairs[1:]:
         if pair.met:
             call = calls[pair.new - 1]
-            known = call.combinator.signature.parameters
-            before = {name: known[name].default for name in pair.after} | pair.before
+            known, checks = call.combinator.signature.parameters, call.combinator.checks
+            was = pair.was.known if pair.was is not None else {}
             try:
-                fit = {
-                    k: checked(call.name, k, v, call.combinator.checks.get(k, _as_it_is))
-                    for k, v in before.items()
+                old = {
+                    name: checked(call.name, name, was[name], checks[name])
+                    if name in was
+                    else known[name].default
+                    for name in pair.changed
+                    if name in call.combinator.rebasable
                 }
             except ArgumentError as error:
                 raise _refused(pair, str(error)) from None
-            calls[pair.new - 1] = call.replaced(**fit)
+            calls[pair.new - 1] = call.replaced(**old)
     return Chain(tuple(calls))
 
 
@@ -124,29 +190,43 @@ def _changes(pairs: list[Pair]) -> str:
     return "; ".join(str(pair) for pair in pairs if pair.differs)
 
 
-def _check(pair: Pair, chain: Chain, later: list[Call]) -> None:
+def _check(pair: Pair, chain: Chain, later: list[int], branch: bool) -> None:
     """Refuse a change that a state cannot follow; `later` are the stages behind that stay."""
-    names = {**pair.before, **pair.after} if pair.met else {}
     wanted: set[str] = set()
     if pair.met:
-        call = chain.calls[pair.new - 1]
-        for name in names:
-            if name not in call.elastic:
-                raise _refused(pair, f"{name} decides about the order")
+        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+        for name in pair.changed:
+            if name == "seed" and call.combinator.branch is not None:
+                if not branch:
+                    raise _refused(pair, "seed decides the order; branch=True goes on in another")
+            elif name not in call.combinator.rebasable or machine.rate.whole_epoch:
+                raise _refused(pair, f"{name} decides the order")
         wanted |= _wanted(pair, chain)
     elif not _is_pointwise(pair.name):
-        if pair.old and not follows((pair.name, pair.before), "transparent"):
+        if pair.was is not None and pair.was.owns:
             raise _refused(pair, "what it holds or counts would be lost")
-        wanted.add("transparent")
-    for call in later:
-        if not all(map(call.follows, wanted)):
-            raise _refused(pair, f"{call!r} behind it counts what it gives")
+        wanted.add("stateless")
+    for number in later:
+        if not all(follows(chain.machines[number], each) for each in wanted):
+            raise _refused(pair, f"{chain.calls[number]!r} behind it counts what it gives")
 
 
 def _wanted(pair: Pair, chain: Chain) -> set[str]:
     """What the stages behind one whose arguments change have to be."""
-    elastic = chain.calls[pair.new - 1].elastic
-    return {elastic[name] for name in {**pair.before, **pair.after}}
+    rebasable = chain.calls[pair.new - 1].combinator.rebasable
+    return {rebasable[name] for name in pair.changed if name in rebasable}
+
+
+def follows(machine: Machine[Any], wanted: str) -> bool:
+    """Whether a state can pass a stage when one before it changes.
+
+    - "any": the stage must not depend on how long an epoch is
+    - "stateless": it must have no place of its own
+    - "lockstep": nor may it take more of some items than of others
+    """
+    if wanted == "any":
+        return not machine.rate.whole_epoch
+    return not machine.owns and (wanted == "stateless" or machine.rate.is_fixed)
 
 
 def _refused(pair: Pair, reason: str) -> StateMismatch:
@@ -157,89 +237,52 @@ def _is_pointwise(name: str) -> bool:
     return name in registry and registry[name].pointwise
 
 
-def _rebuilt(state: State, pairs: list[Pair], chain: Chain) -> Position:
+def _rebuilt(stages: Entries, position: Position, pairs: list[Pair], chain: Chain) -> Position:
     """The position, taken apart as the old stages have it and put together as the new ones do."""
-    machines = built(chain)
-    ways = ["all"] + [
-        way(call, upstream, machine)
-        for call, (upstream, machine) in zip(chain.calls[1:], pairwise(machines), strict=True)
-    ]
-    stages = json.loads(state.pipeline)
-    owned = _apart(state.position, [pair for pair in pairs if pair.old], stages, ways, set())
-    if owned is None:
-        raise StateMismatch("the state's position is none of the pipeline that it names")
-    here: Position = None
-    moved: Pair | None = None  # since which change places are made up of other parts
+    parts = places(stages, position)
+    here: Position = ()
     for pair in pairs:
-        own = owned.get(pair.old)  # None before an order of whole epochs, which alone is there
         if not pair.new:
-            moved = moved or (pair if own else None)
             continue
-        call, each = chain.calls[pair.new - 1], ways[pair.new - 1]
-        if moved is not None and call.name in SEVERAL:
-            raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
-        if pair.old and each == "all":
-            here = own
-            if pair.differs and call.combinator.carry is not None:
-                try:
-                    here = call.combinator.carry(here, stages[pair.old - 1][1], **call.arguments)
-                except Unfit as unfit:
-                    raise _refused(pair, str(unfit)) from None
-        elif here is None:
+        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+        if not pair.old:
+            here = _begun(pair, call, chain.machines[pair.new - 2], here)
             continue
-        elif not pair.old:
-            here = _begun(pair, call, machines[pair.new - 2], here)
-            moved = moved or (None if each == "none" else pair)
-        elif bool(own) != (each == "some"):
-            raise StateMismatch(
-                f"a state cannot follow this change: {call!r} keeps its place in another way after "
-                f"{_changes(pairs)}"
-            )
-        elif own:
-            here = (here, *own)
+        part = parts[pair.old - 1]
+        if (part.own is not None) != machine.owns:
+            raise _refused(pair, "it keeps its place in another way")
+        if pair.new == 1:
+            here = _source(pair, part, call)
+        elif machine.owns:
+            here = (here, *_branched(pair, part.own, call, here))
     return here
 
 
-def _apart(
-    position: Position,
-    pairs: list[Pair],
-    stages: list[Described],
-    ways: list[str],
-    failed: set[tuple[int, Position]],
-) -> dict[int, Position] | None:
-    """What each old stage has of the position, () for nothing; None if they don't fit."""
-    *before, pair = pairs
-    if not before:
-        is_known = pair.name in registry
-        return None if is_known and not is_begun(position, stages[0]) else {1: position}
-    if (len(before), position) in failed:
-        return None
-    is_through = follows((pair.name, pair.before), "transparent")
-    each = ways[pair.new - 1] if pair.new else "none" if is_through else "some"
-    if each == "all":
-        return {pair.old: position}
-    for one in ("some", "none") if pair.name in SOMETIMES else (each,):
-        if one == "none":
-            inner, own = position, []
-        elif type(position) is tuple and position and type(position[0]) is tuple:
-            inner, *own = position
-        else:
-            continue
-        found = _apart(inner, before, stages, ways, failed)
-        if found is not None:
-            return {**found, pair.old: tuple(own)}
-    failed.add((len(before), position))
-    return None
+def _source(pair: Pair, part: Place, call: Call) -> Position:
+    assert pair.was is not None
+    if not pair.was.pipelines:
+        return _branched(pair, part.own, call, ())
+    position = part.children, *(part.own or ())
+    if pair.differs and call.combinator.rebase is not None:
+        try:
+            position = call.combinator.rebase(position, pair.was, **call.arguments)
+        except Unfit as unfit:
+            raise _refused(pair, str(unfit)) from None
+    return position
+
+
+def _branched(pair: Pair, own: Position, call: Call, here: Position) -> Position:
+    """A stage's own part where its seed has changed."""
+    if "seed" not in pair.changed or call.combinator.branch is None:
+        return own
+    found: Position = call.combinator.branch(here, own, pair.value("seed"), **call.arguments)
+    return found
 
 
 def _begun(pair: Pair, call: Call, upstream: Machine[Any], here: Position) -> Position:
     """The position of a stage that begins where upstream is."""
     epoch = upstream.epoch(here)
-    if call.is_rigid and here != upstream.init(epoch):
-        raise _refused(pair, "it orders whole epochs, of which a part is gone")
     machine = call.build(upstream._replace(init=lambda epoch: here))
+    if machine.rate.whole_epoch and here != upstream.init(epoch):
+        raise _refused(pair, "it orders whole epochs, of which a part is gone")
     return machine.init(epoch)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from lazyckpt.core.call import compact
-from lazyckpt.core.checks import Unfit, brief, checked, positive
-from lazyckpt.core.machine import Position, fitting
-from lazyckpt.core.registry import registry
+from lazyckpt.core.call import Chain, runnable
+from lazyckpt.core.checks import Unfit, brief
+from lazyckpt.core.machine import fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
-from lazyckpt.state.mismatch import difference
-from lazyckpt.state.positions import Described, arguments_of, chains_of, follows
-from lazyckpt.state.state import AnyState, State, as_state
+from lazyckpt.state.mismatch import Pair, cut, difference, paired
+from lazyckpt.state.rebase import follows, given
+from lazyckpt.state.state import AnyState, Rebased, State, as_state
+
+_NUMBER = "num_shards"
 
 
-def reshard(states: Sequence[AnyState], num_shards: int) -> list[State]:
+def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
     """The states of another number of ranks: nothing is lost, and nothing comes twice.
-
-    - `states`: those of all ranks, in their order; one is enough where it is global
-    - `num_shards`: the number of ranks to go on with
 
     A global state, as behind `shard`, is every rank's: it comes back as it is,
     for a pipeline of so many shards. The lanes of `lanes` are dealt anew, and
@@ -30,68 +26,106 @@ def reshard(states: Sequence[AnyState], num_shards: int) -> list[State]:
     shared out evenly, so that their sum stays what it was. With a `repeat` behind
     the lanes, all ranks have to be in one epoch; put it into each lane.
 
-    Reads no data. `StateMismatch`, with the reason, for states of several
-    pipelines, of too few or too many ranks, or in another order; for ranks that
-    should agree and don't; and where a stage behind counts or holds items of its rank.
+    Reads no data.
+
+    Args:
+        states: Those of all ranks, in their order; one is enough where it is global.
+        pipeline: That of any rank to go on with. Its `num_shards` says how many there are.
+
+    Returns:
+        A state for each rank to go on with.
+
+    Raises:
+        StateMismatch: With the reason, for states of several pipelines, of too few or too
+            many ranks, or in another order; for ranks that should agree and don't; and
+            where a stage behind counts or holds items of its rank.
 
     >>> import lazyckpt as lz
     >>> def rank(num_shards, index):
     ...     lines = [lz.source([f"{name}{n}" for n in range(3)]) for name in "abcd"]
     ...     return lz.lanes(lines, num_shards=num_shards, index=index)
     >>> states = [lz.state_at(rank(2, index), 1 + index) for index in (0, 1)]
-    >>> [list(lz.run(rank(1, 0), state)) for state in lz.reshard(states, 1)]
+    >>> [list(lz.run(rank(1, 0), state)) for state in lz.reshard(states, rank(1, 0))]
     [['a1', 'b1', 'c0', 'd1', 'a2', 'b2', 'c1', 'd2', 'c2']]
     """
-    num_shards = checked("reshard", "num_shards", num_shards, positive)
+    chain: Chain = runnable("reshard", pipeline)
     if isinstance(states, (State, str, bytes)) or not isinstance(states, Sequence) or not states:
         raise ArgumentError(f"reshard: states must be a list of states, got {brief(states)}")
     found = [as_state(state) for state in states]
     for rank, state in enumerate(found):
-        if state.pipeline != found[0].pipeline:
-            changed = difference(found[0].pipeline, state.pipeline)
+        if state.stages != found[0].stages:
+            changed = difference(found[0].stages, state.stages)
             raise StateMismatch(f"ranks 0 and {rank} have two pipelines:\n{changed.rstrip()}")
-    stages = json.loads(found[0].pipeline)
-    if stages and stages[0][0] in registry and registry[stages[0][0]].deal is not None:
-        return _dealt(found, stages, num_shards)
-    return _shared(found, stages, num_shards)
+    pairs = paired(found[0].stages, chain.entries)
+    if any(pair.differs and pair.changed != [_NUMBER] for pair in pairs):
+        changed = difference(found[0].stages, chain.entries)
+        raise StateMismatch(f"the states belong to another pipeline:\n{changed.rstrip()}")
+    divided = [number for number in range(len(pairs)) if _divides(chain, number)]
+    if chain.calls[0].combinator.reshard is not None:
+        if divided != [0]:
+            again = chain.calls[divided[1]].name
+            raise StateMismatch(f"reshard: the lanes are divided once more, by {again}")
+        return _dealt(found, chain, pairs[0])
+    _check_inside(chain)
+    if len(divided) > 1:
+        raise StateMismatch("reshard: the pipeline is sharded more than once")
+    if divided:
+        return _shared(found, chain, pairs[divided[0]])
+    _check_agreement(found)
+    return found[:1]
 
 
-def _dealt(states: list[State], stages: list[Described], num_shards: int) -> list[State]:
-    deal = registry[stages[0][0]].deal
-    assert deal is not None
-    _check_count(states, stages[0])
-    for stage in stages[1:]:
-        if "num_shards" in _known(stage):
-            raise StateMismatch(f"reshard: the lanes are divided once more, by {stage[0]}")
-        if not follows(stage, "transparent"):
+def _divides(chain: Chain, number: int) -> bool:
+    return _NUMBER in chain.calls[number].combinator.rebasable
+
+
+def _check_inside(chain: Chain) -> None:
+    for inner in chain.calls[0].chains:
+        if any(_divides(inner, number) for number in range(len(inner.calls))):
             raise StateMismatch(
-                f"lanes cannot change ranks: {stage[0]} behind them counts or holds what a rank "
+                f"reshard: put shard behind {chain.calls[0].name}, not into its pipelines"
+            )
+        _check_inside(inner)
+
+
+def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
+    """Pipelines that each belong to one rank at a time."""
+    _check_count(states, pair)
+    for call, machine in zip(chain.calls[1:], chain.machines[1:], strict=True):
+        if machine.owns:
+            raise StateMismatch(
+                f"lanes cannot change ranks: {call!r} behind them counts or holds what a rank "
                 "has had; put it into each lane"
             )
     positions = [state.position for state in states]
+    num_shards, is_same = chain.calls[0].arguments[_NUMBER], not pair.changed
+    deal = chain.calls[0].combinator.reshard
+    assert deal is not None
     try:
         with fitting(positions):
-            if num_shards != len(states):
-                _check_epochs(positions, stages)
-            dealt = deal(positions, num_shards if num_shards != len(states) else 1)
+            if not is_same:
+                _check_epochs(states, chain)
+            dealt = deal(positions, 1 if is_same else num_shards)  # which checks them
     except Unfit as unfit:
         raise StateMismatch(f"reshard: {unfit}") from None
-    if num_shards == len(states):  # they were dealt but to be checked
+    if is_same:
         return states
     whole, more = divmod(sum(state.items for state in states), num_shards)
-    pipeline = _divided(stages, 0, num_shards)
-    return [State(pipeline, whole + (rank < more), position) for rank, position in enumerate(dealt)]
+    return [
+        State(chain.entries, whole + (rank < more), position) for rank, position in enumerate(dealt)
+    ]
 
 
-def _check_epochs(positions: list[Position], stages: list[Described]) -> None:
+def _check_epochs(states: list[State], chain: Chain) -> None:
     """Refuse ranks in several epochs: the lanes of one rank are in one."""
-    lanes = chains_of(arguments_of(stages[0]))
-    is_known = bool(lanes) and not any(map(_is_joined, lanes))
-    if not is_known and not any(stage[0] == "repeat" for stage in stages):
-        return  # what epochs are within the lanes is theirs
+    lanes = chain.machines[0].children
     epochs = [
-        _epoch(position[0][0], lanes[rank] if is_known else [])
-        for rank, position in enumerate(positions)
+        next(
+            lane.epoch(place)
+            for lane, place in zip(lanes, state.position[0], strict=True)
+            if place != ()
+        )
+        for state in states
     ]
     for rank, epoch in enumerate(epochs):
         if epoch != epochs[0]:
@@ -102,64 +136,38 @@ def _check_epochs(positions: list[Position], stages: list[Described]) -> None:
             )
 
 
-def _is_joined(lane: list[Described]) -> bool:
-    source = registry.get(lane[0][0])
-    return source is not None and source.parts is not None
-
-
-def _epoch(place: Position, lane: list[Described]) -> int:
-    """The epoch of a lane at a place: its source's, in which each `repeat` has its own."""
-    while type(place) is tuple:
-        place = place[0]
-    for name, arguments in lane:
-        if name == "repeat":
-            count = arguments.get("count")
-            place = place >> 32 if count is None else place // max(count, 1)
-    return int(place)
-
-
-def _shared(states: list[State], stages: list[Described], num_shards: int) -> list[State]:
-    places = [n for n, stage in enumerate(stages) if "num_shards" in _known(stage)]
-    for stage in stages[:1]:
-        inner = [each for chain in chains_of(arguments_of(stage)) for each in chain]
-        if any("num_shards" in _known(each) for each in inner):
-            raise StateMismatch(f"reshard: put shard behind {stage[0]}, not into its pipelines")
-    if not places:
-        _check_agreement(states)
-        return [states[0]] * num_shards
-    (place, *others) = places
-    if others:
-        raise StateMismatch("reshard: the pipeline is sharded more than once")
-    apart = [stage[0] for stage in stages[place + 1 :] if not follows(stage, "lockstep")]
+def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
+    """A global stream, of which every rank takes its part."""
+    machines, num_shards = chain.machines, chain.calls[pair.new - 1].arguments[_NUMBER]
+    apart = [
+        call
+        for call, machine in zip(chain.calls[pair.new :], machines[pair.new :], strict=True)
+        if not follows(machine, "lockstep")
+    ]
     if len(states) > 1 or apart:
-        _check_count(states, stages[place])
-    is_same = num_shards == stages[place][1].get("num_shards")
-    if is_same and apart:
+        _check_count(states, pair)
+    if apart and not pair.changed:
         return states
-    _check_agreement(states, f", as they may behind {apart[0]}" if apart else "")
-    if is_same:
+    _check_agreement(states, f", as they may behind {apart[0]!r}" if apart else "")
+    if not pair.changed:
         return [states[0]] * num_shards
     if apart:
         raise StateMismatch(
-            f"reshard: {apart[0]} behind {stages[place][0]} counts or holds what a rank has had; "
+            f"reshard: {apart[0]!r} behind {pair.name} counts or holds what a rank has had; "
             "put it before, or read per rank by lanes"
         )
-    if not follows(stages[place], "lockstep"):
-        raise StateMismatch(f"reshard: the parts of {stages[place][0]} are contiguous")
-    pipeline = _divided(stages, place, num_shards)
-    return [replace(states[0], pipeline=pipeline)] * num_shards
+    if machines[pair.new - 1].rate.whole_epoch:
+        raise StateMismatch(f"reshard: the parts of {pair.name} are contiguous")
+    state = states[0]
+    rebased = Rebased(state.items, given(chain.machine, state.position))
+    return [replace(state, stages=chain.entries, rebased=rebased)] * num_shards
 
 
-def _known(stage: Described) -> dict[str, Any]:
-    combinator = registry.get(stage[0])
-    return {} if combinator is None or "num_shards" not in combinator.elastic else stage[1]
-
-
-def _check_count(states: list[State], stage: Described) -> None:
-    wanted = stage[1].get("num_shards")
+def _check_count(states: list[State], pair: Pair) -> None:
+    wanted = pair.value(_NUMBER)
     if len(states) != wanted:
         raise StateMismatch(
-            f"reshard: {stage[0]}(num_shards={wanted}) wants the states of {wanted} ranks, "
+            f"reshard: {cut(pair.name)}(num_shards={wanted}) wants the states of {wanted} ranks, "
             f"got {len(states)}"
         )
 
@@ -168,10 +176,3 @@ def _check_agreement(states: list[State], why: str = "") -> None:
     for rank, state in enumerate(states):
         if state != states[0]:
             raise StateMismatch(f"ranks 0 and {rank} disagree{why}: {diff(states[0], state)}")
-
-
-def _divided(stages: list[Described], place: int, num_shards: int) -> str:
-    """The description of the pipeline with another number of shards."""
-    name, arguments = stages[place]
-    changed = [name, {**arguments, "num_shards": num_shards}]
-    return compact([*stages[:place], changed, *stages[place + 1 :]])

@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from lazyckpt.core.call import Call, Chain, runnable
-from lazyckpt.core.machine import Machine, Position, entered, fitting
-from lazyckpt.core.registry import Taken
+from lazyckpt.core.call import Chain, runnable
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Rate, entered, fitting
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
-from lazyckpt.state.windows import begun_again, built
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class StageCost:
     """What one stage takes again, where a run is resumed.
 
-    - `stage`: its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline
-      0 within stage 1
-    - `name`: its combinator's
-    - `items`: how many items of the stage before it, at most; of a source, how
-      many of its own. Infinity where only reading tells
+    Attributes:
+        stage: Its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
+            within stage 1.
+        name: Its combinator's.
+        items: How many items of the stage before it, at most; of a source, how many of
+            its own. Infinity where only reading tells.
     """
 
     stage: str
@@ -38,13 +37,14 @@ class Reread:
 class ResumeCost:
     """What a resume reads again.
 
-    - `items`: how many items of the sources, at most, that were read before;
-      infinity where only reading tells
-    - `stages`: the stages that take items again, from the source on
+    Attributes:
+        items: How many items of the sources, at most, that were read before; infinity
+            where only reading tells.
+        stages: The stages that take items again, from the source on.
     """
 
     items: float
-    stages: tuple[Reread, ...]
+    stages: tuple[StageCost, ...]
 
     def __str__(self) -> str:
         """A line for all, and one for each stage."""
@@ -73,15 +73,14 @@ def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
     """
     found = matching(as_state(state), runnable("resume_cost", pipeline))
     entered(pipeline.machine, found.position)
-    rereads: dict[str, Reread] = {}
+    costs: dict[str, StageCost] = {}
     with fitting(found.position):
-        items = sum(_cost(pipeline, found.position, "", rereads))
-    order = sorted(rereads.values(), key=lambda each: [int(n) for n in _numbers(each.stage)])
-    return ResumeCost(items, tuple(order))
+        items = sum(_cost(pipeline, found.position, "", costs))
+    return ResumeCost(items, tuple(sorted(costs.values(), key=_number)))
 
 
-def _numbers(stage: str) -> list[str]:
-    return stage.replace("[", ".").replace("]", "").split(".")
+def _number(cost: StageCost) -> list[int]:
+    return [int(each) for each in cost.stage.replace("[", ".").replace("]", "").split(".")]
 
 
 def _shown(items: float) -> str:
@@ -91,62 +90,62 @@ def _shown(items: float) -> str:
 
 
 def _cost(
-    chain: Chain, position: Position, prefix: str, rereads: dict[str, Reread]
+    chain: Chain, position: Position, prefix: str, costs: dict[str, StageCost]
 ) -> Iterator[float]:
     """Items of the sources, in portions, that are read again from a position on."""
-    machines = built(chain)
-    rates = list(_rates(chain, machines))
+    machines, rates = chain.machines, _rates(chain)
     places = [(len(machines) - 1, position)]  # where a stage begins again
     while places:
         number, here = places.pop()
-        call = chain.calls[number]
-        begun = begun_again(call, machines, number, here)
-        for again in begun:
+        rereads = list(machines[number].rereads(here))
+        for reread in rereads:
             if number:
-                places.append((number - 1, again.position))
-            if again.items:
+                places.append((number - 1, reread.position))
+            if reread.items:
                 each, more = rates[number]
-                yield again.items * (each + more) if again.alone else again.items * each + more
+                yield reread.items * (each + more) if reread.alone else reread.items * each + more
         stage = f"{prefix}{number + 1}"
-        if taken := sum(again.items for again in begun):
-            before = rereads[stage].items if stage in rereads else 0
-            rereads[stage] = Reread(stage, call.name, before + taken)
-        if not number and call.combinator.parts is not None:
-            for part, place in call.combinator.parts(here, call.arguments)[0].items():
-                yield from _cost(call.chains[part], place, f"{stage}[{part}].", rereads)
+        if taken := sum(reread.items for reread in rereads):
+            before = costs[stage].items if stage in costs else 0
+            costs[stage] = StageCost(stage, chain.calls[number].name, before + taken)
+        if machines[number].children:
+            for part, (inner, place) in enumerate(zip(chain.calls[0].chains, here[0], strict=True)):
+                if place != ():
+                    yield from _cost(inner, place, f"{stage}[{part}].", costs)
 
 
-def _rates(chain: Chain, machines: list[Machine[Any]]) -> Iterator[tuple[float, float]]:
+def _rates(chain: Chain) -> list[tuple[float, float]]:
     """For each stage how many source items an item that it takes stands for, and how many more.
 
     That many more, at most, are taken with any number of items of one epoch.
     """
-    each: float = 1
-    more: float = 0
-    yield each, more  # a source's items are its own
-    for number, call in enumerate(chain.calls):
-        taken = call.combinator.takes
-        if callable(taken):
-            upstream = {"upstream": machines[number - 1]} if number else {}
-            taken = taken(**upstream, **call.arguments)
-        if not number:
-            each, more = _joined(call, taken)
-        else:
-            known = taken or Taken(1 if call.combinator.pointwise else math.inf)
-            more = _times(known.more, each) + _times(known.epochs, more)
-            each = each * known.each
-        yield each, more
+    first, *rest = chain.machines
+    each, more = _joined(first.rate, [_made(inner) for inner in chain.calls[0].chains])
+    found = [(each, more)]
+    for machine in rest:
+        found.append((each, more))
+        each, more = _behind(machine.rate, each, more)
+    return found
 
 
-def _joined(call: Call, taken: Taken | None) -> tuple[float, float]:
-    """The same of one item that a source gives."""
-    if call.combinator.parts is None:
-        return 1, 0
-    parts = [list(_rates(part, built(part)))[-1] for part in call.chains]
+def _made(chain: Chain) -> tuple[float, float]:
+    """The same of an item that a pipeline gives."""
+    each, more = _rates(chain)[-1]
+    last = chain.machines[-1]
+    return (each, more) if last.upstream is None else _behind(last.rate, each, more)
+
+
+def _behind(rate: Rate, each: float, more: float) -> tuple[float, float]:
+    return each * rate.each, _times(rate.more, each) + _times(rate.epochs, more)
+
+
+def _joined(rate: Rate, parts: list[tuple[float, float]]) -> tuple[float, float]:
+    if not parts:
+        return 1, 0  # a source's items are its own
     eaches, mores = [each for each, _ in parts], [more for _, more in parts]
-    if taken is None:
+    if rate.every:
         return sum(eaches), sum(mores)
-    return max(eaches), _times(taken.epochs, sum(mores))
+    return max(eaches), _times(rate.epochs, sum(mores))
 
 
 def _times(a: float, b: float) -> float:

@@ -1,49 +1,80 @@
-"""`State`: a position with the pipeline it belongs to, as an immutable value and as JSON."""
+"""`State`: where a pipeline stands, with what it is checked against, as an immutable value."""
 
 from __future__ import annotations
 
 import json
-import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from operator import index
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.checks import brief, is_integer
-from lazyckpt.core.machine import Position
-from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
+from lazyckpt.core.entries import Entries
+from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
+from lazyckpt.state.codec import (
+    LONGEST,
+    checksum,
+    decode,
+    decode_stages,
+    encode,
+    encode_stages,
+    is_count,
+    parsed,
+)
+from lazyckpt.state.positions import layers, shown
 
-FORMAT = 1
-_EXACT = 1 << 53  # ints below survive every JSON reader
-_LONGEST = 1 << 24  # characters; a state is far smaller
-_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error takes long
+FORMAT = 2
+_FIELDS = {"lazyckpt", "items", "stages"}
+_OPTIONAL = {"rebased", "skipped"}
+_ROWS = 40  # that a repr shows of the stages
 
 
-@dataclass(frozen=True, slots=True)
+class Rebased(NamedTuple):
+    """That a state was carried over to its pipeline: after how many items, and where that is in it.
+
+    - `items`: how many items had been delivered then
+    - `own`: how many items this pipeline gives from its beginning up to there;
+      None where only reading tells
+    """
+
+    items: int
+    own: int | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class State:
     """Where a pipeline stands: a few hundred bytes, immutable, hashable, comparable.
 
-    - `items`: how many items were delivered before it
-    - `position`: nested tuples of ints; what each stage needs to go on
-    - `pipeline`: the stages and the arguments that decide the order, as JSON
-    - `skipped`: what `on_error="skip"` has left out before it, as in `Run.skipped`
+    States of one pipeline are ordered by their items; those of two raise `StateMismatch`.
 
-    States of one pipeline are ordered by their items; `StateMismatch` for those of two.
+    Attributes:
+        stages: The stages, with the arguments that decide the order.
+        items: How many items were delivered before it.
+        position: What the stages need to go on, as nested tuples of ints.
+        skipped: What `on_error="skip"` has left out before it, as in `Run.skipped`.
+        rebased: Where `rebase` carried it over from another pipeline; else None.
 
     >>> import lazyckpt as lz
-    >>> state = lz.init(lz.source([1, 2, 3]) | lz.batch(2))
+    >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.batch(2)
+    >>> state = lz.state_at(pipeline, 7)
+    >>> state
+    State(items=7)
+      source(length=100)              0, 0
+      shuffle(buffer_size=8, seed=0)  0, 14
+      batch(batch_size=2)
     >>> State.from_json(state.to_json()) == state
     True
     """
 
-    pipeline: str
+    stages: Entries
     items: int
     position: Position
-    skipped: Skipped = field(default=Skipped(), repr=False)
+    skipped: Skipped = field(default=Skipped())
+    rebased: Rebased | None = None
 
     @property
     def epoch(self) -> int:
@@ -54,7 +85,7 @@ class State:
         """
         leaf = self.position
         while type(leaf) is tuple and leaf:
-            leaf = leaf[0]
+            leaf = next((part for part in leaf if part != ()), ())
         if type(leaf) is not int:
             raise InvalidState(f"a state's position {brief(self.position)} has no epoch")
         return leaf
@@ -65,26 +96,68 @@ class State:
     def __le__(self, other: State) -> bool:
         return self.items <= other.items if _has_order(self, other) else NotImplemented
 
+    def __repr__(self) -> str:
+        """A line for each stage, with its own place."""
+        rows = list(self._rows())
+        width = max(len(stage) for _, stage, _ in rows)
+        lines = [f"  {stage:{width}}  {place}".rstrip() for _, stage, place in rows]
+        if len(lines) > _ROWS:
+            lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
+        return "\n".join([f"State({self._summary()})", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            f"<tr><td>{number}</td><td><code>{escape(stage.strip())}</code></td>"
+            f"<td><code>{escape(place)}</code></td></tr>"
+            for number, stage, place in self._rows()
+        ]
+        return (
+            f"<table><caption>State({escape(self._summary())})</caption>"
+            "<thead><tr><th></th><th>stage</th><th>place</th></tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>"
+        )
+
+    def _summary(self) -> str:
+        found = f"items={self.items}"
+        if self.skipped:
+            found += f", skipped={int(self.skipped)}"
+        return found if self.rebased is None else f"{found}, rebased_at={self.rebased.items}"
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        found = []
+        for stage, entry, own in layers(self.stages, self.position):
+            *outer, number = stage.split("[")
+            pipeline, _, behind = number.partition("].") if outer else ("", "", number)
+            first = f"[{pipeline.rstrip(']')}] " if outer and behind in ("", "1") else ""
+            place = "" if own is None else ", ".join(brief(part) for part in own)
+            indent = "    " * len(outer)
+            found.append((stage, f"{indent[len(first) :]}{first}{shown(entry)}", place))
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return State, (self.stages, self.items, self.position, self.skipped, self.rebased)
+
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
-        body = {
+        body: dict[str, Any] = {
             "lazyckpt": FORMAT,
-            "items": _encode(self.items),
-            "position": _encode(self.position),
-            "pipeline": json.loads(self.pipeline),
+            "items": encode(self.items),
+            "stages": encode_stages(self.stages, self.position),
         }
+        if self.rebased is not None:
+            body["rebased"] = [None if n is None else encode(n) for n in self.rebased]
         if self.skipped:
-            body["skipped"] = {k: _encode(v) for k, v in self.skipped.to_json().items()}
-        return {**body, "check": _check(body)}
+            body["skipped"] = {k: encode(v) for k, v in self.skipped.to_json().items()}
+        return {**body, "check": checksum(body)}
 
     def to_json(self) -> str:
         """One line of ASCII JSON, at most 1 KB for ten stages.
 
-        A state of your own is of its own size, and each pipeline that a `mix`,
-        `interleave`, `lanes` or `interleave_map` has open takes 20 bytes or more.
+        A state of your own is of its own size, and each pipeline that a stage
+        joins adds some 40 bytes.
         """
         text = _dumps(self.to_dict())
-        if len(text) > _LONGEST:
+        if len(text) > LONGEST:
             raise InvalidState(f"a state of {len(text):,} characters is too long to be read again")
         return text
 
@@ -100,10 +173,10 @@ class State:
         if not isinstance(text, (str, bytes)):
             raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")
         try:
-            found = _parsed(text)
+            found = parsed(text)
         except (ValueError, RecursionError) as error:
             raise InvalidState(
-                f"not a state, or a truncated one: {error}: {_excerpt(text)}"
+                f"not a state, or a truncated one: {error}: {brief(text[:80])}"
             ) from None
         return State.from_dict(found)
 
@@ -113,46 +186,72 @@ class State:
         if not isinstance(found, Mapping) or "lazyckpt" not in found:
             raise InvalidState(f"not a lazyckpt state: {brief(found)}")
         found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
-        version = found["lazyckpt"]
-        if type(version) is not int or not 1 <= version <= FORMAT:
-            raise InvalidState(
-                f"the state has format {brief(version)}, this lazyckpt reads 1 to {FORMAT}; "
-                "a newer lazyckpt wrote it: upgrade"
-            )
+        _check_version(found["lazyckpt"])
         try:
-            body = {name: _unfolded(value) for name, value in found.items() if name != "check"}
-        except (ValueError, RecursionError) as error:
-            raise InvalidState(f"malformed state: {error}") from None
-        if body.get("skipped", ...) is None:
-            del body["skipped"]
-        if {*body} - {"skipped"} != {"lazyckpt", "items", "position", "pipeline"}:
-            names = ", ".join(map(str, body))
-            raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
-        try:
-            if found.get("check") != _check(body):
-                raise InvalidState(
-                    f"the state is damaged: its checksum is {brief(found.get('check'))}, "
-                    f"its content's {_check(body)}"
-                )
-            state = State(
-                json.dumps(body["pipeline"], separators=(",", ":"), sort_keys=True),
-                _decode(body["items"]),
-                _decode(body["position"]),
-                _left_out(body["skipped"]) if "skipped" in body else Skipped(),
-            )
+            return _from_body(_body(found), found.get("check"))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             if isinstance(error, InvalidState):
                 raise
             raise InvalidState(f"malformed state: {error}") from None
-        if not _is_count(state.items):
-            raise InvalidState(f"items must be an int >= 0, got {brief(state.items)}")
-        if not _is_sound(state.position):
-            raise InvalidState(
-                f"a position is made of tuples and ints >= 0, got {brief(state.position)}"
-            )
-        if not _is_described(body["pipeline"]):
-            raise InvalidState(f"no description of a pipeline: {brief(body['pipeline'])}")
-        return state
+
+
+def _check_version(version: Any) -> None:
+    if version == 1 and type(version) is int:
+        raise InvalidState(
+            "the state has format 1, of before the first release, which nothing reads any more: "
+            "begin anew"
+        )
+    if version != FORMAT or type(version) is not int:
+        raise InvalidState(
+            f"the state has format {brief(version)}, this lazyckpt reads {FORMAT}; "
+            "a newer lazyckpt wrote it: upgrade"
+        )
+
+
+def _body(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a state but its checksum, those that are texts as what they say."""
+    body = {
+        name: parsed(value) if isinstance(value, str) else value
+        for name, value in found.items()
+        if name != "check"
+    }
+    for name in _OPTIONAL:  # a checkpointer may have wanted them before there were any
+        if body.get(name, ...) is None:
+            del body[name]
+    if {*body} - _OPTIONAL != _FIELDS:
+        names = ", ".join(map(str, body))
+        raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
+    return body
+
+
+def _from_body(body: Mapping[str, Any], check: Any) -> State:
+    if check != checksum(body):
+        raise InvalidState(
+            f"the state is damaged: its checksum is {brief(check)}, its content's {checksum(body)}"
+        )
+    stages, position = decode_stages(body["stages"])
+    items = decode(body["items"])
+    if not is_count(items):
+        raise InvalidState(f"items must be an int >= 0, got {brief(items)}")
+    if position == ():
+        raise InvalidState("the state has no place for its source")
+    skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
+    rebased = _rebased(body["rebased"], items) if "rebased" in body else None
+    return State(stages, items, position, skipped, rebased)
+
+
+def _skipped(found: Any) -> Skipped:
+    if not isinstance(found, dict):
+        raise InvalidState(f"not a record of skipped items: {brief(found)}")
+    return Skipped.from_json({name: decode(value) for name, value in found.items()})
+
+
+def _rebased(found: Any, items: int) -> Rebased:
+    if isinstance(found, list) and len(found) == 2:
+        at, own = map(decode, found)
+        if is_count(at) and at <= items and (own is None or is_count(own)):
+            return Rebased(at, own)
+    raise InvalidState(f"no account of a rebase: {brief(found)}")
 
 
 def flat(state: State, *, skips: bool = False) -> dict[str, Any]:
@@ -166,24 +265,16 @@ def flat(state: State, *, skips: bool = False) -> dict[str, Any]:
     return {k: v if isinstance(v, (int, str)) else _dumps(v) for k, v in found.items()}
 
 
-def _unfolded(value: Any) -> Any:
-    return _parsed(value) if isinstance(value, str) else value
-
-
-def _parsed(text: str | bytes) -> Any:
-    if len(text) > _LONGEST:
-        raise ValueError(f"{len(text):,} characters are no state")
-    return json.loads(
-        text, parse_int=_short_int, parse_constant=_no_constant, object_pairs_hook=_no_twice
-    )
-
-
 def _has_order(a: State, b: Any) -> bool:
-    if isinstance(b, State) and a.pipeline != b.pipeline:
+    if isinstance(b, State) and a.stages != b.stages:
         raise StateMismatch(
-            f"states of two pipelines have no order: {brief(a.pipeline)} and {brief(b.pipeline)}"
+            f"states of two pipelines have no order: {_names(a.stages)} and {_names(b.stages)}"
         )
     return isinstance(b, State)
+
+
+def _names(entries: Entries) -> str:
+    return brief(" | ".join(shown(entry) for entry in entries))
 
 
 AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]
@@ -205,98 +296,5 @@ def as_state(value: AnyState) -> State:
     return State.from_json(value)
 
 
-def _encode(value: Any) -> Any:
-    kind = type(value)
-    if kind is int:
-        return value if -_EXACT < value < _EXACT else {"int": _hex(value)}
-    if kind is tuple:
-        return [_encode(v) for v in value]
-    if kind is Own:
-        return {"own": _encode(value[0])}
-    if kind is FrozenList:
-        return {"list": [_encode(v) for v in value]}
-    if kind is FrozenDict:
-        return {"dict": [[_encode(k), _encode(v)] for k, v in value]}
-    if kind is float and not math.isfinite(value):
-        return {"float": repr(value)}
-    return value
-
-
-def _decode(value: Any) -> Any:
-    kind = type(value)
-    if kind is list:
-        return tuple([_decode(v) for v in value])
-    if kind is not dict:
-        return value
-    ((tag, inner),) = value.items()
-    if tag == "int":
-        if len(inner) > _DIGITS:
-            raise InvalidState(f"an int of {len(inner):,} digits is too long for a state")
-        return int(inner, 16)
-    if tag == "own":
-        return Own((_decode(inner),))
-    if tag == "list":
-        return FrozenList([_decode(v) for v in inner])
-    if tag == "dict":
-        return FrozenDict([(_decode(k), _decode(v)) for k, v in inner])
-    if tag == "float" and inner in ("nan", "inf", "-inf"):
-        return math.nan if inner == "nan" else float(inner)
-    raise InvalidState(f"malformed state: {brief(value)}")
-
-
-def _left_out(found: Any) -> Skipped:
-    if not isinstance(found, dict):
-        raise InvalidState(f"not a record of skipped items: {brief(found)}")
-    return Skipped.from_json({name: _decode(value) for name, value in found.items()})
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_sound(position: Any) -> bool:
-    if type(position) is tuple:
-        return all(map(_is_sound, position))
-    return type(position) is Own or _is_count(position)
-
-
-def _is_described(pipeline: Any) -> bool:
-    return isinstance(pipeline, list) and all(
-        isinstance(stage, list) and [type(part) for part in stage] == [str, dict]
-        for stage in pipeline
-    )
-
-
 def _dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _check(body: Mapping[str, Any]) -> str:
-    return f"{zlib.crc32(json.dumps(body, sort_keys=True).encode()):08x}"
-
-
-def _hex(value: int) -> str:
-    if value.bit_length() > 4 * _DIGITS - 16:  # a sign and 0x stand before them
-        raise InvalidState(f"an int of {value.bit_length():,} bits is too long for a state")
-    return hex(value)
-
-
-def _short_int(text: str) -> int:
-    if len(text) > 99:  # a state has longer ones as text, for decimal ones take long
-        raise ValueError(f"an int of {len(text):,} digits")
-    return int(text)
-
-
-def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON value")
-
-
-def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _excerpt(text: str | bytes) -> str:
-    return brief(text[:80])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -12,18 +13,22 @@ from typing import Any
 from lazyckpt.combinators.batch import batch
 from lazyckpt.combinators.lanes import lanes
 from lazyckpt.combinators.map import map as mapped
-from lazyckpt.combinators.select import take
+from lazyckpt.combinators.repeat import repeat
 from lazyckpt.combinators.shard import shard
-from lazyckpt.combinators.shuffle import repeat
 from lazyckpt.combinators.source import source
-from lazyckpt.core.call import Chain, runnable
+from lazyckpt.combinators.take import take
+from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import brief
-from lazyckpt.core.machine import End, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import End, Machine
+from lazyckpt.core.stages import stateless
 from lazyckpt.core.user_state import Own
+from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.local import inline, threads
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
+from lazyckpt.state.positions import places, position_of
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
 from lazyckpt.state.resume_cost import resume_cost
@@ -35,7 +40,6 @@ from lazyckpt.testing.traces import lanes as all_lanes
 Law = Callable[[Pipeline[Any], int], None]
 
 _ROOM = 1024
-_DIVIDING = ("shard", "lanes")
 
 
 def meaning(pipeline: Pipeline[Any], limit: int) -> None:
@@ -77,7 +81,7 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
     """States survive JSON at every cut, in one line of ASCII of at most 1 KB."""
     trace = Trace(pipeline.machine, 0, limit)
     for number, position in enumerate([*trace.positions, trace.end or trace.positions[0]]):
-        state = State(pipeline.identity, number, position)
+        state = State(pipeline.entries, number, position)
         text = state.to_json()
         same("a state through JSON", State.from_json(text), state)
         same("a state through a dict", State.from_dict(json.loads(text)), state)
@@ -113,7 +117,7 @@ def purity(pipeline: Pipeline[Any], limit: int) -> None:
 def advancing(pipeline: Pipeline[Any], limit: int) -> None:
     """`advance` goes where n steps lead, and `replay` makes the item that comes then."""
     trace = Trace(pipeline.machine, 0, limit)
-    states = [State(pipeline.identity, *each) for each in enumerate(trace.positions)]
+    states = [State(pipeline.entries, *each) for each in enumerate(trace.positions)]
     cuts = trace.cuts()[:: max(1, len(trace.cuts()) // 6)]
     for cut in cuts:
         for target in (target for target in cuts if target >= cut):
@@ -154,7 +158,7 @@ def algebra(pipeline: Pipeline[Any], limit: int) -> None:
         return  # its functions or data don't pickle
     assert repr(copy) == repr(pipeline), f"pickle gave {copy!r}"
     same("a pickled pipeline", list(islice(copy, limit)), trace.items)
-    same("a pickled pipeline's identity", copy.identity, pipeline.identity)
+    same("a pickled pipeline's entries", copy.entries, pipeline.entries)
 
 
 def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:
@@ -217,7 +221,7 @@ def resharding(pipeline: Pipeline[Any], limit: int) -> None:
     states: list[State] = []
     for size, steps in ((3, len(items) // 2), (1, len(items)), (2, limit)):
         ranks = [lanes(parts, num_shards=size, index=rank) for rank in range(size)]
-        states = reshard(states, size) if states else [init(rank) for rank in ranks]
+        states = reshard(states, ranks[0]) if states else [init(rank) for rank in ranks]
         runs = [run(rank, state) for rank, state in zip(ranks, states, strict=True)]
         for number, each in enumerate(runs):
             for lane, item in islice(each, steps + number):
@@ -225,12 +229,20 @@ def resharding(pipeline: Pipeline[Any], limit: int) -> None:
         states = [each.state for each in runs]
     for lane, mine in enumerate(found):
         same(f"lane {lane} of 3, then 1, then 2 ranks", mine, items)
-    if len(items) >= 2 and not any(f'["{name}",' in pipeline.identity for name in _DIVIDING):
+    if len(items) >= 2 and not _is_divided(pipeline):
         state = state_at(pipeline | shard(num_shards=2, index=0), 1)
         for size in (1, 2, 3):
-            states = reshard([state], size)
+            part = pipeline | shard(num_shards=size, index=0)
+            states = reshard([state], part)
             assert [s.position for s in states] == [state.position] * size, f"moved: {states}"
-            run(pipeline | shard(num_shards=size, index=0), states[0])
+            run(part, states[0])
+
+
+def _is_divided(pipeline: Chain) -> bool:
+    inner = pipeline.calls[0].chains
+    return any("num_shards" in call.combinator.rebasable for call in pipeline.calls) or any(
+        map(_is_divided, inner)
+    )
 
 
 def _tagged(lane: int, item: Any) -> tuple[int, Any]:
@@ -273,6 +285,64 @@ def rereading(pipeline: Pipeline[Any], limit: int) -> None:
         for number, _ in enumerate(islice(first, len(states) - 1 - cut), cut + 1):
             again = reads[0] - (before[number] - before[cut])
             assert again <= said.items, f"from {cut} to {number} {again} are read again, not {said}"
+
+
+def rates(pipeline: Pipeline[Any], limit: int) -> None:
+    """A stage takes as many of upstream's items as its rate says, over a stream."""
+    upstream: Machine[Any] | None = None
+    for call in pipeline.calls:
+        if upstream is not None:
+            _keeps_rate(call, upstream, limit)
+        upstream = call.build(upstream)
+
+
+def _keeps_rate(call: Call, upstream: Machine[Any], limit: int) -> None:
+    taken, ended = 0, False
+
+    def flow(position: Position) -> Flow[Any]:
+        items = upstream.flow(position)
+
+        def counted() -> Iterator[Any]:
+            nonlocal taken, ended
+            for item in items:
+                taken += 1
+                yield item
+            ended = True
+
+        return Flow(counted(), items.snapshot)
+
+    stream = stateless(upstream, flow=flow, length=upstream.length)
+    try:
+        machine = call.build(stream)
+    except ArgumentError:  # it wants random access
+        return
+    rate, epoch = machine.rate, machine.init(0)
+    if rate.each == math.inf or rate.epochs > 1:
+        return
+    taken = 0
+    for number, _ in enumerate(islice(machine.flow(epoch), limit), 1):
+        most = number * rate.each + rate.more
+        assert taken <= most, f"{call!r} took {taken} items for {number}, its rate says {most}"
+        if not machine.owns and rate.is_fixed:
+            least = number * rate.each
+            assert taken >= least or ended, (
+                f"{call!r} took {taken} items for {number}, its rate says {least}"
+            )
+
+
+def positions(pipeline: Pipeline[Any], limit: int) -> None:
+    """A machine owns the part of a position that it says, and its check takes all that it gives."""
+    trace = Trace(pipeline.machine, 0, limit)
+    for machine, call in zip(pipeline.machines, pipeline.calls, strict=True):
+        begin = machine.init(0)
+        if machine.upstream is not None and machine.owns:
+            machine.upstream.check(begin[0])
+        machine.check(begin)
+        assert machine.children or not call.chains or machine.upstream, f"{call!r} joins nothing"
+    for position in [*trace.positions, *[trace.end] * trace.ended]:
+        pipeline.machine.check(position)
+        parts = places(pipeline.entries, position)
+        same("a position from its parts", position_of(pipeline.entries, parts), position)
 
 
 def _counting(pipeline: Chain, reads: list[int]) -> Any:
@@ -331,6 +401,8 @@ LAWS: dict[str, Law] = {
     "elastic": elastic,
     "resharding": resharding,
     "rereading": rereading,
+    "rates": rates,
+    "positions": positions,
     "executors": executors,
 }
 

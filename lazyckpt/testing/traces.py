@@ -9,7 +9,8 @@ import numpy as np
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.checks import brief
-from lazyckpt.core.machine import End, Machine, Position
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices
 from lazyckpt.pipeline import Pipeline
 

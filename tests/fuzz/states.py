@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,8 +17,8 @@ import atheris
 with atheris.instrument_imports(include=["lazyckpt"]):
     import lazyckpt as lz
 
-sys.path.append(str(Path(__file__).parents[1]))
-tests = __import__("test_hostile_states")
+sys.path.append(str(Path(__file__).parents[2]))
+tests = import_module("tests.state.test_hostile_states")
 
 PIPELINES = tests.table()
 

@@ -10,7 +10,8 @@ from operator import length_hint
 from typing import Any
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.pools.pool import PendingTask

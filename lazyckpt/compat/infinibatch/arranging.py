@@ -21,7 +21,7 @@ from lazyckpt.compat.infinibatch.protocol import (
 )
 from lazyckpt.compat.infinibatch.twister import Seed, located
 from lazyckpt.core.checks import checked, function, integer, optional, positive
-from lazyckpt.core.machine import Position
+from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState
 
 

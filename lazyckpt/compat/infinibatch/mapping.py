@@ -18,7 +18,7 @@ from lazyckpt.compat.infinibatch.protocol import (
 from lazyckpt.compat.infinibatch.stages import infinibatch_random_map
 from lazyckpt.compat.infinibatch.twister import Seed, as_int
 from lazyckpt.core.checks import Unfit, checked, function, optional
-from lazyckpt.core.machine import Position
+from lazyckpt.core.flow import Position
 from lazyckpt.core.user_state import freeze, storable
 
 

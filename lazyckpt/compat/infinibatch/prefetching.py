@@ -9,7 +9,7 @@ import lazyckpt as lz
 from lazyckpt.compat.infinibatch.ahead import made_ahead
 from lazyckpt.compat.infinibatch.protocol import Checkpoint, CheckpointableIterator, Walk, piped
 from lazyckpt.core.checks import boolean, checked, positive
-from lazyckpt.core.machine import Position
+from lazyckpt.core.flow import Position
 
 
 class ParallelMapIterator(Walk):

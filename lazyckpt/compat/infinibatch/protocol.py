@@ -15,7 +15,8 @@ from lazyckpt.compat.infinibatch.lasting import Lasting
 from lazyckpt.compat.infinibatch.sources import infinibatch_foreign
 from lazyckpt.compat.infinibatch.twister import Seed, fresh, located
 from lazyckpt.core.checks import Unfit, brief, checked
-from lazyckpt.core.machine import Position, entered, within
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import entered, within
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.executors.session import Session

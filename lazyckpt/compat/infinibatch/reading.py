@@ -12,7 +12,7 @@ from lazyckpt.compat.infinibatch.legacy import earlier
 from lazyckpt.compat.infinibatch.protocol import Checkpoint, CheckpointableIterator, Walk, drawing
 from lazyckpt.compat.infinibatch.twister import Seed, located
 from lazyckpt.core.checks import brief, checked, natural, positive
-from lazyckpt.core.machine import Position
+from lazyckpt.core.flow import Position
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 

@@ -14,18 +14,10 @@ import numpy as np
 
 from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words, told
-from lazyckpt.core.machine import (
-    Flow,
-    Machine,
-    Position,
-    Table,
-    View,
-    counted,
-    machine,
-    placed,
-    within,
-)
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.machine import Machine, placed, within
 from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.core.stages import machine
 from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import source_combinator

@@ -13,7 +13,9 @@ import numpy as np
 
 from lazyckpt.compat.infinibatch.sources import shrunk
 from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words
-from lazyckpt.core.machine import Flow, Machine, Position, counted, machine, within
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, within
+from lazyckpt.core.stages import machine
 from lazyckpt.pipeline import combinator
 
 _EMPTY: Any = object()

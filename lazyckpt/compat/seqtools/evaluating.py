@@ -11,7 +11,9 @@ import numpy as np
 
 from lazyckpt.compat.seqtools.errors import EvaluationError
 from lazyckpt.core.call import show
-from lazyckpt.core.machine import Flow, Machine, Position, Table, View, stateless
+from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.stages import stateless
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")

@@ -11,7 +11,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.machine import Flow, Machine, Position, machine
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.stages import sourced
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
@@ -185,7 +187,8 @@ def items_machine(
             return end, len(items)
         return places[n], n
 
-    return machine(init=lambda _: places[0], epoch=lambda _: epoch, flow=flow, skip=skip)
+    source = sourced("items", flow=flow, skip=skip)
+    return source._replace(init=lambda _: places[0], epoch=lambda _: epoch)
 
 
 def try_snapshot(flow: Flow[Any]) -> Any:

@@ -41,7 +41,7 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
     if not _takes_time(chain.calls[:start]):
         start = 0
     segments = [Segment("chunks", chain.calls[:start])] if start else []
-    for call in itertools.chain.from_iterable(map(_without_finish, chain.calls[start:])):
+    for call in itertools.chain.from_iterable(map(_without_collate, chain.calls[start:])):
         is_pointwise = call.combinator.pointwise and _takes_time((call,))
         kind: Literal["items", "local"] = "items" if is_pointwise else "local"
         if segments and segments[-1].kind == kind:
@@ -71,13 +71,12 @@ def _takes_time(calls: tuple[Call, ...]) -> bool:
     )
 
 
-def _without_finish(call: Call) -> Iterator[Call]:
-    """A stage, and the function that finishes its items as a `map` of its own."""
-    name = call.combinator.finish
-    fn = None if name is None else call.arguments[name]
-    if name is None or fn is None:
+def _without_collate(call: Call) -> Iterator[Call]:
+    """A stage, and the function that collates its items as a `map` of its own."""
+    name = next((name for name, role in call.functions.items() if role == "collate"), None)
+    if name is None:
         yield call
         return
     yield call.replaced(**{name: None})
-    finishing = registry["map"]
-    yield Call(finishing, finishing.bind((fn,), {}), call.site)
+    collating = registry["map"]
+    yield Call(collating, collating.bind((call.arguments[name],), {}), call.site)

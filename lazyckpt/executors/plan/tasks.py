@@ -9,7 +9,8 @@ from operator import length_hint
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 

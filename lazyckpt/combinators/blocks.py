@@ -1,0 +1,156 @@
+"""What is made of consecutive blocks of items, in random order: `shuffled_blocks`.
+
+`block_shuffle` and `bucket_batch` are made of it. Where the order comes from is
+an argument: they take hashes of a block's number, and
+`lazyckpt.compat.infinibatch` takes a `random.Random`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from operator import length_hint
+from typing import Any, Protocol, TypeVar
+
+from lazyckpt.combinators.reordered import check_branches, permuted
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Rate, Reread, within
+from lazyckpt.core.prng import as_array
+from lazyckpt.core.stages import stateful
+from lazyckpt.errors import SourceChanged
+
+A = TypeVar("A")
+
+
+class Orders(Protocol):
+    """Random orders of one block after another; `mark` is where the next one comes from."""
+
+    @property
+    def mark(self) -> tuple[int, ...]: ...
+
+    def shuffled(self, items: list[Any]) -> list[Any]:
+        """The items of the next block, reordered. The list may be changed."""
+
+
+class HashedOrders:
+    """A permutation for each block, from a seed, the epoch and the block's number.
+
+    `branches` are those of the first block, as `permuted` has them.
+    """
+
+    def __init__(
+        self, name: str, seed: int | None, epoch: int, number: int, *branches: int
+    ) -> None:
+        self._name, self._seed, self._epoch = name, seed, epoch
+        self._number, self._branches = within(name, number), branches
+
+    @property
+    def mark(self) -> tuple[int, ...]:
+        return (self._number,)
+
+    def shuffled(self, items: list[Any]) -> list[Any]:
+        number, branches = self._number, self._branches
+        self._number, self._branches = number + 1, ()
+        if self._seed is None:
+            return items
+        size, parts = len(items), (self._name, self._epoch, number)
+        order = permuted(size, self._seed, branches, *parts)
+        return [items[place] for place in as_array(order.at(range(size))).tolist()]
+
+
+def shuffled_blocks(
+    name: str,
+    upstream: Machine[A],
+    size: int,
+    orders: Callable[..., Orders],
+    *,
+    made: Callable[[list[A]], list[Any]] = list,
+    what: str = "item",
+    first: tuple[int, ...] = (0,),
+    rate: Rate | None = None,
+    length: int | float | None = None,
+) -> Machine[Any]:
+    """The machine that gives what is made of each block of `size` items, in random order.
+
+    A position is the place before the block, the mark of its order, a count of
+    what it has given, which is 0 between blocks, and the branches of that block.
+
+    Args:
+        name: What errors call the stage.
+        upstream: What blocks are cut from.
+        size: How many items a block has; the last one may be shorter.
+        orders: From the epoch, a mark, which it checks, and branches, to the orders from
+            there on.
+        made: From the items of a block to what it gives, at least one and at most as many.
+        what: What errors call one of these.
+        first: The mark before the first block.
+        rate: How many items are taken for each that is given; by default a block.
+        length: How many are given in an epoch, where that is known.
+    """
+    marked = len(first)
+
+    def check(*own: Any) -> None:
+        mark, given, branches = own[:marked], own[marked], own[marked + 1 :]
+        within(name, given, size - 1)
+        check_branches(name, given, branches)
+        orders(0, *mark, *branches)
+
+    def rereads(position: Position) -> list[Reread]:
+        return [Reread(position[0], size if position[1 + marked] else 0)]
+
+    def flow(position: Position) -> Flow[Any]:
+        anchor, own = position[0], position[1:]
+        mark, given, branches = own[:marked], own[marked], own[marked + 1 :]
+        before = upstream.flow(anchor)
+        order = orders(upstream.epoch(anchor), *mark, *branches)
+        block: list[Any] = []
+        ticks: Iterator[Any] = iter(block)
+        passed = 0  # given by the blocks before
+
+        def blocks() -> Iterator[Iterator[Any]]:
+            nonlocal anchor, mark, given, branches, block, ticks, passed
+            stream = iter(before)
+            here, there, later = anchor, mark, branches
+            while items := list(islice(stream, size)):
+                outputs = order.shuffled(made(items))
+                if given and given >= len(outputs):
+                    raise _shrunk(name, what, given, len(outputs))
+                left: Any = iter(outputs)
+                left.__setstate__(given)
+                passed += len(block) - given
+                anchor, mark, branches, given = here, there, later, 0
+                block, ticks = outputs, left
+                yield ticks
+                here, there, later = before.snapshot(), order.mark, ()
+            if given:
+                raise _shrunk(name, what, given, 0)
+            passed += len(block)
+            anchor, mark, branches, block = before.snapshot(), order.mark, (), []
+
+        def snapshot() -> Position:
+            left = length_hint(ticks)
+            if block and not left:
+                return before.snapshot(), *order.mark, 0
+            return anchor, *mark, len(block) - left if block else given, *branches
+
+        def taken() -> int:
+            return passed + len(block) - length_hint(ticks)
+
+        return Flow(chain.from_iterable(blocks()), snapshot, taken=taken)
+
+    return stateful(
+        name,
+        upstream,
+        first=(*first, 0),
+        check=check,
+        rate=rate or Rate(size),
+        rereads=rereads,
+        flow=flow,
+        length=length,
+    )
+
+
+def _shrunk(name: str, what: str, given: int, found: int) -> SourceChanged:
+    return SourceChanged(
+        f"{name}: the state stands after {what} {given} of a window that now has {found}"
+    )

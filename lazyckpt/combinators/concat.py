@@ -1,0 +1,106 @@
+"""Pipelines one after another: `concat`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TypeVar
+
+from lazyckpt.combinators.join import joined
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import End, Machine, Rate, within
+from lazyckpt.core.stages import joining
+from lazyckpt.pipeline import Pipeline, source_combinator
+
+A = TypeVar("A")
+
+
+@source_combinator(validate=lambda pipelines: joined("concat", pipelines))
+def concat(*pipelines: Pipeline[A]) -> Machine[A]:
+    """The items of the first pipeline, then of the second, and so on.
+
+    Args:
+        pipelines: One or more.
+
+    Raises:
+        ArgumentError: None is given.
+
+    State:
+        That of the pipeline being read, and its number.
+
+    Resume:
+        Re-reads what that one does.
+
+    Random access:
+        Where all have it.
+
+    Rank-free:
+        Where all are.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.concat(lz.source([1, 2]), lz.source([3])))
+    [1, 2, 3]
+    """
+    machines: list[Machine[A]] = [pipeline.machine for pipeline in pipelines]
+    closed = ((),) * len(machines)
+
+    def at(place: Position, number: int) -> Position:
+        return (*closed[:number], place, *closed[number + 1 :]), number
+
+    def step(position: Position) -> tuple[Position, A]:
+        places, number = position
+        place = places[number]
+        while True:
+            try:
+                after, item = machines[number].step(place)
+                return at(after, number), item
+            except End as end:
+                if number + 1 == len(machines):
+                    raise End(at(end.position, number)) from None
+                epoch = machines[number].epoch(place)
+            number += 1
+            place = machines[number].init(epoch)
+
+    def flow(position: Position) -> Flow[A]:
+        places, number = position
+        epoch = machines[number].epoch(places[number])
+        current = machines[number].flow(places[number])
+
+        def parts() -> Iterator[Flow[A]]:
+            nonlocal current, number
+            yield current
+            while number + 1 < len(machines):
+                number += 1
+                current = machines[number].flow(machines[number].init(epoch))
+                yield current
+
+        return Flow(chain.from_iterable(parts()), lambda: at(current.snapshot(), number))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        places, number = position
+        place, left = places[number], n
+        epoch = machines[number].epoch(place)
+        while True:
+            jump = machines[number].skip
+            assert jump is not None
+            place, passed = jump(place, left)
+            left -= passed
+            if not left or number + 1 == len(machines):
+                return at(place, number), n - left
+            number += 1
+            place = machines[number].init(epoch)
+
+    lengths = [each.length for each in machines if each.length is not None]
+    return joining(
+        "concat",
+        machines,
+        check=lambda number: within("concat", number, len(machines) - 1),
+        opened=lambda number: (number,),
+        init=lambda epoch: at(machines[0].init(epoch), 0),
+        epoch=lambda position: machines[position[1]].epoch(position[0][position[1]]),
+        rate=Rate(),
+        step=step,
+        flow=flow,
+        skip=skip if all(each.skip for each in machines) else None,
+        length=sum(lengths) if len(lengths) == len(machines) else None,
+    )

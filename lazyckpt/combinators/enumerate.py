@@ -1,0 +1,166 @@
+"""`enumerate`, `random_map`: items made with their numbers."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lazyckpt.core.checks import function, integer, natural
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import MOST, End, Machine, Rate, countable, within
+from lazyckpt.core.prng import derive, hashed, hashes
+from lazyckpt.core.stages import stateful
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+@combinator(checks={"start": integer}, pointwise=True)
+def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]]:
+    """Every item with its number in the epoch: `(number, item)`.
+
+    Before `shard` the numbers are those of the whole stream; behind it, each
+    rank's own.
+
+    Args:
+        start: The first number.
+
+    State:
+        A count of items.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        Yes.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(["a", "b"]) | lz.enumerate(1))
+    [(1, 'a'), (2, 'b')]
+    """
+
+    def paired(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[tuple[int, Any]]]:
+        return lambda items: builtins.zip(itertools.count(start + first), items)
+
+    return _numbered("enumerate", upstream, paired)
+
+
+@combinator(
+    checks={"fn": function, "seed": natural},
+    functions={"fn": "item"},
+    branch=lambda here, own, *_, **__: own,
+    pointwise=True,
+)
+def random_map(
+    upstream: Machine[A], fn: Callable[[np.random.Generator, A], B], *, seed: int
+) -> Machine[B]:
+    """`fn(rng, item)` for every item, with a `numpy.random.Generator` of its own.
+
+    What `rng` draws depends on the seed, the epoch and the item's number in it,
+    on nothing else: not on other items' draws, on workers or on resumes. What a
+    method of `rng` makes of its bits may change with the version of NumPy.
+
+    Args:
+        fn: It draws what it wants from `rng` before it returns, and keeps it no longer.
+        seed: An int >= 0; the same seed gives the same draws.
+
+    State:
+        A count of items.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept; an item passed over is not computed.
+
+    Rank-free:
+        Yes; put it before `shard`, or all ranks draw the same.
+
+    Source:
+        SFC64 (Doty-Humphrey, PractRand, 2010), its state hashed anew for each item.
+
+    >>> import lazyckpt as lz
+    >>> noisy = lz.source([10, 20, 30]) | lz.random_map(lambda rng, x: x + rng.random(), seed=0)
+    >>> [round(x, 3) for x in noisy], round(noisy[2], 3)
+    ([10.333, 20.098, 30.364], 30.364)
+    """
+
+    spare: list[np.random.Generator] = []  # making one takes longer than most draws
+
+    def drawn(epoch: int, first: int) -> Callable[[Iterable[A]], Iterator[B]]:
+        rngs = _generators(spare, derive(seed, "random_map", epoch), first)
+        return lambda items: (fn(next(rngs), item) for item in items)
+
+    return _numbered("random_map", upstream, drawn)
+
+
+def _generators(
+    spare: list[np.random.Generator], key: int, number: int
+) -> Iterator[np.random.Generator]:
+    """One generator again and again, in the state that belongs to each number from one on."""
+    rng = spare.pop() if spare else np.random.Generator(np.random.SFC64(0))
+    bits = rng.bit_generator
+    first = [hashed(key, 3 * number + i) for i in range(3)]
+    vector: dict[str, Any] = {"state": [*first, 1]}  # the fourth is SFC64's counter
+    state: Any = {"bit_generator": "SFC64", "state": vector, "has_uint32": 0, "uinteger": 0}
+    try:
+        bits.state = state
+        yield rng
+        number += 1
+        for size in itertools.chain((16, 256), itertools.repeat(1024)):
+            words = np.ones((size, 4), np.uint64)
+            words[:, :3] = hashes(key, 3 * number, 3 * (number + size)).reshape(size, 3)
+            number += size
+            for vector["state"] in words:
+                bits.state = state
+                yield rng
+    finally:
+        spare.append(rng)
+
+
+def _numbered(
+    name: str,
+    upstream: Machine[A],
+    made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]],
+) -> Machine[B]:
+    """What `made(epoch, number)` makes of the items from a number on."""
+
+    def step(position: Position) -> tuple[Position, B]:
+        before, number = position
+        try:
+            after, item = upstream.step(before)
+        except End as end:
+            raise End((end.position, number)) from None
+        place = after, countable(name, number + 1)
+        return place, next(made(upstream.epoch(before), number)([item]))
+
+    def flow(position: Position) -> Flow[B]:
+        before, number = position
+        items = upstream.flow(before)
+        results, given = counted(made(upstream.epoch(before), number)(items))
+        return Flow(results, lambda: (items.snapshot(), countable(name, number + given())))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        assert upstream.skip is not None
+        before, number = position
+        after, passed = upstream.skip(before, n)
+        return (after, countable(name, number + passed)), passed
+
+    return stateful(
+        name,
+        upstream,
+        check=lambda number: within(name, number, MOST),
+        rate=Rate(),
+        step=step,
+        flow=flow,
+        skip=upstream.skip and skip,
+        length=upstream.length,
+    )

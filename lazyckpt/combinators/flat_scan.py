@@ -1,0 +1,130 @@
+"""`flat_scan`: one item in, several out, with a state of one's own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import TypeVar
+
+from lazyckpt.combinators.flat_map import check_inside, opened
+from lazyckpt.core.checks import function, optional
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, Reread
+from lazyckpt.core.stages import stateful
+from lazyckpt.core.user_state import Own, freeze, storable, thaw
+from lazyckpt.pipeline import Pipeline, combinator
+
+A = TypeVar("A")
+B = TypeVar("B")
+S = TypeVar("S")
+
+_ENDED = (1 << 53) - 1  # in place of the number of outputs given, which it never is
+
+
+@combinator(
+    checks={"step": function, "init": storable, "flush": optional(function)},
+    functions={"step": "steps"},
+)
+def flat_scan(
+    upstream: Machine[A],
+    step: Callable[[S, A], tuple[S, Iterable[B]]],
+    init: S,
+    flush: Callable[[S], Iterable[B]] | None = None,
+) -> Machine[B]:
+    """The outputs of a Mealy machine, any number an item: `step(state, item) -> (state, outputs)`.
+
+    Outputs are an iterable, as `flat_map` takes it, or a pipeline.
+
+    Args:
+        step: The function; it may change its state in place, which is copied first.
+        init: The first state: None, bool, int, float, str, and lists, dicts and
+            tuples of them.
+        flush: `flush(state) -> outputs`, called where the epoch ends.
+
+    Raises:
+        InvalidState: For a state of other types.
+        SourceChanged: Where outputs became fewer.
+
+    State:
+        The place before the current item, your own state there, and a count of the
+        item's outputs given.
+
+    Resume:
+        Calls `step` on one item again, or `flush`, and passes over what it gave.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
+
+    >>> import lazyckpt as lz
+    >>> def pairs(held, item):
+    ...     return ([], [(held[0], item)]) if held else ([item], [])
+    >>> list(lz.source(range(5)) | lz.flat_scan(pairs, [], flush=lambda held: held))
+    [(0, 1), (2, 3), 4]
+    """
+
+    def flow(position: Position) -> Flow[B]:
+        anchor, mine, inside = position
+        if inside == _ENDED:
+            return Flow(iter(()), lambda: position)
+        epoch = upstream.epoch(anchor)
+        before = upstream.flow(anchor)
+        inner: Flow[B] | None = None
+        begun = 0  # outputs given before those of the current item
+        state = thaw(mine)
+
+        def expansions() -> Iterator[Iterable[B]]:
+            nonlocal anchor, mine, inside, inner, begun, state
+            here = anchor
+            for item in before:
+                frozen = freeze(state, "flat_scan")
+                state, outputs = step(state, item)
+                inner = _entered(outputs, inside, epoch)
+                anchor, mine, inside, begun = here, frozen, 0, taken()
+                yield inner or outputs
+                here = before.snapshot()
+            frozen, here = freeze(state, "flat_scan"), before.snapshot()
+            if flush is not None:
+                outputs = flush(state)
+                inner = _entered(outputs, inside, epoch)
+                anchor, mine, inside, begun = here, frozen, 0, taken()
+                yield inner or outputs
+            anchor, mine, inside, inner, begun = here, frozen, _ENDED, None, taken()
+
+        def snapshot() -> Position:
+            if inner is not None:
+                return anchor, mine, inner.snapshot()
+            given = taken() - begun
+            return anchor, mine, inside + given if given else inside
+
+        items, taken = counted(itertools.chain.from_iterable(expansions()))
+        return Flow(items, snapshot)
+
+    return stateful(
+        "flat_scan",
+        upstream,
+        first=(freeze(init, "flat_scan"), 0),
+        check=_check,
+        rereads=_rereads,
+        flow=flow,
+    )
+
+
+def _check(mine: Own, inside: Position) -> None:
+    thaw(mine)
+    check_inside("flat_scan", inside)
+
+
+def _rereads(position: Position) -> tuple[Reread, ...]:
+    anchor, _, inside = position
+    is_ended = inside == _ENDED
+    return (Reread(anchor, 1 if inside and not is_ended else 0, ended=is_ended),)
+
+
+def _entered(outputs: Iterable[B], inside: Position, epoch: int) -> Flow[B] | None:
+    """The outputs as a flow, where counting them does not tell the place."""
+    if inside or isinstance(outputs, (Pipeline, Set)):
+        return opened(outputs, inside, epoch)
+    return None

@@ -1,0 +1,124 @@
+"""`group_by`: runs of items with equal keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lazyckpt.core.checks import brief, function
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import End, Machine, Reread, begun
+from lazyckpt.core.show import same
+from lazyckpt.core.stages import stateless
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+K = TypeVar("K")
+
+
+@combinator(checks={"key": function}, functions={"key": "look"})
+def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, list[A]]]:
+    """Runs of consecutive items with equal keys, as `(key, items)`.
+
+    Equal keys further apart are runs of their own, as in `itertools.groupby`;
+    items are a list, all there at once.
+
+    Args:
+        key: Called with each item; `==` compares what it returns, and arrays
+            and what holds them by value.
+
+    Raises:
+        TypeError: For keys that `==` can't compare, naming both.
+
+    State:
+        None; the place is that of the next run's first item.
+
+    Resume:
+        Re-reads one item.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
+
+    Memory:
+        One run.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(["to", "be", "or", "not"]) | lz.group_by(len))
+    [(2, ['to', 'be', 'or']), (3, ['not'])]
+    """
+    jump = upstream.skip
+
+    def step(position: Position) -> tuple[Position, tuple[K, list[A]]]:
+        position, item = upstream.step(position)
+        found, run = key(item), [item]
+        while True:
+            try:
+                after, item = upstream.step(position)
+            except End as end:
+                return end.position, (found, run)
+            if not alike("group_by", found, key(item)):
+                return position, (found, run)
+            run.append(item)
+            position = after
+
+    def flow(position: Position) -> Flow[tuple[K, list[A]]]:
+        before = upstream.flow(position)
+
+        given, ended = 0, False
+        mark = position
+
+        def runs() -> Iterator[tuple[K, list[A]]]:
+            nonlocal given, ended, mark
+            run: list[A] = []
+            found: Any = None
+            here = position
+            for item in before:
+                new = key(item)
+                if run and not (new is found or alike("group_by", found, new)):
+                    given, mark = given + len(run), here
+                    yield found, run
+                    run = []
+                if not run:
+                    found = new
+                run.append(item)
+                if jump is None:
+                    here = before.snapshot()
+            ended = True
+            if run:
+                yield found, run
+
+        def reached() -> Position:
+            if ended:
+                return before.snapshot()
+            return mark if jump is None else jump(position, given)[0]
+
+        return Flow(runs(), reached)
+
+    return stateless(
+        upstream,
+        rereads=lambda position: [Reread(position, begun(upstream, position))],
+        step=step,
+        flow=flow,
+    )
+
+
+def alike(stage: str, a: Any, b: Any) -> bool:
+    """Whether two keys are equal; arrays, and tuples or lists of them, are compared by value."""
+    if a is b:
+        return True
+    try:
+        found = a == b
+        if found is True or found is False:
+            return found
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            return same(a, b)
+        return bool(found)
+    except Exception as error:
+        if isinstance(a, (tuple, list, dict, np.ndarray)):
+            return same(a, b)
+        raise TypeError(f"{stage}: keys {brief(a)} and {brief(b)} don't compare") from error

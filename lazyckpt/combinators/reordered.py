@@ -1,0 +1,150 @@
+"""Items in another order: `Order`, `permuted` and `reordered`, under `shuffle` and `gather`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from lazyckpt.core.flow import Flow, Position, View
+from lazyckpt.core.machine import End, Machine, Rate, begun, within
+from lazyckpt.core.prng import Indices, Permutation, affine, as_array, derive
+from lazyckpt.core.stages import stateful
+from lazyckpt.errors import InvalidState
+
+A = TypeVar("A")
+
+_WINDOW = 1024  # indices worked out at once
+
+
+class Order(Protocol):
+    """Which of upstream's items is the i-th, for one i and for many."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+    def at(self, indices: Indices, /) -> Indices: ...
+
+
+class _Branched:
+    """An order whose items from number `cut` on are permuted anew."""
+
+    def __init__(self, order: Order, cut: int, rest: Order) -> None:
+        self._order, self._cut, self._rest = order, cut, rest
+
+    def __getitem__(self, index: int) -> int:
+        cut = self._cut
+        return self._order[index if index < cut else cut + self._rest[index - cut]]
+
+    def at(self, indices: Indices) -> Indices:
+        places = as_array(indices).copy()
+        is_late = places >= self._cut
+        places[is_late] = as_array(self._rest.at(places[is_late] - self._cut)) + self._cut
+        return self._order.at(places)
+
+
+def permuted(size: int, seed: int, branches: tuple[int, ...], *parts: int | str) -> Order:
+    """A permutation that is a function of the seed and of `parts`.
+
+    `branches` are pairs of a number of items and a seed: so many of the items
+    came by that seed.
+    """
+    first, *later = *branches[1::2], seed
+    order: Order = Permutation(derive(first, *parts), size)
+    for cut, each in zip(branches[::2], later, strict=True):
+        key = derive(each, *parts, "branch", cut)
+        order = _Branched(order, cut, Permutation(key, max(0, size - cut)))
+    return order
+
+
+def branched(given: int, branches: tuple[int, ...], seed: int) -> tuple[int, ...]:
+    """The branches where another seed takes over from this one, so many items being given."""
+    if not given or branches[-2:-1] == (given,):
+        return branches
+    return *branches, given, seed
+
+
+def check_branches(name: str, given: int, branches: tuple[Any, ...]) -> None:
+    """Raise `InvalidState` for what are no branches made up to so many items."""
+    if len(branches) % 2:
+        raise InvalidState(f"{name}: a state with a branch that lacks its seed")
+    last = 1
+    for cut, seed in zip(branches[::2], branches[1::2], strict=True):
+        within(name, cut, given), within(name, seed, math.inf)
+        if cut < last:
+            raise InvalidState(f"{name}: a state with branches in no order")
+        last = cut + 1
+
+
+def reordered(
+    name: str,
+    upstream: Machine[A],
+    length: int,
+    order: Callable[..., Order],
+    *,
+    check: Callable[..., object] | None = None,
+) -> Machine[A]:
+    """`length` items an epoch, in the order that `order(epoch)` says. Upstream has random access.
+
+    A position is the place where upstream's epoch begins, a count of items, and
+    whatever `order` is called with behind the epoch.
+
+    Args:
+        name: What errors call the stage.
+        upstream: The machine before it.
+        length: How many items it gives in each epoch.
+        order: Which of upstream's items these are.
+        check: Called with all behind upstream's place; by default a count alone.
+    """
+    jump, below = upstream.skip, upstream.view
+    assert jump is not None
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        assert below is not None
+        begin, index, *branches = position
+        chosen = order(upstream.epoch(begin), *branches)
+        return below.ahead(begin, chosen.at(affine(offsets, index)))
+
+    def flow(position: Position) -> Flow[A]:
+        begin, index, *branches = position
+        chosen = order(upstream.epoch(begin), *branches)
+
+        def items() -> Iterator[A]:
+            nonlocal index
+            while index < length:
+                window = range(index, min(index + _WINDOW, length))
+                for place in as_array(chosen.at(window)).tolist():
+                    item = upstream.step(jump(begin, place)[0])[1]
+                    index += 1
+                    yield item
+
+        return Flow(items(), lambda: (begin, index, *branches))
+
+    def step(position: Position) -> tuple[Position, A]:
+        begin, index, *branches = position
+        if index >= length:
+            raise End(position)
+        place = order(upstream.epoch(begin), *branches)[index]
+        return (begin, index + 1, *branches), upstream.step(jump(begin, place)[0])[1]
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        begin, index, *branches = position
+        passed = min(n, length - index)
+        return (begin, index + passed, *branches), passed
+
+    made = stateful(
+        name,
+        upstream,
+        check=check or (lambda index: within(name, index, length)),
+        rate=Rate(whole_epoch=True),
+        step=step,
+        flow=flow if below is None else None,
+        skip=skip,
+        length=length,
+        view=below and View(below.table, ahead),
+    )
+
+    def fits(position: Position) -> None:
+        made.check(position)
+        if begun(upstream, position[0]):
+            raise InvalidState(f"{name}: a state whose epoch begins in its midst")
+
+    return made._replace(check=fits)

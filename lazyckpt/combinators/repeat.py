@@ -1,0 +1,165 @@
+"""`repeat`: the stream again and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lazyckpt.core.checks import natural, optional
+from lazyckpt.core.flow import Flow, Position, View, counted
+from lazyckpt.core.machine import End, Machine, Rate
+from lazyckpt.core.prng import Indices, as_array
+from lazyckpt.core.stages import stateless
+from lazyckpt.errors import PipelineError
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+
+
+@combinator(
+    keeps_items=True,
+    checks={"count": optional(natural)},
+    rebasable={"count": "any"},
+)
+def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
+    """The stream again and again, shuffled anew in each epoch: `count` times or for ever.
+
+    Args:
+        count: How many times, an int >= 0; None for ever.
+
+    Raises:
+        PipelineError: When a stream that is repeated for ever is empty.
+
+    State:
+        None; the epoch is the source's.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        With shards of one length; put it before `shard`.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source("ab".split()) | lz.repeat(2))
+    ['ab', 'ab']
+    """
+    return repeated(upstream, count, "repeat: the stream")
+
+
+def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
+    """The machine of `repeat`; `what` is empty, says its error."""
+
+    def first(epoch: int) -> int:
+        return epoch << 32 if count is None else epoch * max(count, 1)
+
+    def own_epoch(position: Position) -> int:
+        epoch = upstream.epoch(position)
+        return epoch >> 32 if count is None else epoch // max(count, 1)
+
+    def is_over(epoch: int) -> bool:
+        if upstream.length == 0 and count is not None:
+            return True
+        return count is not None and (not count or (epoch + 1) % count == 0)
+
+    def empty() -> PipelineError:
+        return PipelineError(f"{what} to repeat for ever is empty")
+
+    def step(position: Position) -> tuple[Position, A]:
+        begun = False
+        while count != 0:
+            try:
+                return upstream.step(position)
+            except End as end:
+                if begun and count is None:
+                    raise empty() from None
+                epoch = upstream.epoch(position)
+                if is_over(epoch):
+                    raise End(end.position) from None
+            position, begun = upstream.init(epoch + 1), True
+        raise End(position)
+
+    def flow(position: Position) -> Flow[A]:
+        current = upstream.flow(position)
+
+        def passes() -> Iterator[Iterator[A]]:
+            nonlocal current
+            epoch = upstream.epoch(position)
+            fresh = position == upstream.init(epoch)
+            while count != 0:
+                items, taken = counted(current)
+                yield items
+                if fresh and count is None and not taken():
+                    raise empty()
+                if is_over(epoch):
+                    return
+                epoch, fresh = epoch + 1, True
+                current = upstream.flow(upstream.init(epoch))
+
+        return Flow(chain.from_iterable(passes()), lambda: current.snapshot())
+
+    return stateless(
+        upstream,
+        rate=Rate(epochs=math.inf),
+        init=lambda epoch: upstream.init(first(epoch)),
+        epoch=own_epoch,
+        step=step,
+        flow=flow,
+        **_repeated_access(upstream, count),
+    )
+
+
+def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
+    jump, view, length = upstream.skip, upstream.view, upstream.length
+    if count == 0:
+        whole: int | float | None = 0
+    elif count is None:
+        whole = math.inf
+    else:
+        whole = None if length is None else length * count
+    if jump is None or length is None or not length:
+        return {"length": whole}
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        after, passed = jump(position, n)
+        if count == 0:
+            return position, 0
+        epoch = upstream.epoch(position)
+        later = math.inf if count is None else count - 1 - epoch % count
+        if passed == n or not later:
+            return after, passed
+        assert isinstance(length, int)
+        wanted = n - passed
+        whole = int(min((wanted - 1) // length, later - 1))
+        final = upstream.init(epoch + 1 + whole)
+        after, rest = jump(final, wanted - whole * length)
+        return after, passed + whole * length + rest
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        assert view is not None
+        if length == math.inf or not len(offsets):
+            return view.ahead(position, offsets)
+        left = jump(position, int(offsets[-1]) + 1)[1] if isinstance(offsets, range) else 0
+        if isinstance(offsets, range) and left > offsets[-1]:
+            return view.ahead(position, offsets)
+        assert isinstance(length, int)
+        left = jump(position, length)[1]
+        numbers = as_array(offsets) - left
+        epochs = numbers // length  # -1 stands for the rest of this epoch
+        found = np.empty_like(numbers)
+        for number in np.unique(epochs).tolist():
+            mine = epochs == number
+            if number < 0:
+                found[mine] = view.ahead(position, numbers[mine] + left)
+            else:
+                begin = upstream.init(upstream.epoch(position) + 1 + number)
+                found[mine] = view.ahead(begin, numbers[mine] - number * length)
+        return found
+
+    return {"length": whole, "skip": skip, "view": view and View(view.table, ahead)}

@@ -1,0 +1,125 @@
+"""`take_while`, `drop_while`: the items before the first that a function refuses, and behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from lazyckpt.core.checks import function
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Rate, Reread, within
+from lazyckpt.core.stages import stateful
+from lazyckpt.pipeline import combinator
+
+A = TypeVar("A")
+
+
+@combinator(checks={"predicate": function}, functions={"predicate": "look"})
+def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+    """The items of an epoch before the first for which `predicate(item)` is false.
+
+    That one is read, and what comes behind it is not.
+
+    Args:
+        predicate: A function of one item.
+
+    State:
+        Whether it has ended.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.count() | lz.take_while(lambda x: x < 3))
+    [0, 1, 2]
+    """
+
+    def before(items: Iterator[A], turn: Callable[[], None]) -> Iterator[A]:
+        for item in items:
+            if not predicate(item):
+                break
+            yield item
+        turn()
+
+    return _turning(
+        "take_while",
+        upstream,
+        before,
+        lambda items: iter(()),
+        Rate(1, 1),
+        lambda position: (Reread(position[0], ended=position[1] == 1),),
+    )
+
+
+@combinator(checks={"predicate": function}, functions={"predicate": "look"})
+def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+    """The items of an epoch from the first on for which `predicate(item)` is false.
+
+    Args:
+        predicate: A function of one item.
+
+    State:
+        Whether that one was found.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source([1, 5, 2]) | lz.drop_while(lambda x: x < 3))
+    [5, 2]
+    """
+
+    def after(items: Iterator[A], turn: Callable[[], None]) -> Iterator[A]:
+        for item in items:
+            if not predicate(item):
+                turn()
+                yield item
+                break
+        yield from items
+
+    return _turning("drop_while", upstream, after, iter, Rate(1, math.inf))
+
+
+def _turning(
+    name: str,
+    upstream: Machine[A],
+    first: Callable[[Iterator[A], Callable[[], None]], Iterator[A]],
+    then: Callable[[Iterator[A]], Iterator[A]],
+    rate: Rate,
+    rereads: Callable[[Position], Iterable[Reread]] | None = None,
+) -> Machine[A]:
+    """`first(items, turn)`, and `then(items)` for a flow opened after it has called `turn`."""
+
+    def flow(position: Position) -> Flow[A]:
+        before, turned = position
+        items = upstream.flow(before)
+
+        def turn() -> None:
+            nonlocal turned
+            turned = 1
+
+        stream = iter(items)
+        given = then(stream) if turned else first(stream, turn)
+        return Flow(given, lambda: (items.snapshot(), turned))
+
+    return stateful(
+        name,
+        upstream,
+        check=lambda turned: within(name, turned, 1),
+        rate=rate,
+        rereads=rereads,
+        flow=flow,
+    )

@@ -1,0 +1,115 @@
+"""`unfold`, `once`: items made by a function, and one item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from lazyckpt.combinators.source import source
+from lazyckpt.core.checks import function
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import MOST, End, Machine, countable, within
+from lazyckpt.core.stages import sourced
+from lazyckpt.core.user_state import freeze, storable, thaw
+from lazyckpt.pipeline import source_combinator
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@source_combinator(checks={"step": function, "init": storable})
+def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
+    """The items of a pure generator: `step(state) -> (state, item)`, or None at the end.
+
+    Each epoch begins at `init`.
+
+    Args:
+        step: The function; it may change its state in place, if no item shares it.
+        init: The first state: None, bool, int, float, str, and lists, dicts and
+            tuples of them.
+
+    Raises:
+        InvalidState: For a state of other types, when it is first taken.
+
+    State:
+        The epoch, a count of items, your own state as it is, and whether it has ended.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        No.
+
+    Rank-free:
+        Yes.
+
+    >>> import lazyckpt as lz
+    >>> fibonacci = lz.unfold(lambda s: ((s[1], s[0] + s[1]), s[0]), (0, 1))
+    >>> list(fibonacci | lz.take(8))
+    [0, 1, 1, 2, 3, 5, 8, 13]
+    """
+
+    def once(position: Position) -> tuple[Position, T]:
+        epoch, index, mine, ended = position
+        found = None if ended else step(thaw(mine))
+        if found is None:
+            raise End((epoch, index, freeze(None, "unfold"), 1))
+        state, item = found
+        return (epoch, countable("unfold", index + 1), freeze(state, "unfold"), 0), item
+
+    def flow(position: Position) -> Flow[T]:
+        epoch, index, mine, ended = position
+        state = thaw(mine)
+
+        def items() -> Iterator[T]:
+            nonlocal state, ended
+            while not ended:
+                found = step(state)
+                if found is None:
+                    state, ended = None, 1
+                    return
+                state, item = found
+                yield item
+
+        def snapshot() -> Position:
+            number = countable("unfold", index + taken())
+            return epoch, number, freeze(state, "unfold"), ended
+
+        stream, taken = counted(items())
+        return Flow(stream, snapshot, taken=taken)
+
+    return sourced(
+        "unfold",
+        first=(freeze(init, "unfold"), 0),
+        check=lambda mine, ended: (thaw(mine), within("unfold", ended, 1)),
+        most=MOST,
+        step=once,
+        flow=flow,
+    )
+
+
+@source_combinator(describe=lambda value: {})
+def once(value: T) -> Machine[T]:
+    """One item: `value`.
+
+    Args:
+        value: The item, whatever it is.
+
+    State:
+        The epoch and a count of items.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.concat(lz.once("header"), lz.source(["a", "b"])))
+    ['header', 'a', 'b']
+    """
+    data: Any = [value]
+    return source(data).machine

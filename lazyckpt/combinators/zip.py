@@ -1,0 +1,135 @@
+"""Several pipelines side by side: `zip`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from lazyckpt.combinators.join import joined
+from lazyckpt.core.checks import boolean
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import End, Machine, Rate, within
+from lazyckpt.core.stages import joining
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.pipeline import Pipeline, source_combinator
+
+
+@source_combinator(
+    checks={"strict": boolean},
+    unrecorded=("strict",),
+    validate=lambda pipelines, strict: joined("zip", pipelines),
+)
+def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, ...]]:
+    """Tuples of one item from each pipeline, until the shortest ends.
+
+    Args:
+        pipelines: One or more.
+        strict: Whether it is an error that one ends before another.
+
+    Raises:
+        ArgumentError: None is given; or, with `strict`, their lengths are known and differ.
+        PipelineError: With `strict`, at the end of the shortest.
+
+    State:
+        That of each pipeline, and whether one has ended.
+
+    Resume:
+        Re-reads what each of them does.
+
+    Random access:
+        Where all have it.
+
+    Rank-free:
+        Where all are.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.zip(lz.source([1, 2, 3]), lz.source("a b".split())))
+    [(1, 'a'), (2, 'b')]
+    """
+    machines: list[Machine[Any]] = [pipeline.machine for pipeline in pipelines]
+    lengths = [each.length for each in machines]
+    if strict and len(set(lengths) - {None}) > 1:
+        raise ArgumentError(f"zip: strict=True wants pipelines of one length, got {lengths}")
+
+    def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
+        states, ended = position
+        if ended:
+            raise End(position)
+        states, items, over = list(states), [], []
+        for number, (each, state) in enumerate(builtins.zip(machines, states, strict=True)):
+            try:
+                states[number], item = each.step(state)
+            except End as end:
+                states[number] = end.position
+                over.append(number)
+                if not strict:
+                    break
+            else:
+                items.append(item)
+        if over and strict:
+            _even([number not in over for number in range(len(machines))])
+        if over:
+            raise End((tuple(states), 1))
+        return (tuple(states), 0), tuple(items)
+
+    def flow(position: Position) -> Flow[tuple[Any, ...]]:
+        states, ended = position
+        flows = [each.flow(state) for each, state in builtins.zip(machines, states, strict=True)]
+
+        streams = [counted(each) for each in flows] if strict else []
+        last = flows[-1]
+        rows = builtins.zip(*([stream for stream, _ in streams] or flows), strict=False)
+
+        def rest() -> Iterator[tuple[Any, ...]]:
+            nonlocal ended
+            for stream, _ in streams:
+                next(stream, None)
+            _even([taken() for _, taken in streams])
+            ended = 1
+            yield from ()
+
+        return Flow(
+            iter(()) if ended else chain(rows, rest()),
+            lambda: (tuple(each.snapshot() for each in flows), ended),
+            taken=None if strict or last.fn else last.taken,
+        )
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        states, ended = position
+        if ended:
+            return position, 0
+        reached = [jump(state, n) for jump, state in builtins.zip(jumps, states, strict=True)]
+        counts = [count for _, count in reached]
+        passed = min(counts)
+        if passed == n or strict:
+            _even(counts)
+            return (tuple(state for state, _ in reached), int(passed < n)), passed
+        first = counts.index(passed)  # those before the first to end are one ahead
+        after = [
+            jump(state, passed + (number <= first))[0]
+            for number, (jump, state) in enumerate(builtins.zip(jumps, states, strict=True))
+        ]
+        return (tuple(after), 1), passed
+
+    jumps = [each.skip for each in machines if each.skip is not None]
+    return joining(
+        "zip",
+        machines,
+        first=(0,),
+        check=lambda ended: within("zip", ended, 1),
+        rate=Rate(every=True),
+        step=step,
+        flow=flow,
+        skip=skip if len(jumps) == len(machines) else None,
+        length=None if None in lengths else min(each for each in lengths if each is not None),
+    )
+
+
+def _even(counts: list[int]) -> None:
+    if len(set(counts)) > 1:
+        short, long = counts.index(min(counts)), counts.index(max(counts))
+        raise PipelineError(
+            f"zip: strict=True, but argument {short + 1} ends before argument {long + 1}"
+        )

@@ -1,0 +1,114 @@
+"""How a function from arguments to a machine becomes a combinator."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import Check
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.registry import Combinator, Role, registry
+from lazyckpt.errors import ArgumentError
+
+
+class Options(TypedDict, total=False):
+    """The keywords that `combinator` and `source_combinator` have in common."""
+
+    checks: Mapping[str, Check]
+    validate: Callable[..., None]
+    unrecorded: tuple[str, ...]
+    functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
+    rebasable: Mapping[str, str]
+    branch: Callable[..., Any]
+    trace: Callable[..., Any]
+    registered: bool
+
+
+def define(
+    build: Callable[..., Machine[Any]],
+    wrap: Callable[[Call], Chain],
+    *,
+    is_source: bool,
+    keeps_items: bool = False,
+    pointwise: bool = False,
+    checks: Mapping[str, Check] | None = None,
+    validate: Callable[..., None] | None = None,
+    describe: Callable[..., dict[str, Any]] | None = None,
+    unrecorded: tuple[str, ...] = (),
+    functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]] | None = None,
+    rebasable: Mapping[str, str] | None = None,
+    branch: Callable[..., Any] | None = None,
+    rebase: Callable[..., Any] | None = None,
+    reshard: Callable[..., Any] | None = None,
+    trace: Callable[..., Any] | None = None,
+    registered: bool = True,
+) -> Callable[..., Any]:
+    """Register a combinator and return its public function, which stores the call."""
+    signature = inspect.signature(build)
+    if not is_source:
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def public(*args: Any, **kwargs: Any) -> Chain:
+        frame = sys._getframe(1)
+        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return wrap(Call(combinator, combinator.bind(args, kwargs), site))
+
+    public.__name__ = public.__qualname__ = build.__name__
+    public.__module__ = build.__module__
+    public.__doc__ = build.__doc__
+    shown = signature.replace(return_annotation=_returned(build, is_source))
+    public.__signature__ = shown  # type: ignore[attr-defined]  # read by inspect
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    combinator = Combinator(
+        name=build.__name__,
+        build=build,
+        public=public,
+        signature=inspect.Signature(bare),
+        is_source=is_source,
+        keeps_items=keeps_items,
+        pointwise=pointwise,
+        checks=checks or {},
+        validate=validate,
+        describe=describe,
+        unrecorded=frozenset(unrecorded),
+        functions=functions or {},
+        rebasable=rebasable or {},
+        branch=branch,
+        rebase=rebase,
+        reshard=reshard,
+        trace=trace,
+    )
+    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
+    if registered:
+        _register(combinator)
+    return public
+
+
+def _register(combinator: Combinator) -> None:
+    known = registry.get(combinator.name)
+    if known is not None and known.build.__module__ != combinator.build.__module__:
+        raise ArgumentError(
+            f"a combinator named {combinator.name} is there already, from "
+            f"{known.build.__module__}; states and pickles tell them by name: take another one"
+        )
+    registry[combinator.name] = combinator
+
+
+def _returned(build: Callable[..., Any], is_source: bool) -> Any:
+    """What users get, in place of the machine that is built: `Stage[A, B]` or `Pipeline[T]`."""
+    found = inspect.signature(build)
+    given = _item(found.return_annotation)
+    if is_source:
+        return f"Pipeline[{given}]"
+    first = next(iter(found.parameters.values()), None)
+    return f"Stage[{_item(first and first.annotation)}, {given}]"
+
+
+def _item(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else repr(annotation)
+    matched = re.fullmatch(r".*?Machine\[(.*)\]", text)
+    return matched[1] if matched else "Any"

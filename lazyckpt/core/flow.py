@@ -1,0 +1,94 @@
+"""Flows: items from a position on, with the position reached; tables, for random access."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import compress, repeat
+from operator import length_hint
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from lazyckpt.core.prng import Indices
+
+T = TypeVar("T", covariant=True)
+U = TypeVar("U")
+
+Position: TypeAlias = Any
+
+
+class Flow(Generic[T]):
+    """Items from a position on, and a thunk for the position reached.
+
+    `snapshot()` is right after every item and at the end, not after an error:
+    then the flow is dropped. Before the first `next` it is the position that
+    the flow was opened at. Iterate a flow once. A pending function `fn` rides
+    along, so that `map` costs no layer of its own. `taken()` is given where it
+    comes free: how many items were taken from `pull`, after an error too.
+    `chunks` is there where items come many at a time.
+    """
+
+    __slots__ = ("chunks", "fn", "pull", "snapshot", "taken")
+
+    def __init__(
+        self,
+        pull: Iterator[Any],
+        snapshot: Callable[[], Position],
+        fn: Callable[[Any], T] | None = None,
+        taken: Callable[[], int] | None = None,
+        chunks: Chunks[T] | None = None,
+    ) -> None:
+        self.pull = pull
+        self.snapshot = snapshot
+        self.fn = fn
+        self.taken = taken
+        self.chunks = chunks
+
+    def map(self, fn: Callable[[Any], U]) -> Flow[U]:
+        inner = self.fn
+        both = fn if inner is None else lambda x: fn(inner(x))
+        return Flow(self.pull, self.snapshot, both, self.taken)
+
+    def __iter__(self) -> Iterator[T]:
+        fn = self.fn
+        # A generator, unlike builtin map, turns a StopIteration out of fn into an error.
+        return self.pull if fn is None else (fn(x) for x in self.pull)
+
+
+class Chunks(Protocol[T]):
+    """Items that are there already, many at a time: no error comes between those of a chunk."""
+
+    def next_chunk(self) -> Iterator[T] | None:
+        """What is left of the chunk at hand, or the next one; None at the end."""
+
+    def end_chunk(self) -> None:
+        """End the iterator of the chunk at hand; what is left of it comes with another."""
+
+
+class Table(NamedTuple, Generic[T]):
+    """What random access reads from: one item, or many at once.
+
+    `rows` and `stacked` are None where many at once are no cheaper than one by one.
+    """
+
+    get: Callable[[int], T]
+    rows: Callable[[Indices], list[T]] | None = None
+    stacked: Callable[[Indices], Any] | None = None
+
+
+class View(NamedTuple, Generic[T]):
+    """The vectorised lane: items as a table, and the order in which to read it.
+
+    `ahead(position, offsets)` gives the table's indices of the items that come
+    `offsets` items after the position; the offsets must not run past the end.
+    """
+
+    table: Table[T]
+    ahead: Callable[[Position, Indices], Indices]
+
+
+def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
+    """The items, and a thunk that tells how many were taken, at no Python cost an item."""
+    if isinstance(items, Flow) and items.taken is not None and items.fn is None:
+        return items.pull, items.taken
+    ticks = repeat(True, sys.maxsize)
+    return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)

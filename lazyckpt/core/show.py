@@ -1,0 +1,87 @@
+"""Values as they are shown in reprs, and compared."""
+
+from __future__ import annotations
+
+import reprlib
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.core.checks import brief
+
+
+class Shown:
+    """What has a repr that reads like the code that built it."""
+
+
+def show(value: Any) -> str:
+    """A value as it would be written, long data abbreviated, no data read from elsewhere."""
+    kind = type(value)
+    if is_function(value):
+        name = getattr(value, "__qualname__", None)
+        if name is None and hasattr(value, "func"):  # functools.partial
+            return f"{kind.__name__}({show(value.func)}, ...)"
+        return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"
+    if isinstance(value, (Shown, PurePath)) or kind in (float, bool, type(None)):
+        return repr(value)
+    if kind in (range, int):
+        try:
+            return repr(value)
+        except ValueError:  # Python writes no ints of more than 4,300 digits
+            return f"<{kind.__name__}>"
+    if kind is bytes:
+        return brief(value)
+    if kind in (list, tuple, dict, str):
+        return _short.repr(value)
+    if isinstance(value, np.ndarray):
+        return f"<{value.dtype}{list(value.shape)}>"
+    try:
+        return f"<{kind.__name__} of {len(value)}>"
+    except Exception:
+        return f"<{kind.__name__}>"
+
+
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        text = show(x)
+        return text if len(text) <= self.maxlong else f"{text[:18]}...{text[-19:]}"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        return show(x)
+
+
+_short = _Short()
+_short.maxlist = _short.maxtuple = _short.maxdict = 3
+_short.maxstring = _short.maxother = 40
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality by value; by identity for what `==` gives no yes or no."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.memmap):
+        return (a.filename, a.offset, a.shape, a.dtype) == (b.filename, b.offset, b.shape, b.dtype)
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    try:
+        return bool(a == b)
+    except Exception:  # a tensor or a frame: its == is no yes or no
+        return False
+
+
+def hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((k, hashable(v)) for k, v in value.items())
+    return value
+
+
+def is_function(value: Any) -> bool:
+    """Whether a value is there to be called, as a stage isn't."""
+    return callable(value) and not isinstance(value, Shown)

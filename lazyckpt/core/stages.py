@@ -1,0 +1,304 @@
+"""How machines are made: sources, what joins them, and stages with and without a state."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import length_hint
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from lazyckpt.core.checks import brief
+from lazyckpt.core.flow import Flow, Position, View
+from lazyckpt.core.machine import UNKNOWN, End, Machine, Rate, Reread, within
+from lazyckpt.errors import InvalidState
+
+U = TypeVar("U")
+
+_LARGEST = 1 << 16  # indices looked up at once by a flow over a view
+
+
+class Lanes(TypedDict, total=False):
+    """What a stage gives of its lanes; the others follow from them. One of the first two is needed.
+
+    A view and `skip` together do as well.
+    """
+
+    step: Callable[[Position], tuple[Position, Any]]
+    flow: Callable[[Position], Flow[Any]]
+    skip: Callable[[Position, int], tuple[Position, int]] | None
+    length: int | float | None
+    view: View[Any] | None
+
+
+def stateless(
+    upstream: Machine[Any],
+    *,
+    rate: Rate = UNKNOWN,
+    rereads: Callable[[Position], Iterable[Reread]] | None = None,
+    init: Callable[[int], Position] | None = None,
+    epoch: Callable[[Position], int] | None = None,
+    **lanes: Unpack[Lanes],
+) -> Machine[Any]:
+    """A stage whose position is its upstream's.
+
+    Args:
+        upstream: The machine before it.
+        rate: How many of upstream's items it takes for each that it gives.
+        rereads: What a resume from a position takes of upstream again; by default nothing.
+        init: The position where an epoch begins; by default upstream's.
+        epoch: The epoch of a position; by default upstream's.
+        lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
+    """
+    return _machine(
+        lanes,
+        init=init or upstream.init,
+        epoch=epoch or upstream.epoch,
+        check=upstream.check,
+        rereads=rereads or (lambda position: (Reread(position),)),
+        rate=rate,
+        upstream=upstream,
+        children=(),
+        owns=False,
+    )
+
+
+def passing(upstream: Machine[Any]) -> Machine[Any]:
+    """A stage that does nothing."""
+    return upstream._replace(
+        upstream=upstream,
+        children=(),
+        owns=False,
+        rate=Rate(),
+        rereads=lambda position: (Reread(position),),
+    )
+
+
+def stateful(
+    name: str,
+    upstream: Machine[Any],
+    *,
+    first: tuple[Any, ...] = (0,),
+    check: Callable[..., object],
+    rate: Rate = UNKNOWN,
+    rereads: Callable[[Position], Iterable[Reread]] | None = None,
+    init: Callable[[int], Position] | None = None,
+    **lanes: Unpack[Lanes],
+) -> Machine[Any]:
+    """A stage that keeps a part of its own behind upstream's position: `(place, own, ...)`.
+
+    A step that has reached upstream's `End` raises one with its own position.
+
+    Args:
+        name: What errors call it.
+        upstream: The machine before it.
+        first: Its own part where an epoch begins.
+        check: Called with its own part; raises `InvalidState` if it doesn't fit, as `within` does.
+        rate: How many of upstream's items it takes for each that it gives.
+        rereads: What a resume from a position takes of upstream again; by default nothing.
+        init: The position where an epoch begins, if it isn't upstream's and `first`.
+        lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
+    """
+
+    def fits(position: Position) -> None:
+        before, *own = position
+        upstream.check(before)
+        _check_own(name, own, check)
+
+    return _machine(
+        lanes,
+        init=init or (lambda epoch: (upstream.init(epoch), *first)),
+        epoch=lambda position: upstream.epoch(position[0]),
+        check=fits,
+        rereads=rereads or (lambda position: (Reread(position[0]),)),
+        rate=rate,
+        upstream=upstream,
+        children=(),
+        owns=True,
+    )
+
+
+def sourced(
+    name: str,
+    *,
+    first: tuple[Any, ...] = (),
+    check: Callable[..., object] = lambda: None,
+    most: float = sys.maxsize,
+    rereads: Callable[[Position], Iterable[Reread]] = lambda position: (),
+    **lanes: Unpack[Lanes],
+) -> Machine[Any]:
+    """A source, whose position is `(epoch, index, ...)`: `index` is the next item's number.
+
+    Args:
+        name: What errors call it.
+        first: What stands behind epoch and index where an epoch begins.
+        check: Called with that; raises `InvalidState` if it doesn't fit.
+        most: The highest index.
+        rereads: What of its data a resume from a position reads again; by default nothing.
+        lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
+    """
+
+    def fits(position: Position) -> None:
+        epoch, index, *own = position
+        within(name, epoch, math.inf), within(name, index, most)
+        _check_own(name, own, check)
+
+    return _machine(
+        lanes,
+        init=lambda epoch: (epoch, 0, *first),
+        epoch=lambda position: position[0],
+        check=fits,
+        rereads=rereads,
+        rate=Rate(),
+        upstream=None,
+        children=(),
+        owns=True,
+    )
+
+
+def joining(
+    name: str,
+    children: Sequence[Machine[Any]],
+    *,
+    first: tuple[Any, ...] = (),
+    check: Callable[..., object] = lambda: None,
+    opened: Callable[..., Iterable[int]] | None = None,
+    init: Callable[[int], Position] | None = None,
+    epoch: Callable[[Position], int] | None = None,
+    rate: Rate,
+    **lanes: Unpack[Lanes],
+) -> Machine[Any]:
+    """What joins pipelines: its position is `((place, ...), own, ...)`, a place for each of them.
+
+    Args:
+        name: What errors call it.
+        children: The machines of the pipelines.
+        first: Its own part where an epoch begins.
+        check: Called with its own part; raises `InvalidState` if it doesn't fit.
+        opened: Of its own part, the numbers of the pipelines that have a place, if not all;
+            the place of any other is `()`.
+        init: The position where an epoch begins, if it isn't theirs and `first`.
+        epoch: The epoch of a position, if it isn't the first pipeline's.
+        rate: How many items it takes for each that it gives: of one of them, or of `every` one.
+        lanes: `step`, `flow`, `skip`, `length`, as of `Machine`.
+    """
+
+    def fits(position: Position) -> None:
+        places, *own = position
+        _check_own(name, own, check)
+        wanted = range(len(children)) if opened is None else {*opened(*own)}
+        for number, (child, place) in enumerate(zip(children, places, strict=True)):
+            if (place != ()) != (number in wanted):
+                raise InvalidState(f"{name}: a state with {brief(place)} for pipelines[{number}]")
+            if place != ():
+                child.check(place)
+
+    return _machine(
+        lanes,
+        init=init or (lambda epoch: (tuple([each.init(epoch) for each in children]), *first)),
+        epoch=epoch or (lambda position: children[0].epoch(position[0][0])),
+        check=fits,
+        rereads=lambda position: (),
+        rate=rate,
+        upstream=None,
+        children=tuple(children),
+        owns=True,
+    )
+
+
+def _check_own(name: str, own: list[Any], check: Callable[..., object]) -> None:
+    try:
+        check(*own)
+    except TypeError:
+        raise InvalidState(f"{name}: a state with {brief(tuple(own))} does not fit") from None
+
+
+def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
+    """A machine from whichever lanes are given; the others follow from them."""
+    skip, view = lanes.get("skip"), lanes.get("view")
+    step, flow = lanes.get("step"), lanes.get("flow")
+    if flow is None and view is not None and skip is not None:
+        flow = _viewing(skip, view)
+    if flow is None:
+        assert step is not None, "a machine needs a step or a flow"
+        flow = _stepping(step)
+    return Machine(
+        step=step or _continuing(flow),
+        flow=flow,
+        skip=skip,
+        length=lanes.get("length"),
+        view=view,
+        **said,
+    )
+
+
+def _stepping(
+    step: Callable[[Position], tuple[Position, U]],
+) -> Callable[[Position], Flow[U]]:
+    def flow(position: Position) -> Flow[U]:
+        def items() -> Iterator[U]:
+            nonlocal position
+            while True:
+                try:
+                    position, item = step(position)
+                except End as end:
+                    position = end.position
+                    return
+                yield item
+
+        return Flow(items(), lambda: position)
+
+    return flow
+
+
+def _continuing(flow: Callable[[Position], Flow[U]]) -> Callable[[Position], tuple[Position, U]]:
+    """A step out of a flow, which keeps one flow open where the last step ended."""
+    live: dict[Position, tuple[Flow[U], Iterator[U]]] = {}
+
+    def step(position: Position) -> tuple[Position, U]:
+        pair = live.pop(position, None)
+        if pair is None:
+            opened = flow(position)
+            pair = (opened, iter(opened))
+        for item in pair[1]:
+            live.clear()
+            after = pair[0].snapshot()
+            live[after] = pair
+            return after, item
+        raise End(pair[0].snapshot())
+
+    return step
+
+
+def _viewing(
+    skip: Callable[[Position, int], tuple[Position, int]], view: View[U]
+) -> Callable[[Position], Flow[U]]:
+    get = view.table.get
+
+    def flow(position: Position) -> Flow[U]:
+        ticks: Iterator[int] = iter(range(0))
+        total = 0
+
+        def items() -> Iterator[U]:
+            nonlocal position, ticks, total
+            size = 64
+            while True:
+                after, count = skip(position, size)
+                if not count:
+                    position = after
+                    return
+                indices = view.ahead(position, range(count))
+                ticks = iter(indices if isinstance(indices, range) else indices.tolist())
+                total = count
+                for index in ticks:
+                    yield get(index)
+                position, ticks, total = after, iter(range(0)), 0
+                size = min(size * 8, _LARGEST)
+
+        def snapshot() -> Position:
+            taken = total - length_hint(ticks)
+            return skip(position, taken)[0] if taken else position
+
+        return Flow(items(), snapshot)
+
+    return flow

@@ -1,0 +1,111 @@
+"""Batches: a padded last one, and `stack`."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+
+import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.testing.laws import Stream
+from tests.combinators.cases import alike
+
+
+@pytest.mark.parametrize("kind", [list, Stream])
+def test_a_last_batch_is_filled_up_and_a_full_one_left_alone(kind: Any) -> None:
+    assert list(lz.source(kind([1, 2, 3])) | lz.batch(2, pad=0)) == [[1, 2], [3, 0]]
+    assert list(lz.source(kind([1, 2])) | lz.batch(2, pad=0)) == [[1, 2]]
+    assert list(lz.source(kind([])) | lz.batch(2, pad=0)) == []
+
+
+def test_a_table_is_padded_whichever_lane_reads_it() -> None:
+    row = {"x": np.int64(-1)}
+    padded = lz.columns(x=np.arange(5)) | lz.batch(2, collate=lz.stack, pad=row)
+    testing.check_pipeline(padded)
+    assert padded[2]["x"].tolist() == list(padded)[2]["x"].tolist() == [4, -1]
+    few = lz.source(np.arange(3)) | lz.batch(2, collate=lz.stack, pad=np.int64(9))
+    assert [each.tolist() for each in few] == [[0, 1], [2, 9]]
+
+
+Point = namedtuple("Point", "x y")
+
+
+class Typed(NamedTuple):
+    name: str
+    size: float
+
+
+A, B = np.arange(6).reshape(2, 3), np.arange(6, 12).reshape(2, 3)
+STACKED: list[tuple[list[Any], Any]] = [
+    ([1, 2], np.array([1, 2])),
+    ([True, False], np.array([True, False])),
+    ([1, 2.5], np.array([1, 2.5])),
+    ([1j, 2], np.array([1j, 2])),
+    ([np.float32(1), np.float32(2)], np.array([1, 2], np.float32)),
+    ([np.uint8(1), np.uint8(255)], np.array([1, 255], np.uint8)),
+    ([2**63, 2**63 + 1], np.array([2**63, 2**63 + 1], np.uint64)),
+    ([A, B], np.stack([A, B])),
+    ([A.astype(np.float16)], A.astype(np.float16)[None]),
+    ([A[:0], B[:0]], np.zeros((2, 0, 3), A.dtype)),
+    (["a", "bc"], ["a", "bc"]),
+    ([b"a", b""], [b"a", b""]),
+    ([(1, "a"), (2, "b")], (np.array([1, 2]), ["a", "b"])),
+    ([[1, 2], [3, 4]], [np.array([1, 3]), np.array([2, 4])]),
+    ([(), ()], ()),
+    ([{}, {}], {}),
+    ([Point(1, A), Point(2, B)], Point(np.array([1, 2]), np.stack([A, B]))),
+    ([Typed("a", 1.0), Typed("b", 2.0)], Typed(["a", "b"], np.array([1.0, 2.0]))),
+    ([{"a": 1, "b": {"c": (A,)}}] * 2, {"a": np.array([1, 1]), "b": {"c": (np.stack([A, A]),)}}),
+    ([torch.zeros(2), torch.ones(2)], torch.tensor([[0.0, 0.0], [1.0, 1.0]])),
+    ([{"t": torch.tensor(1), "n": 2}], {"t": torch.tensor([1]), "n": np.array([2])}),
+    ([{"a": 1, "b": 2}, {"b": 4, "a": 3}], {"a": np.array([1, 3]), "b": np.array([2, 4])}),
+]
+
+
+@pytest.mark.parametrize(("items", "expected"), STACKED, ids=lambda it: repr(it)[:30])
+def test_stack(items: list[Any], expected: Any) -> None:
+    found = lz.stack(items)
+    assert type(found) is type(expected)
+    assert alike(found, expected)
+    assert alike(next(iter(lz.source(items) | lz.batch(9, collate=lz.stack))), expected)
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "words"),
+    [
+        ([A, A[:1]], ValueError, r"item 1 has shape \(1, 3\), item 0 has \(2, 3\)"),
+        ([torch.zeros(2), torch.zeros(3)], ValueError, "item 1 has shape"),
+        (
+            [{"a": 1}, {"a": 1}, {"b": 1}],
+            ValueError,
+            r"item 2 has keys .'b'., item 0 has .'a'.$",
+        ),
+        ([(1, 2), (1,)], ValueError, "item 1 has length 1, item 0 has 2"),
+        ([None, None], TypeError, "None"),
+        ([1, None], TypeError, "item 1 is None"),
+        ([None, 1], TypeError, "None"),
+        ([1, "a"], TypeError, r"item 1 is 'a' \(str\), item 0 is 1 \(int\)"),
+        (["a", b"a"], TypeError, "item 1 is b'a'"),
+        (["a", 1], TypeError, "item 1 is 1"),
+        ([1, A], TypeError, "item 1 is array"),
+        ([A, 1], TypeError, "item 1 is 1"),
+        ([(1,), [1]], TypeError, r"item 1 is \[1\]"),
+        ([{"a": 1}, [1]], TypeError, r"item 1 is \[1\]"),
+        ([torch.zeros(1), np.zeros(1)], TypeError, "item 1 is array"),
+        ([1, 2**70], (TypeError, ValueError), "1180591620717411303424"),
+        ([-1, 2**63], (TypeError, ValueError), "9223372036854775808"),
+        ([{1, 2}, {1, 2}], TypeError, "set"),
+        ([object()], TypeError, "object"),
+        ([{"a": {"b": None}}], TypeError, "None"),
+    ],
+    ids=lambda it: repr(it)[:30],
+)
+def test_stack_refuses(items: list[Any], error: Any, words: str) -> None:
+    with pytest.raises(error, match=words) as caught:
+        lz.stack(items)
+    assert str(caught.value).startswith("stack: ")

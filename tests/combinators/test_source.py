@@ -1,0 +1,257 @@
+"""What a source can be made of, and that nothing is read early."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+
+import lazyckpt as lz
+from lazyckpt.testing import check_resume, equal
+from lazyckpt.testing.laws import Stream
+from tests.combinators.cases import Odd, alike
+
+
+class Numbers(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < 7:
+            raise IndexError(index)
+        return {"x": torch.full((2,), index), "y": index}
+
+
+class Flowing(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(7))
+
+
+ODD = [Odd(), Odd(), Odd(), Odd(), Odd()]
+ROWS = np.arange(14.0).reshape(7, 2)
+HF = datasets.Dataset.from_dict({"x": list(range(7)), "t": list("abcdefg")})
+TENSORS = torch.utils.data.TensorDataset(torch.arange(14).reshape(7, 2), torch.arange(7))
+
+# Data with its items, and whether there is random access.
+DATA: dict[str, tuple[Any, list[Any], bool]] = {
+    "list": ([3, 1, 2], [3, 1, 2], True),
+    "tuple": ((3, 1, 2), [3, 1, 2], True),
+    "range": (range(9, 0, -2), [9, 7, 5, 3, 1], True),
+    "bytes": (b"abc", [97, 98, 99], True),
+    "array": (ROWS, list(ROWS), True),
+    "1-d array": (np.arange(5), list(np.arange(5)), True),
+    "strings": (np.array(["a", "bc"]), [np.str_("a"), np.str_("bc")], True),
+    "map-style": (Numbers(), [Numbers()[i] for i in range(7)], True),
+    "tensors": (TENSORS, [TENSORS[i] for i in range(7)], True),
+    "tensor": (torch.arange(4), list(torch.arange(4)), True),
+    "hugging face": (HF, list(HF), True),
+    "iterable style": (Flowing(), list(range(7)), False),
+    "dict values": ({"a": 1, "b": 2}.values(), [1, 2], False),
+    "re-iterable": (Stream([1, None, "a"]), [1, None, "a"], False),
+    "nones": ([None, None, None], [None, None, None], True),
+    "items that are arrays": ([ROWS, ROWS[:0]], [ROWS, ROWS[:0]], True),
+    "odd items": (ODD, ODD, True),
+    "a stream of odd items": (Stream(ODD), ODD, False),
+    "pipelines": ([lz.source([1]), lz.source([2])], [lz.source([1]), lz.source([2])], True),
+    "empty list": ([], [], True),
+    "empty range": (range(0), [], True),
+    "empty array": (np.zeros((0, 3)), [], True),
+    "empty stream": (Stream([]), [], False),
+    "empty hugging face": (datasets.Dataset.from_dict({"x": []}), [], True),
+}
+TAILS: list[lz.Stage[Any, Any]] = [
+    lz.batch(3), lz.shuffle(2, seed=0), lz.block_shuffle(2, seed=0), lz.repeat(2), lz.take(4),
+    lz.skip(1), lz.shard(num_shards=2, index=0), lz.batch(2) | lz.unbatch(),
+    lz.flat_map(lambda item: [item, item]), lz.map(lambda item: (item,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_items_are_the_data(name: str) -> None:
+    data, items, access = DATA[name]
+    pipeline = lz.source(data)
+    assert alike(list(pipeline), items)
+    assert alike(list(pipeline), items), "it begins anew"
+    for cut in range(len(items) + 1):
+        assert alike(list(lz.run(pipeline, lz.state_at(pipeline, cut).to_json())), items[cut:])
+    if access:
+        assert len(pipeline) == len(items)
+        assert alike([pipeline[i] for i in range(-len(items), 0)], items)
+        assert len(list(pipeline | lz.shuffle(seed=0))) == len(items)
+    else:
+        with pytest.raises(TypeError, match=r"len\(\)"):
+            len(pipeline)
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+@pytest.mark.parametrize("name", DATA)
+def test_resuming_over_every_kind_of_data(name: str, tail: lz.Stage[Any, Any]) -> None:
+    pipeline = lz.source(DATA[name][0]) | tail
+    whole = list(pipeline)
+    for cut in range(len(whole) + 1):
+        state = lz.state_at(pipeline, cut).to_json()
+        assert alike(list(lz.run(pipeline, state)), whole[cut:])
+
+
+@pytest.mark.parametrize("name", [n for n in DATA if "tensor" not in n and "odd" not in n])
+def test_the_left_of_a_bar(name: str) -> None:
+    data, items, _ = DATA[name]
+    pipeline = data | lz.batch(2)
+    assert isinstance(pipeline, lz.Pipeline)
+    assert alike([x for some in pipeline for x in some], items)
+    assert pipeline == lz.source(data) | lz.batch(2)
+
+
+def test_arrays_and_tensors_on_the_left_do_not_broadcast() -> None:
+    stages = lz.map(float) | lz.batch(2)
+    for data in (np.arange(3), np.arange(3.0), torch.arange(3), np.array([1, "a"], dtype=object)):
+        assert isinstance(data | lz.batch(2), lz.Pipeline)
+        assert len(list(data | lz.batch(2))) == (len(data) + 1) // 2
+    assert list(np.arange(3) | stages) == list(torch.arange(3) | stages) == [[0.0, 1.0], [2.0]]
+
+
+class Unread:
+    """Counts its readers; refuses to be compared or to be turned into an array."""
+
+    def __init__(self, many: bool = False) -> None:
+        self.read: list[Any] = []
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> int:
+        self.read.append(index)
+        return index
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        assert all(type(i) is int for i in indices)
+        self.read.append(indices)
+        return list(indices)
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=str)
+def test_building_and_looking_reads_no_data(tail: lz.Stage[Any, Any]) -> None:
+    for data, count in ((Unread(), lambda d: len(d.read)), (Stream([1, 2, 3]), lambda d: d.pulled)):
+        pipeline = lz.source(data) | tail
+        other = lz.source(data) | tail
+        assert pipeline == other
+        assert hash(pipeline) == hash(other)
+        assert repr(pipeline) == repr(other)
+        assert pipeline._repr_html_()
+        lz.run(pipeline, lz.init(pipeline).to_json())
+        lz.zip(pipeline, other)
+        lz.concat(pipeline | lz.repeat(), other)[3:9:2]
+        if "lambda" not in repr(tail):
+            pickle.dumps(pipeline)
+        assert pipeline.identity
+        assert count(data) == 0
+
+
+def test_positions_are_reached_without_reading() -> None:
+    data = Unread()
+    pipeline = lz.source(data) | lz.shuffle(seed=0) | lz.repeat() | lz.map(str) | lz.batch(3)
+    state = lz.state_at(pipeline, 10**15)
+    pipeline[5:][2:]
+    assert data.read == []
+    next(lz.run(pipeline, state))
+    assert len(data.read) <= 3
+
+
+def test_batches_are_asked_for_whole() -> None:
+    data = Unread()
+    pipeline = lz.source(data) | lz.shuffle(seed=0) | lz.batch(4, collate=tuple)
+    batches = list(pipeline)
+    assert [list(batch) for batch in batches] == data.read
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+
+
+def test_hugging_face_is_asked_for_whole_batches() -> None:
+    calls = []
+
+    class Counting(datasets.Dataset):  # type: ignore[misc]
+        def __getitems__(self, keys: list[int]) -> Any:
+            calls.append(list(keys))
+            return super().__getitems__(keys)
+
+        def __getitem__(self, key: Any) -> Any:
+            assert not isinstance(key, int), "one by one"
+            return super().__getitem__(key)
+
+    data = Counting(HF.data)
+    pipeline = lz.source(data) | lz.shuffle(seed=0) | lz.batch(3, collate=lz.stack)
+    found = list(pipeline)
+    assert [len(call) for call in calls] == [3, 3, 1]
+    assert [x for batch in found for x in batch["x"]] == [i for call in calls for i in call]
+    assert [x for batch in found for x in batch["t"]] == ["abcdefg"[i] for c in calls for i in c]
+
+
+def test_memory_maps(tmp_path: Path) -> None:
+    path = tmp_path / "rows.npy"
+    np.save(path, ROWS)
+    mapped = np.load(path, mmap_mode="r")
+    assert isinstance(mapped, np.memmap)
+    plain = [lz.source(ROWS), lz.columns(x=ROWS, y=ROWS[:, 0])]
+    for tail in (lz.batch(3, collate=lz.stack), lz.shuffle(seed=0) | lz.batch(2, collate=lz.stack)):
+        lazy = [lz.source(mapped), lz.columns(x=mapped, y=mapped[:, 0])]
+        for one, other in zip(lazy, plain, strict=True):
+            assert equal(list(one | tail), list(other | tail))
+            assert (one | tail).identity == (other | tail).identity
+            check_resume(one | tail)
+    items = [lz.source(mapped)[0], next(iter(lz.source(mapped) | lz.batch(2, collate=lz.stack)))]
+    items += [lz.columns(x=mapped)[1]["x"], *lz.columns(x=mapped) | lz.map(lambda row: row["x"])]
+    assert {type(item) for item in items} == {np.ndarray}
+    assert lz.source(mapped) == lz.source(np.load(path, mmap_mode="r"))
+
+
+def test_stacked_batches_are_the_users_own() -> None:
+    rows = ROWS.copy()
+    for pipeline in (
+        rows | lz.batch(3, collate=lz.stack),
+        lz.columns(x=rows) | lz.batch(3, collate=lz.stack),
+    ):
+        for batch in pipeline:
+            (batch if isinstance(batch, np.ndarray) else batch["x"])[:] = -1
+    assert np.array_equal(rows, ROWS)
+
+
+@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.shuffle(3, seed=0), lz.take(9)])
+@pytest.mark.parametrize("kind", [list, Stream])
+def test_data_that_became_shorter(kind: Callable[..., Any], tail: lz.Stage[Any, Any]) -> None:
+    long, short = (lz.source(kind(range(n))) | tail for n in (12, 2))
+    state = lz.state_at(long, 4)
+    with pytest.raises((lz.SourceChanged, lz.InvalidState)):
+        next(lz.run(short, state, strict=False))
+
+
+def test_what_was_begun_is_no_source() -> None:
+    for begun in (lz.run(lz.source(range(3))), (x for x in "ab")):
+        with pytest.raises(lz.ArgumentError, match="pass what it came from"):
+            lz.source(begun)
+    with pytest.raises(lz.ArgumentError, match=r"once\(None\) \| flat_map"):
+        lz.source(lambda: iter("ab"))  # type: ignore[arg-type]
+    assert list(lz.once(None) | lz.flat_map(lambda _: iter("ab"))) == ["a", "b"]
+
+
+def test_a_name_tells_data_of_one_length_apart() -> None:
+    web, wiki, plain = (
+        lz.source([1, 2], name="web"),
+        lz.source([3, 4], name="wiki"),
+        lz.source([5, 6]),
+    )
+    state = lz.state_at(web, 1)
+    assert list(lz.run(lz.source([7, 8], name="web"), state)) == [8]
+    for other in (wiki, plain):
+        with pytest.raises(lz.StateMismatch, match='name="web"'):
+            lz.run(other, state)
+    assert "name" not in lz.state_at(plain, 1).to_json()
+    assert repr(web) == "source([1, 2], name='web')"
+    for bad in ("", "x" * 41, 3):
+        with pytest.raises(lz.ArgumentError, match="1 to 40 characters"):
+            lz.source([1], name=bad)  # type: ignore[arg-type]

@@ -1,0 +1,313 @@
+"""`StreamWrapper` against emloop itself, item by item of what it promises."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyckpt.compat.emloop import StreamWrapper
+from tests.compat.codes import covered
+from tests.compat.emloop.cases import END, Original, Source, asked, epoch_sizes, workers
+
+
+def test_every_code_has_a_test() -> None:
+    assert covered(__file__, "el") == {*range(1, 15), 16, 18}
+
+
+sizes = st.lists(st.integers(1, 5), min_size=1, max_size=3)
+
+steps = st.sampled_from(["next", "next", "next", "with", "leave", "allow"])
+
+
+@given(sizes, epoch_sizes, st.lists(steps, max_size=30))
+def test_el3_and_all_else_without_a_buffer_to_the_last_pull(
+    sizes: list[int], epoch_size: int, script: list[str]
+) -> None:
+    times: list[dict[str, list[float]]] = [{}, {}]
+    sources = Source(*sizes), Source(*sizes)
+    kinds = StreamWrapper, Original
+    pair = [
+        kind(source, 0, epoch_size, "s", profile)
+        for kind, source, profile in zip(kinds, sources, times, strict=True)
+    ]
+    for what in script:
+        if what == "next":
+            ours, theirs = (asked(stream) for stream in pair)
+            assert ours == theirs
+        elif what == "with":
+            assert [stream.__enter__() is stream for stream in pair] == [True, True]
+        elif what == "leave":
+            for stream in pair:
+                stream.__exit__(None, None, None)
+        else:
+            for stream in pair:
+                with stream.allow_buffering:
+                    pass
+        assert sources[0].log == sources[1].log
+        assert [stream.empty() for stream in pair] == [True, True]
+        mine, other = ([len(each) for each in profile.values()] for profile in times)
+        assert mine == other
+    assert list(times[0]) == list(times[1])
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 2), st.integers(1, 15))
+def test_el4_one_stop_ends_an_epoch_of_one_pass_an_empty_one_too(
+    sizes: list[int], buffer_size: int, times: int
+) -> None:
+    with StreamWrapper(Source(*sizes), buffer_size) as stream:
+        assert asked(stream, times) == asked(Original(Source(*sizes)), times)
+        assert iter(stream) is stream
+
+
+@given(sizes, epoch_sizes, st.integers(1, 3), st.lists(steps, max_size=20), st.integers(1, 3))
+def test_el6_with_a_buffer_it_is_what_it_is_without(
+    sizes: list[int], epoch_size: int, buffer_size: int, script: list[str], more: int
+) -> None:
+    source = Source(*sizes)
+    stream = StreamWrapper(source, buffer_size, epoch_size)
+    model = Original(Source(*sizes), 0, epoch_size)
+    inside = 0
+    stack: list[Any] = []
+    for what in [*script, *["next"] * more]:
+        if what == "next":
+            if not inside:
+                with pytest.raises(ValueError, match="within"):
+                    next(stream)
+                stack.append(stream.__enter__())
+                inside += 1
+            assert asked(stream) == asked(model)
+        elif what == "with":
+            stream.__enter__()
+            inside += 1
+        elif what == "leave" and inside:
+            stream.__exit__(None, None, None)
+            inside -= 1
+        elif what == "allow":
+            with stream.allow_buffering:
+                if inside:
+                    assert asked(stream) == asked(model)
+    for _ in range(inside):
+        stream.__exit__(None, None, None)
+    once: Any = StreamWrapper(whole := Source(*sizes), 0, epoch_size)
+    while len(whole.log) < len(source.log):
+        next(once, None)
+    assert source.log == whole.log, "all is asked for once"
+
+
+@given(sizes, epoch_sizes, st.integers(1, 3), st.integers(1, 12))
+def test_el6_the_original_with_a_buffer_gives_the_same(
+    sizes: list[int], epoch_size: int, buffer_size: int, times: int
+) -> None:
+    found = []
+    for kind in (StreamWrapper, Original):
+        stream = kind(Source(*sizes), buffer_size, epoch_size)
+        given: list[Any] = []
+        while len(given) < times:
+            with stream:  # left where an epoch ends, as emloop's main loop does
+                for batch in stream:
+                    with stream.allow_buffering:
+                        given.append(batch)
+            given.append(END)
+        found.append(given)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("buffer_size", [0, 2])
+def test_el1_the_function_is_called_when_a_batch_is_asked_for_and_again_at_the_end(
+    buffer_size: int,
+) -> None:
+    source = Source(2, 3)
+    stream = StreamWrapper(source, buffer_size)
+    assert stream.state_dict()["items"] == 0
+    with stream:
+        assert stream.empty()
+        assert source.log == []
+        assert asked(stream, 2) == [(0, 0), (0, 1)]
+        assert next(source.passes) == 1
+        source.passes = count(1)
+        assert asked(stream, 2) == [END, (1, 0)]
+        assert [each for each in source.log if isinstance(each, int)] == [0, 1]
+
+
+@pytest.mark.parametrize("buffer_size", [0, -1, -7, np.int64(0)])
+def test_el2_below_one_there_is_no_buffer(buffer_size: int) -> None:
+    source = Source(3)
+    stream = StreamWrapper(source, buffer_size)
+    assert next(stream) == (0, 0)
+    with stream as entered, stream.allow_buffering:
+        assert entered is stream
+        assert not workers()
+        assert stream.empty()
+        assert next(stream) == (0, 1)
+    assert source.made() == [(0, 0), (0, 1)]
+    assert list(stream) == [(0, 2)]
+
+
+def test_el5_with_a_buffer_batches_are_had_within_with_alone() -> None:
+    stream = StreamWrapper(Source(5), buffer_size=3, name="train")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"'train' .*buffer of 3"):
+            next(stream)
+        with stream.allow_buffering:
+            pass
+        assert not workers()
+        with stream:
+            next(stream)
+            assert len(workers()) == 1
+        assert not workers()
+    with stream, stream:
+        pass
+    assert asked(stream.__enter__(), 4) == [(0, 2), (0, 3), (0, 4), END]
+    stream.__exit__(None, None, None)
+
+
+def test_el6_what_is_ready_and_the_place_outlive_leaving() -> None:
+    source = Source(9)
+    stream = StreamWrapper(source, buffer_size=3)
+    with stream:
+        assert next(stream) == (0, 0)
+        with stream.allow_buffering:
+            source.wait(4)
+    ready = len(source.made())
+    assert ready >= 4
+    with stream:
+        assert not stream.empty()
+        assert asked(stream, ready - 1) == [(0, n) for n in range(1, ready)]
+        assert len(source.made()) == ready
+        assert stream.empty()
+        assert list(stream) == [(0, n) for n in range(ready, 9)]
+    assert source.log == [0, *((0, n) for n in range(9))]
+
+
+def test_el6_what_was_not_begun_is_made_once() -> None:
+    source = Source(9)
+    source.lets = threading.Semaphore(1)
+    stream = StreamWrapper(source, buffer_size=2)
+    with stream:
+        next(stream)
+        source.wait(1)
+        with stream.allow_buffering:
+            source.wait(1)  # while two more are handed in
+        source.lets.release(99)
+    assert source.made() == [(0, 0), (0, 1)]
+    with stream:
+        assert next(stream) == (0, 1)
+        with stream.allow_buffering:
+            source.wait(1)
+        assert asked(stream, 3) == [(0, 2), (0, 3), (0, 4)]
+    made = source.made()
+    assert source.log == [0, *((0, n) for n in range(len(made)))]
+
+
+def test_el6_leaving_by_an_error_is_leaving() -> None:
+    stream = StreamWrapper(Source(3), buffer_size=3)
+    for number in range(3):
+        with pytest.raises(KeyError), stream:
+            raise KeyError(next(stream) == (0, number))
+    with stream:
+        assert asked(stream, 2) == [END, (0, 0)]
+
+
+def test_el7_on_entry_nothing_is_made_and_then_what_is_asked_for() -> None:
+    source = Source(9)
+    stream = StreamWrapper(source, buffer_size=3)
+    with stream:
+        pass
+    assert source.log == []
+    with stream:
+        next(stream)
+    assert source.log == [0, (0, 0)]
+
+
+def test_el7_allowing_nests_fills_the_buffer_and_ends_with_one_more() -> None:
+    source = Source(9)
+    stream = StreamWrapper(source, buffer_size=2)
+    source.lets = threading.Semaphore(1)
+    with stream:
+        next(stream)
+        source.wait(1)
+        allowed = stream.allow_buffering
+        with allowed:
+            with allowed, stream.allow_buffering:
+                source.wait(1)
+            source.lets.release()
+            source.wait(1)  # open as long as one is
+        source.lets.release(9)
+        # The gate is closed, and the third is being made: the last one.
+    assert source.made() == [(0, 0), (0, 1), (0, 2)]
+    with stream:
+        assert asked(stream, 3) == [(0, 1), (0, 2), (0, 3)]
+        with stream.allow_buffering:
+            source.wait(4)
+    assert len(source.made()) == 7, "no more than the buffer, and one in hand"
+
+
+def test_el7_a_batch_that_is_ready_opens_no_gate() -> None:
+    source = Source(99)
+    source.lets = threading.Semaphore(3)
+    stream = StreamWrapper(source, buffer_size=6)
+    with stream:
+        next(stream)
+        with stream.allow_buffering:
+            source.wait(4)
+        source.lets.release(99)
+        for number in (1, 2):
+            assert not source.begun.acquire(timeout=0.3)
+            assert asked(stream) == [(0, number)]
+        assert not source.begun.acquire(timeout=0.3)
+    assert len(source.made()) == 4
+
+
+def test_el7_an_open_gate_makes_nothing_of_the_next_epoch() -> None:
+    for epoch_size in (-1, 3):
+        source = Source(3)
+        stream = StreamWrapper(source, buffer_size=8, epoch_size=epoch_size)
+        with stream, stream.allow_buffering:
+            assert asked(stream, 3) == [(0, 0), (0, 1), (0, 2)]
+        assert source.log == [0, (0, 0), (0, 1), (0, 2)]
+
+
+def test_el7_the_gate_may_be_opened_before_entering() -> None:
+    source = Source(9)
+    stream = StreamWrapper(source, buffer_size=2)
+    with stream.allow_buffering, stream:
+        source.wait(3)
+    with stream:
+        pass
+    assert source.made() == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_el8_no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it sleeps"))
+    with StreamWrapper(lambda: range(500), buffer_size=4) as stream, stream.allow_buffering:
+        assert list(stream) == list(range(500))
+
+
+@pytest.mark.parametrize("buffer_size", [0, 2])
+def test_el9_the_profile_has_the_seconds_of_each_delivered_batch(buffer_size: int) -> None:
+    profile: dict[str, list[float]] = {}
+
+    def fails() -> Iterator[int]:
+        yield 0
+        yield 1
+        raise KeyError
+
+    with StreamWrapper(lambda: [1, 2], buffer_size, name="train", profile=profile) as stream:
+        assert len(asked(stream, 7)) == 7
+    assert list(profile) == ["read_batch_train"]
+    assert len(profile["read_batch_train"]) == 5
+    assert all(seconds >= 0 for seconds in profile["read_batch_train"])
+    profile.clear()
+    with StreamWrapper(fails, buffer_size, profile=profile) as stream:
+        assert asked(stream, 2) == [0, 1]
+        with pytest.raises((KeyError, ChildProcessError)):
+            next(stream)
+    assert {name: len(times) for name, times in profile.items()} == {"read_batch_None": 2}

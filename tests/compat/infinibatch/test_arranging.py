@@ -1,0 +1,221 @@
+"""Iterators that order, group or join, beside Infinibatch's."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from infinibatch import datasets as old_datasets
+from infinibatch import iterators as old
+
+import lazyckpt as lz
+from lazyckpt.compat.infinibatch import datasets, iterators
+from tests.compat.infinibatch.cases import (
+    MAKES,
+    SEEDS,
+    control,
+    native,
+    same,
+    some,
+    stream,
+    through_json,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+
+def test_ib20_multiplex_ends_with_control() -> None:
+    it = MAKES["multiplex"](iterators)
+    assert some(it) == some(MAKES["multiplex"](old))
+    for indices in ([0, 0, 0], [-1], [2], ["0"], [None]):
+        chosen = iterators.NativeCheckpointableIterator(indices)
+        it = iterators.MultiplexIterator(chosen, [native(iterators, 2), native(iterators, 2)])
+        with pytest.raises(lz.PipelineError, match="multiplex"):
+            some(it)
+    one = native(iterators)
+    with pytest.raises(ValueError, match="twice"):
+        iterators.MultiplexIterator(control(iterators), [one, one])
+
+
+def test_ib21_collections_of_any_kind() -> None:
+    collections = [[1, None], (), "ab", (3,), range(2), {"k": 1}, [[]]]
+    for selector in (None, iter, lambda c: (x for x in c), list):
+        ours, theirs = (
+            some(it.SelectManyIterator(it.NativeCheckpointableIterator(collections), selector))
+            for it in (iterators, old)
+        )
+        assert ours == theirs
+
+
+def test_ib22_a_restore_reads_one_collection() -> None:
+    seen: list[int] = []
+
+    def select(x: int) -> list[int]:
+        seen.append(x)
+        return [x] * 5
+
+    it = iterators.SelectManyIterator(native(iterators), select)
+    some(it, 13)
+    other = iterators.SelectManyIterator(native(iterators), select)
+    del seen[:]
+    other.setstate(it.getstate())
+    assert some(other, 3) == [2, 2, 3]
+    assert seen == [2, 3]
+
+
+def test_ib23_a_collection_that_became_shorter() -> None:
+    size = 5
+    it = iterators.SelectManyIterator(native(iterators), lambda x: [x] * size)
+    some(it, 14)
+    state, size = it.getstate(), 3
+    it.setstate(state)
+    with pytest.raises(RuntimeError, match=r"4 .* 3"):
+        next(it)
+
+
+@given(st.integers(0, 700), st.integers(1, 40), SEEDS, st.data())
+def test_ib24_buffered_shuffle(n: int, size: int, seed: Any, data: Any) -> None:
+    expected = some(old.BufferedShuffleIterator(native(old, n), size, seed), n)
+    it = iterators.BufferedShuffleIterator(native(iterators, n), size, seed)
+    cut = data.draw(st.integers(0, n))
+    assert some(it, cut) == expected[:cut]
+    other = iterators.BufferedShuffleIterator(native(iterators, n), size, seed)
+    other.setstate(through_json(it.getstate()))
+    assert some(other, n) == some(it, n) == expected[cut:]
+
+
+def test_ib25_buffered_shuffle_at_every_cut() -> None:
+    make = lambda it: it.BufferedShuffleIterator(stream(it, 60), 20, 1)  # noqa: E731
+    same(make, 100)
+    items = [None, 1, None, 2, None]
+    for size in (1, 2, 9):
+        it = iterators.BufferedShuffleIterator(iterators.NativeCheckpointableIterator(items), size)
+        assert sorted(map(str, some(it))) == sorted(map(str, items))
+    for size in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="buffer_size"):
+            iterators.BufferedShuffleIterator(native(iterators), size)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 65, 1025])
+def test_ib25_buffered_shuffle_at_every_cut_of_the_original(size: int) -> None:
+    n = size + 260
+    theirs = old.BufferedShuffleIterator(native(old, n), size)
+    ours = iterators.BufferedShuffleIterator(native(iterators, n), size)
+    for _ in range(n + 2):
+        ours.setstate(theirs.getstate())
+        assert some(ours, 1) == some(theirs, 1)
+
+
+def test_ib28_zip() -> None:
+    for lengths in ((3, 5), (5, 3), (0, 2), (4,)):
+        ours, theirs = (
+            some(it.ZipIterator(*(native(it, n) for n in lengths))) for it in (iterators, old)
+        )
+        assert ours == theirs
+    one = native(iterators)
+    with pytest.raises(ValueError, match="at least one"):
+        iterators.ZipIterator()
+    with pytest.raises(ValueError, match="twice"):
+        iterators.ZipIterator(one, one)
+    it = iterators.ZipIterator(one, native(iterators))
+    with pytest.raises(ValueError, match="3 sources"):
+        it.setstate({"input_states": [{"num_items_yielded": 1}] * 3})
+
+
+@given(st.integers(0, 30), st.integers(1, 12))
+def test_ib29_windows(n: int, width: int) -> None:
+    ours, theirs = (some(it.WindowedIterator(native(it, n), width)) for it in (iterators, old))
+    assert ours == theirs
+    with pytest.raises(ValueError, match="width"):
+        iterators.WindowedIterator(native(iterators), 0)
+
+
+@given(st.integers(0, 30), st.integers(1, 12))
+def test_ib30_batches(n: int, size: int) -> None:
+    ours, theirs = (some(it.FixedBatchIterator(native(it, n), size)) for it in (iterators, old))
+    assert ours == theirs
+    for it in (iterators, old):
+        with pytest.raises(ValueError, match="batch_size"):
+            it.FixedBatchIterator(native(it), 0)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 300), st.integers(1, 80), SEEDS, st.data())
+def test_ib34_blocks(n: int, size: int, seed: Any, data: Any) -> None:
+    expected = some(old.BlockwiseShuffleIterator(native(old, n), size, seed), n)
+    it = iterators.BlockwiseShuffleIterator(native(iterators, n), size, seed)
+    cut = data.draw(st.integers(0, n))
+    assert some(it, cut) == expected[:cut]
+    it.setstate(through_json(it.getstate()))
+    assert some(it, n) == expected[cut:]
+    with pytest.raises(ValueError, match="block_size"):
+        iterators.BlockwiseShuffleIterator(native(iterators), 0)
+
+
+KEYS: list[Any] = [None, lambda x: x % 5]
+SIZES: list[Any] = [1, 3, np.int64(3), lambda x: x % 4, lambda x: 2.5]
+BOUNDARIES: list[Any] = [None, lambda x: x % 3 == 0, lambda x: x // 4]
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(1, 25),
+    st.sampled_from(KEYS),
+    st.sampled_from(SIZES),
+    st.sampled_from(BOUNDARIES),
+    st.booleans(),
+    st.integers(0, 9),
+    st.data(),
+)
+def test_ib41_buckets(
+    n: int, ahead: int, key: Any, size: Any, boundary: Any, shuffle: bool, seed: int, data: Any
+) -> None:
+    def make(it: Any) -> Any:
+        plain = int(size) if it is old and not callable(size) else size
+        return it.BucketedReadaheadBatchIterator(
+            native(it, n), ahead, key, plain, boundary, shuffle, seed
+        )
+
+    expected = some(make(old))
+    cut = data.draw(st.integers(0, len(expected)))
+    it = make(iterators)
+    assert some(it, cut) == expected[:cut]
+    other = make(iterators)
+    other.setstate(through_json(it.getstate()))
+    assert some(other) == some(it) == expected[cut:]
+
+
+def test_ib42_a_batch_has_at_least_one_item() -> None:
+    for size in (0, -3, lambda x: 0, lambda x: float("inf")):
+        it = iterators.BucketedReadaheadBatchIterator(native(iterators, 4), 4, None, size)
+        assert sorted(chain(*it)) == [0, 1, 2, 3]
+    for ahead in (0, -1):
+        with pytest.raises(ValueError, match="read_ahead"):
+            iterators.BucketedReadaheadBatchIterator(native(iterators), ahead, None, 2)
+
+
+def test_ib43_boundaries() -> None:
+    for it in (iterators, old):
+        batches = it.BucketedReadaheadBatchIterator(
+            native(it, 6), 6, None, 9, lambda x: x > 2, False
+        )
+        assert some(batches) == [[0, 1, 2], [3, 4, 5]]
+    it = iterators.BucketedReadaheadBatchIterator(native(iterators), 6, None, 9, lambda x: None)
+    with pytest.raises(ValueError, match="boundary_key"):
+        next(it)
+
+
+def test_ib44_batches_are_shuffled_not_items() -> None:
+    it = iterators.BucketedReadaheadBatchIterator(native(iterators, 30), 30, None, 3, seed=1)
+    found = some(it)
+    assert sorted(found) == [[x, x + 1, x + 2] for x in range(0, 30, 3)] != found
+
+
+def test_ib45_bump_seed() -> None:
+    for bump in (datasets.bump_seed, old_datasets.bump_seed):
+        assert (bump(None), bump(4)) == (None, 5)
+    assert datasets.bump_seed(4, 3) == 7

@@ -1,0 +1,62 @@
+"""The words of `random.Random`, and what is drawn with them."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.compat.infinibatch import iterators, twister
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 64, 65, 1000])
+def test_words_make_what_random_makes(bound: int) -> None:
+    for size in (0, 1, 2, 3, 8, 1000, 2049, 4096, 70_000):
+        random, words = Random("x"), twister.Words("x", 0, 0)
+        for _ in range(2):
+            expected = list(range(size))
+            random.shuffle(expected)
+            assert words.permutation(size).tolist() == expected
+            assert words.below(bound, 77).tolist() == [random.randrange(bound) for _ in range(77)]
+        assert twister.located("x", 0, random.getstate()) == (0, words.drawn)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, 2049, 5000, 70_000])
+def test_shuffling_is_what_random_does(size: int) -> None:
+    words, random, ours = twister.Words(5, 0, 0), Random(5), list(range(size))
+    theirs = list(ours)
+    for _ in range(3):
+        words.shuffle(ours), random.shuffle(theirs)
+        assert ours == theirs
+        assert words.permutation(size).tolist() == shuffled(random, size)
+
+
+def shuffled(random: Random, size: int) -> list[int]:
+    found = list(range(size))
+    random.shuffle(found)
+    return found
+
+
+@pytest.mark.parametrize("steps", [20_000, 10_000_001])
+def test_jumping_is_drawing(steps: int) -> None:
+    key, at = twister.begun(5, 0)
+    bits = twister._generator(key, at)
+    bits.random_raw(steps, output=False)
+    jumped = twister._generator(twister._jumped(key, steps), 624)
+    assert jumped.random_raw(700).tolist() == bits.random_raw(700).tolist()
+
+
+def test_far_states_stay_small_and_are_found_at_once() -> None:
+    it = iterators.RandomIterator(3)
+    state = it.getstate()
+    state["position"][2] = 2**52
+    body = {name: value for name, value in state.items() if name != "check"}
+    far = lz.State(
+        json.dumps(body["pipeline"], separators=(",", ":"), sort_keys=True), 0, (0, 0, 2**52)
+    )
+    it.setstate(far.to_dict())
+    assert 0 <= next(it) < 1

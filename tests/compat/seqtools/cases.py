@@ -1,0 +1,110 @@
+"""Functions, data and batches for the tests of `lazyckpt.compat.seqtools`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch.utils.data import (
+    IterableDataset,
+)
+
+REFUSED = ValueError  # by both libraries, each in words of its own
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def fails_at_five(x: int) -> int:
+    if x == 5:
+        raise KeyError("five")
+    return x
+
+
+def as_list(batch: Any) -> Any:
+    return [int(each) for each in batch]
+
+
+def plain(value: Any) -> Any:
+    """Something that `==` compares, of any batch."""
+    if isinstance(value, torch.Tensor):
+        return "tensor", str(value.dtype), value.tolist()
+    if isinstance(value, np.ndarray):
+        return "array", str(value.dtype), value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [plain(each) for each in value]
+    return value
+
+
+def outcomes(items: Any, most: int = 10**6) -> list[Any]:
+    """All items, the names of errors in their places."""
+    found, iterator = [], iter(items)
+    while len(found) < most:
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            break
+        except Exception as error:
+            found.append(type(error).__name__)
+    return found
+
+
+class Endless:
+    """A sequence without a length."""
+
+    def __getitem__(self, index: int) -> int:
+        return index * 10
+
+
+class Ends(Endless):
+    def __getitem__(self, index: int) -> int:
+        if index >= 7:
+            raise IndexError(index)
+        return index
+
+
+ITEMS = st.lists(st.one_of(st.integers(-5, 5), st.none(), st.text(max_size=2)), max_size=12)
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+class IterableTen(IterableDataset[int]):
+    """A stream."""
+
+    def __init__(self, size: int = 10) -> None:
+        self.size = size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.size))
+
+
+TOLD: list[int] = []
+
+
+def tell(number: int) -> None:
+    TOLD.append(number)
+
+
+class Repeated:
+    """A batch or index sampler that is no sequence."""
+
+    def __init__(self, items: list[Any], sized: bool = True) -> None:
+        self.items = items
+        if sized:
+            self.__class__ = Sized
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self.items))
+
+
+class Sized(Repeated):
+    def __len__(self) -> int:
+        return len(self.items)

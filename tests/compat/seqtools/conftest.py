@@ -1,0 +1,19 @@
+"""What is there before each of these tests, and after it."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def watchdog() -> Iterator[None]:
+    faulthandler.dump_traceback_later(60, exit=True)
+    yield
+    if any(thread.name.startswith("lazyckpt") for thread in threading.enumerate()):
+        gc.collect()  # of an error's traceback; where threads live, processes start slowly
+    faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,87 @@
+"""`uniter` and `add_cache`."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import pytest
+import seqtools as theirs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyckpt.compat import seqtools as ours
+
+
+@given(st.data(), st.integers(0, 4), st.integers(1, 3), st.booleans())
+def test_sq19_uniter(data: st.DataObject, cache: int, parallel: int, sized: bool) -> None:
+    """Whatever is asked for in whatever order; theirs goes wrong past the end and in its cache."""
+    items = [f"i{n}" for n in range(9)]
+    mine = ours.uniter(items, cache, parallel, len(items) if sized else None)
+    for index in data.draw(st.lists(st.integers(0, 11), max_size=15)):
+        if index < len(items):
+            assert mine[index] == items[index]
+        else:
+            with pytest.raises(IndexError):
+                mine[index]
+    assert list(mine) == items
+    assert list(pickle.loads(pickle.dumps(mine))) == items
+    if sized:
+        assert (len(mine), mine[-1]) == (9, "i8")
+        other = theirs.uniter(items, cache, parallel, 9)
+        assert [other[i] for i in range(9)] == items
+
+
+def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
+    begun: list[int] = []
+
+    class Source:
+        def __iter__(self) -> Iterator[int]:
+            mine = len(begun)
+            begun.append(0)
+            for item in range(20):
+                begun[mine] += 1
+                yield item
+
+    near = ours.uniter(Source(), cache_size=3, n_parallel=2, size=20)
+    begun.clear()  # of looking whether it begins anew
+    assert [near[i] for i in (9, 8, 7, 6, 2, 10, 3)] == [9, 8, 7, 6, 2, 10, 3]
+    assert begun == [11, 4]
+    with pytest.raises(ValueError, match="anew"):
+        ours.uniter(iter([1]))
+    unsized = ours.uniter([1, 2])
+    with pytest.raises(TypeError, match="len"):
+        len(unsized)
+    with pytest.raises(IndexError):
+        unsized[-1]
+
+
+@given(st.integers(1, 4), st.lists(st.integers(0, 5), max_size=30), st.booleans())
+def test_sq26_add_cache_keeps_what_was_used_last(size: int, reads: list[int], own: bool) -> None:
+    made: list[int] = []
+    expected: list[int] = []
+    kept: OrderedDict[int, None] = OrderedDict()
+    cached = ours.add_cache(
+        ours.smap(lambda x: made.append(x) or x, range(6)), size, {} if own else None
+    )
+    for index in reads:
+        assert cached[index] == index
+        if index not in kept:
+            expected.append(index)
+        kept[index] = None
+        kept.move_to_end(index)
+        while len(kept) > size:
+            kept.popitem(last=False)
+    assert made == expected
+
+
+def test_sq26_theirs_was_first_in_first_out() -> None:
+    for library, expected in ((ours, [0, 1, 2]), (theirs, [0, 1, 2, 0])):
+        made: list[int] = []
+        cached = library.add_cache(library.smap(lambda x, made=made: made.append(x), range(3)), 2)
+        for index in (0, 1, 0, 2, 0):
+            cached[index]
+        assert made == expected
+    with pytest.raises(ValueError, match="size"):
+        ours.add_cache([1], 0)

@@ -1,0 +1,107 @@
+"""`smap` and `starmap`, and errors of items."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import seqtools as theirs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lazyckpt.compat import seqtools as ours
+from tests.compat.seqtools.cases import REFUSED, double, fails_at_five, outcomes, same
+
+
+def steals(x: int) -> int:
+    if x == 2:
+        raise StopIteration
+    return x
+
+
+@given(st.lists(st.lists(st.integers(), max_size=6), min_size=1, max_size=3))
+def test_sq11_smap_is_as_long_as_the_shortest(sequences: list[list[int]]) -> None:
+    def added(*args: int) -> int:
+        return sum(args)
+
+    mine, other = ours.smap(added, *sequences), theirs.smap(added, *sequences)
+    assert list(mine) == list(other)
+    assert len(mine) == len(list(mine)) == min(map(len, sequences))  # theirs: the first's
+    zipped = list(zip(*sequences, strict=False))
+    assert list(ours.starmap(added, zipped)) == list(theirs.starmap(added, zipped)) == list(mine)
+
+
+def test_sq11_wrong_arguments() -> None:
+    for library in (ours, theirs):
+        with pytest.raises(TypeError):
+            library.smap(None, [1])
+        with pytest.raises(REFUSED):
+            library.smap(same)
+    with pytest.raises(ValueError, match="one-shot"):
+        ours.smap(same, (x for x in [1]))
+
+
+def test_sq12_an_error_names_the_items_index_and_the_line() -> None:
+    line = sys._getframe().f_lineno + 1
+    sequence = ours.smap(fails_at_five, range(10))
+    with pytest.raises(ours.EvaluationError, match=f"item 5 of .*{__name__}.py:{line}") as caught:
+        sequence[5]
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert sequence[6] == 6
+    assert outcomes(sequence) == [0, 1, 2, 3, 4, "EvaluationError", 6, 7, 8, 9]
+    assert list(sequence[6:]) == [6, 7, 8, 9]
+
+
+@given(st.permutations(range(8)), st.integers(1, 3), st.booleans())
+def test_sq12_the_index_is_that_in_the_failing_stage(order: list[int], k: int, walks: bool) -> None:
+    """As theirs, whatever is built upon it."""
+
+    def build(library: Any) -> Any:
+        inner = library.smap(fails_at_five, library.gather(list(range(8)), order))
+        backwards = library.gather(library.cycle(inner, 24), list(range(23, -1, -1)))
+        return library.batch(backwards, k)
+
+    mine = build(ours)
+    number = next(i for i in range(len(mine)) if 5 in [order[(23 - j) % 8] for j in span(i, k)])
+    with pytest.raises(ours.EvaluationError, match=f"item {order.index(5)} of smap"):
+        list(mine) if walks else mine[number]
+    with pytest.raises(theirs.EvaluationError, match=f"item {order.index(5)} in Mapping"):
+        build(theirs)[number]
+
+
+def span(number: int, k: int) -> range:
+    return range(number * k, min(number * k + k, 24))
+
+
+def test_sq12_passthrough_raises_the_error_itself() -> None:
+    sequence = ours.smap(fails_at_five, range(6))
+    assert ours.seterr() == theirs.seterr() == "wrap"
+    try:
+        assert ours.seterr("passthrough") == "passthrough"
+        for read in (lambda: sequence[5], lambda: list(sequence)):
+            with pytest.raises(KeyError) as caught:
+                read()
+            assert any("item 5 of smap" in note for note in caught.value.__notes__)
+    finally:
+        ours.seterr("wrap")
+    for library in (ours, theirs):
+        with pytest.raises(ValueError, match="evaluation"):
+            library.seterr("other")
+
+
+def test_sq12_errors_of_other_stages_keep_their_type() -> None:
+    def refuse(batch: list[int]) -> int:
+        raise ZeroDivisionError
+
+    batches = ours.batch(range(6), 2, collate_fn=refuse)
+    with pytest.raises(ZeroDivisionError) as caught:
+        batches[1]
+    assert "item 1" in caught.value.__notes__[0]
+    assert "batch" in caught.value.__notes__[0]
+    assert outcomes(batches) == ["ZeroDivisionError"] * 3
+    stolen = ours.smap(steals, range(4))
+    assert outcomes(stolen) == [0, 1, "EvaluationError", 3]
+    with pytest.raises(ours.EvaluationError) as caught_too:
+        ours.smap(double, ours.smap(fails_at_five, range(6)))[5]
+    assert str(caught_too.value).startswith("item 5 of smap(fails_at_five)")

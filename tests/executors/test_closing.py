@@ -1,0 +1,210 @@
+"""Runs that are left, closed or dropped: no worker outlives them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.executors.executor import Executor
+from tests.executors.faults import (
+    EVERY,
+    FORKED,
+    QUICK,
+    SOON,
+    Fault,
+    each,
+    script,
+    seekable,
+    shapes,
+    wait,
+)
+from tests.helpers import is_alive, until, workers
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+
+@shapes
+@each(EVERY)
+def test_leaving_the_loop_and_going_on(executor: Executor, shape: Any) -> None:
+    found: list[Any] = []
+    pipeline = shape(int, 40)
+    with lz.run(pipeline, executor=executor) as run:
+        for size in (3, 1, 9):
+            for item in run:
+                found.append(item)
+                if len(found) % size == 0:
+                    break
+            assert run.state == lz.state_at(pipeline, len(found))
+    with run:
+        found.extend(run)
+    assert found == list(range(40))
+    assert run.state == lz.state_at(pipeline, 40)
+
+
+@shapes
+@each(QUICK)
+def test_closing_with_long_work_in_flight(executor: Executor, shape: Any, flag: Path) -> None:
+    pipeline = shape(Fault(flag, 5, wait))
+    run = lz.run(pipeline, executor=executor)
+    found = [next(run)]
+    begun = monotonic()
+    run.close()
+    run.close()
+    assert monotonic() - begun < SOON
+    with pytest.raises(lz.PipelineError, match="closed"):
+        list(run)
+    assert run.state == lz.state_at(pipeline, 1)
+    flag.unlink()
+    with run:
+        found.extend(run)
+    assert found == list(range(9))
+
+
+@shapes
+@each(QUICK)
+def test_closing_in_a_signal_handler(executor: Executor, shape: Any, flag: Path) -> None:
+    """As a trainer does that is told to end: it may be waiting for an item."""
+    run = lz.run(shape(Fault(flag, 5, Told(os.getpid()))), executor=executor)
+    handler = signal.signal(signal.SIGUSR1, lambda number, frame: run.close())
+    try:
+        found = list(run)
+        assert found == list(range(len(found)))
+        assert len(found) < 9
+        assert run.state.items == len(found)
+        flag.unlink()
+        with run:
+            assert [*found, *run] == list(range(9))
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+
+
+class Told:
+    """Sends the consumer a signal, and takes long."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def __call__(self, flag: Path) -> None:
+        os.kill(self.pid, signal.SIGUSR1)
+        wait(flag)
+
+
+def test_a_trainers_handler_is_not_the_workers(flag: Path) -> None:
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: flag.with_name("saved").touch())
+    try:
+        run = lz.run(seekable(Fault(flag, 5, wait)), executor=FORKED["fork2"])
+        next(run)
+        run.close()
+        assert not flag.with_name("saved").exists()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+@shapes
+@each(EVERY)
+def test_an_unclosed_run_is_collected(executor: Executor, shape: Any) -> None:
+    run = lz.run(shape(int, 10**6), executor=executor)
+    next(run)
+    assert workers()
+    del run
+    gc.collect()
+    until(lambda: not workers(), SOON)
+
+
+@each(QUICK)
+def test_a_loop_that_is_left_lets_its_run_go(executor: Executor) -> None:
+    gc.disable()
+    try:
+        for item in lz.run(seekable(int, 10**6), executor=executor):
+            assert item == 0
+            break
+        until(lambda: not workers(), SOON)
+    finally:
+        gc.enable()
+
+
+UNCLOSED = """
+import multiprocessing, sys, time
+import lazyckpt as lz
+
+def slowly(x):
+    time.sleep(x and 0.01)
+    return x
+
+if __name__ == "__main__":
+    executor = {executor}
+    pipeline = lz.source(range(10**6)) | lz.map(slowly) | lz.{stage}
+    run = lz.run(pipeline, executor=executor)
+    for item in run:
+        print(*[child.pid for child in multiprocessing.active_children()])
+        {end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "error"),
+    [
+        ("break", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("raise ValueError('mine')", 1, "ValueError: mine"),
+    ],
+)
+@pytest.mark.parametrize("stage", ["map(slowly)", "filter(lambda x: True)"])
+@pytest.mark.parametrize(
+    "executor",
+    [
+        "lz.threads()",
+        "lz.threads(2)",
+        "lz.processes(2, start_method='fork')",
+        "lz.processes(start_method='forkserver')",
+    ],
+)
+def test_the_interpreter_ends_with_an_unclosed_run(
+    executor: str, stage: str, end: str, code: int, error: str, tmp_path: Path
+) -> None:
+    text = UNCLOSED.format(executor=executor, stage=stage, end=end)
+    pids = script(tmp_path, text, code, error).split()
+    assert (
+        len(pids)
+        == {"threads": 0, "processe": "1" if "server" in executor else 2}.get(
+            executor[3:11].rstrip("("), len(pids)
+        )
+        or pids
+    )
+    until(lambda: not any(is_alive(int(pid)) for pid in pids))
+
+
+def test_the_interpreter_ends_with_an_unclosed_run_of_spawned_workers(tmp_path: Path) -> None:
+    text = UNCLOSED.format(
+        executor="lz.processes(2, start_method='spawn')", stage="map(slowly)", end="break"
+    )
+    pids = script(tmp_path, text).split()
+    assert len(pids) == 2
+    until(lambda: not any(is_alive(int(pid)) for pid in pids))
+
+
+@each(QUICK)
+@pytest.mark.parametrize("stage", [lz.batch(1), lz.filter(bool), lz.sliding_window(1)], ids=str)
+def test_a_run_that_is_dropped_after_an_error_lets_its_workers_go(
+    executor: Executor, stage: Any
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(ZeroDivisionError):
+            list(
+                lz.run(
+                    lz.source([1, 1, 0, 1]) | lz.map(lambda x: 1 // x) | stage, executor=executor
+                )
+            )
+        until(lambda: not workers(), SOON)
+    finally:
+        gc.enable()

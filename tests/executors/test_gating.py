@@ -1,0 +1,274 @@
+"""When items are made that nobody waits for: not before they may be, and not again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.executors.executor import Executor
+from lazyckpt.testing.laws import Stream
+from tests.helpers import until, workers
+
+pytestmark = pytest.mark.usefixtures("watchdog")
+
+
+class Counting:
+    """The identity, which tells of each call, in whatever process; and a gate of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.calls = folder / "calls"
+        self.calls.touch()
+
+    def __call__(self, item: int) -> int:
+        with self.calls.open("a") as file:
+            file.write(f"{item}\n")
+        return item
+
+    @property
+    def made(self) -> list[int]:
+        return sorted(map(int, self.calls.read_text().split()))
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Counting:
+    return Counting(tmp_path)
+
+
+def seekable(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
+    return lz.source(range(n)) | lz.map(fn)
+
+
+def stream(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
+    return lz.source(Stream(range(n))) | lz.map(fn)
+
+
+def beside(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
+    return lz.source(range(n)) | lz.map(fn) | lz.filter(kept)
+
+
+def kept(item: Any) -> bool:
+    return True
+
+
+shapes = pytest.mark.parametrize("shape", [seekable, stream, beside], ids=lambda s: s.__name__)
+
+
+def executors(**options: Any) -> Any:
+    found = [
+        *(lz.threads(n, buffer_size=4, **options) for n in (1, 2)),
+        *(lz.processes(n, buffer_size=4, start_method="fork", **options) for n in (1, 2)),
+    ]
+    names = ["threads", "threads2", "fork", "fork2"]
+    return pytest.mark.parametrize("executor", found, ids=names)
+
+
+def count(executor: Executor) -> int:
+    return int(executor.arguments["workers"])
+
+
+def settled(counting: Counting) -> list[int]:
+    """What has been made, once a tenth of a second has brought nothing more."""
+    made, since = counting.made, monotonic()
+
+    def is_quiet() -> bool:
+        nonlocal made, since
+        if counting.made != made:
+            made, since = counting.made, monotonic()
+        return monotonic() - since > 0.1
+
+    until(is_quiet)
+    return made
+
+
+@shapes
+@executors(gated=True)
+def test_nothing_is_made_before_it_may_be(
+    executor: Executor, shape: Any, counting: Counting
+) -> None:
+    with lz.run(shape(counting), executor=executor) as run:
+        assert settled(counting) == []
+        assert next(run) == 0  # which was waited for
+        assert len(settled(counting)) <= 1 + count(executor)
+        with run.allow_buffering:
+            until(lambda: len(counting.made) >= 5)
+        made = settled(counting)
+        for item in range(1, len(made) + 3):
+            assert next(run) == item
+        assert counting.made == sorted(set(counting.made)), "made once"
+        assert [*run] == list(range(len(made) + 3, 100))
+    assert not workers()
+
+
+@shapes
+@executors(gated=True)
+def test_at_most_one_item_more_after_it_closes(
+    executor: Executor, shape: Any, counting: Counting
+) -> None:
+    with lz.run(shape(counting), executor=executor) as run:
+        for _ in range(5):
+            next(run)
+            with run.allow_buffering:
+                pass
+            made = len(counting.made)
+            assert len(settled(counting)) <= made + count(executor)
+        assert [*run] == list(range(5, 100))
+
+
+class Waiting(Counting):
+    """Makes nothing but the first item before a file of the item's name is there."""
+
+    def __call__(self, item: int) -> int:
+        super().__call__(item)
+        until(lambda: item == 0 or self.go(item).exists() or self.go("all").exists())
+        return item
+
+    def go(self, item: Any) -> Path:
+        return self.calls.with_name(f"go {item}")
+
+
+@executors(gated=True, timeout=1.0)
+def test_who_works_beside_the_consumer_is_held_back_too(executor: Executor, tmp_path: Path) -> None:
+    """A thread that waits for an item has no other begun, and no worker of it is late."""
+    waiting = Waiting(tmp_path)
+    with lz.run(beside(waiting), executor=executor) as run:
+        assert next(run) == 0
+        with run.allow_buffering:
+            until(lambda: waiting.made == [*range(count(executor) + 1)])
+        waiting.go(count(executor)).touch()
+        closed = monotonic()
+        until(lambda: monotonic() - closed > 1.5)
+        assert waiting.made == [*range(count(executor) + 1)]
+        waiting.go("all").touch()
+        assert [*run] == list(range(1, 100))
+
+
+@shapes
+@executors()
+def test_what_is_waited_for_is_made_though_others_pause(
+    executor: Executor, shape: Any, tmp_path: Path
+) -> None:
+    waiting = Waiting(tmp_path)
+    with lz.run(shape(waiting), executor=executor) as run:
+        found = [next(run)]
+        consumer = threading.Thread(target=found.extend, args=(run,))
+        consumer.start()
+        until(lambda: 1 in waiting.made)
+        run.pause()
+        waiting.go("all").touch()
+        consumer.join(9)
+        assert found == list(range(100))
+
+
+@executors(gated=True)
+def test_allowing_nests(executor: Executor, counting: Counting) -> None:
+    with lz.run(seekable(counting), executor=executor) as run:
+        with run.allow_buffering:
+            with run.allow_buffering:
+                pass
+            assert next(run) == 0
+            until(lambda: len(counting.made) >= 4)
+        made = len(settled(counting))
+        for _ in range(3):
+            assert len(counting.made) == made
+        assert [*run] == list(range(1, 100))
+
+
+@shapes
+@executors()
+def test_pausing_a_run_that_is_not_gated(
+    executor: Executor, shape: Any, counting: Counting
+) -> None:
+    with lz.run(shape(counting, 10**5), executor=executor) as run:
+        assert next(run) == 0
+        run.pause()
+        run.pause()
+        run.resume()  # as often as it was paused
+        made = settled(counting)
+        assert settled(counting) == made
+        assert next(run) == 1  # which is at hand or waited for
+        before = len(settled(counting))
+        run.resume()
+        until(lambda: next(run) and len(counting.made) > before)
+        run.pause()
+        made = settled(counting)
+        assert len(made) == len(set(made)), "made once"
+
+
+@shapes
+@executors()
+def test_buffers_survive_leaving_and_entering(
+    executor: Executor, shape: Any, counting: Counting
+) -> None:
+    run = lz.run(shape(counting, 40), executor=executor)
+    found = []
+    with run:
+        found.append(next(run))
+        settled(counting)
+    ready = settled(counting)
+    assert len(ready) >= 4
+    assert not workers()
+    with run:
+        found.extend(run)
+    assert found == list(range(40))
+    made = counting.made
+    again = {item for item in ready if made.count(item) > 1}
+    assert not again, f"{again} of {ready} were made again"
+
+
+@executors(gated=True)
+def test_allowing_a_closed_run_starts_nobody(executor: Executor, counting: Counting) -> None:
+    run = lz.run(seekable(counting), executor=executor)
+    with run:
+        next(run)
+    with run.allow_buffering:
+        assert not workers()
+    with run, run.allow_buffering:
+        assert [*run] == list(range(1, 100))
+
+
+@executors(gated=True)
+def test_an_error_while_allowing_loses_nothing(executor: Executor, tmp_path: Path) -> None:
+    """Workers that can't start say so to who asks for an item, and the first one is not lost."""
+    beside = lz.run(lz.source(range(9)), executor=lz.threads())
+    if executor.arguments.get("start_method") == "fork":
+        next(beside)  # which has a thread now
+    with lz.run(seekable(Counting(tmp_path)), executor=executor) as run:
+        with run.allow_buffering:
+            pass
+        if executor.arguments.get("start_method") == "fork":
+            with pytest.raises(lz.PipelineError, match="forkserver"):
+                next(run)
+        beside.close()
+        assert [*run] == list(range(100))
+
+
+def test_the_dead_hold_no_gate(tmp_path: Path) -> None:
+    executor = lz.processes(2, gated=True, start_method="fork")
+    with lz.run(seekable(Counting(tmp_path)), executor=executor) as run:
+        with run.allow_buffering:
+            found = [next(run)]
+        for child in multiprocessing.active_children():
+            os.kill(child.pid or 0, 9)
+        for _ in range(3):
+            with run.allow_buffering:
+                pass
+        with pytest.raises(lz.WorkerDied):
+            found.extend(run)
+        found.extend(run)
+    assert found == list(range(100))
+
+
+def test_the_gate_counts_what_threads_wait_for(tmp_path: Path) -> None:
+    """The consumer waits, and so does the thread that works for it: neither shuts the other out."""
+    pipeline = beside(int, 3000) | lz.map(int)
+    for executor in (lz.threads(2, gated=True), lz.processes(2, gated=True, start_method="fork")):
+        with lz.run(pipeline, executor=executor) as run:
+            assert [*run] == list(range(3000))
+    assert not [t for t in threading.enumerate() if t.name.startswith("lazyckpt-")]

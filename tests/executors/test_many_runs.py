@@ -1,0 +1,171 @@
+"""Runs beside and within one another, and what they leave behind."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import threading
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.executors.executor import Executor
+from tests.executors.faults import (
+    EVERY,
+    FORKED,
+    QUICK,
+    Fault,
+    each,
+    fails,
+    in_a_stream,
+    kill,
+    seekable,
+)
+from tests.helpers import until, workers
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+
+@each(QUICK)
+def test_two_runs_of_one_pipeline(executor: Executor) -> None:
+    pipeline = seekable(int, 300)
+    with lz.run(pipeline, executor=executor) as one, lz.run(pipeline, executor=executor) as two:
+        assert [*zip(one, two, strict=True)] == [(n, n) for n in range(300)]
+
+
+def test_workers_of_one_run_do_not_keep_those_of_another(flag: Path) -> None:
+    """Each was forked while the other's pipes were open."""
+    executor = FORKED["fork1"]
+    with lz.run(seekable(Fault(flag, 5, kill)), executor=executor) as one:
+        first = next(one)
+        with lz.run(seekable(int, 99), executor=executor) as two:
+            next(two)
+            fails(one, [first], lz.WorkerDied, "SIGKILL") if first else fails_later(one)
+            assert len(list(two)) == 98
+
+
+def fails_later(run: lz.Run[Any]) -> None:
+    with pytest.raises(lz.WorkerDied, match="SIGKILL"):
+        list(run)
+
+
+class Nested:
+    """A function that has a run of its own."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    def __call__(self, item: int) -> int:
+        with lz.run(seekable(int, item + 3), executor=self.executor) as run:
+            return sum(run)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        (lz.threads(2), lz.threads(2)),
+        (lz.processes(2, start_method="fork"), lz.threads(2)),
+        (lz.processes(2, start_method="fork"), lz.processes(2)),
+        (lz.processes(2, start_method="spawn"), lz.processes(2)),
+        (lz.threads(2), lz.processes(2)),
+    ],
+    ids=lambda executor: executor.public.__name__,
+)
+def test_nested_runs(outer: Executor, inner: Executor) -> None:
+    with lz.run(seekable(Nested(inner), 4), executor=outer) as run:
+        assert list(run) == [3, 6, 10, 15]
+
+
+def held() -> tuple[int, int, int]:
+    """Processes and threads of ours, open files."""
+    gc.collect()
+    return len(workers()), threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    ("executor", "cycles"),
+    [(lz.threads(), 1_000), (lz.threads(2), 1_000), (lz.processes(start_method="fork"), 1_000)],
+    ids=["threads", "threads2", "fork"],
+)
+def test_opening_and_closing_leaks_nothing(executor: Executor, cycles: int) -> None:
+    # In a process of its own: one that has all that tests import takes long to fork.
+    process = multiprocessing.get_context("spawn").Process(target=cycled, args=(executor, cycles))
+    process.start()
+    process.join(110)
+    assert process.exitcode == 0
+
+
+def cycled(executor: Executor, cycles: int) -> None:
+    pipelines = [lz.source(range(10**6)) | lz.map(ones), in_a_stream(ones, 10**6)]
+
+    def cycle(count: int) -> None:
+        for number in range(count):
+            with lz.run(pipelines[number % 2], executor=executor) as run:
+                assert len(next(run)) == 5000
+
+    cycle(10)
+    before = held()
+    tracemalloc.start()
+    cycle(10)
+    gc.collect()
+    used = tracemalloc.get_traced_memory()[0]
+    cycle(cycles)
+    until(lambda: held() <= before)
+    until(lambda: not gc.collect() and tracemalloc.get_traced_memory()[0] < used + 500_000)
+
+
+def ones(item: int) -> Any:
+    return np.ones(5000)
+
+
+def test_a_forked_process_leaves_the_workers_alone() -> None:
+    with lz.run(seekable(int, 10**5), executor=FORKED["fork1"]) as run:
+        next(run)
+        child = multiprocessing.get_context("fork").Process(target=run.close)
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert len(list(islice(run, 1000))) == 1000
+        again = multiprocessing.get_context("fork").Process(target=consume, args=(run,))
+        again.start()
+        again.join(60)
+        assert again.exitcode == 0
+        assert len(list(run)) == 10**5 - 1001
+
+
+def consume(run: lz.Run[Any]) -> None:
+    assert len(list(islice(run, 1000))) == 1000
+    run.close()
+
+
+def test_an_executor_pickles() -> None:
+    for executor in EVERY.values():
+        assert pickle.loads(pickle.dumps(executor)) == executor
+
+
+class Attributes(dict[str, int]):
+    """A dict whose keys are its attributes too; others are a KeyError."""
+
+    __getattr__ = dict.__getitem__
+
+    def __call__(self, item: int) -> int:
+        return self["scale"] // item
+
+
+@each(QUICK)
+def test_items_and_functions_with_attributes_of_their_own(executor: Executor) -> None:
+    pipeline = lz.source([3, 2, 1, 0]) | lz.map(Attributes(scale=6))
+    with lz.run(pipeline, executor=executor) as run:
+        assert [next(run) for _ in range(3)] == [2, 3, 6]
+        with pytest.raises(ZeroDivisionError):
+            next(run)
+    items = lz.source(range(4)) | lz.map(lambda x: Attributes(x=x))
+    with lz.run(items, executor=executor) as run:
+        assert [item.x for item in run] == [0, 1, 2, 3]

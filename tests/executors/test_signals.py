@@ -1,0 +1,174 @@
+"""Ctrl-C and killed parents: the run goes on, or its workers end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.executors.faults import SOON
+from tests.helpers import is_alive, until
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+
+def shared() -> set[str]:
+    """Names of shared memory and semaphores, as multiprocessing and torch give them."""
+    kinds = ("psm_", "sem.mp-", "torch_", "lazyckpt")
+    folder = Path("/dev/shm")
+    return {name.name for name in folder.glob("*") if name.name.startswith(kinds)}
+
+
+INTERRUPTED = """
+import os, sys, time
+import lazyckpt as lz
+
+folder = sys.argv[1]
+
+def ready(index):
+    open(folder + f"/ready{{index}}", "w").close()
+
+def slowly(x):
+    if x == 3:
+        open(folder + "/begun", "w").close()
+        while not os.path.exists(folder + "/go"):
+            time.sleep(0.005)
+    return x
+
+if __name__ == "__main__":
+    pipeline = lz.source(range(6)) | lz.map(slowly) | lz.{stage}
+    with lz.run(pipeline, executor={executor}) as run:
+        found = []
+        try:
+            for item in run:
+                found.append(item)
+        except KeyboardInterrupt:
+            assert run.state == lz.state_at(pipeline, len(found))
+            open(folder + "/go", "w").close()
+            found.extend(run)
+        else:
+            found = "not interrupted"
+    print(found)
+"""
+
+
+@pytest.mark.parametrize("stage", ["map(int)", "filter(lambda x: True)"])
+@pytest.mark.parametrize(
+    "executor",
+    ["threads()", "threads(2)"]
+    + [f"processes({n}, start_method='fork')" for n in (1, 2)]
+    + ["processes(2, start_method='forkserver', worker_init=ready)"]
+    + ["processes(2, start_method='spawn')"],
+)
+def test_a_ctrl_c_in_the_consumer(executor: str, stage: str, tmp_path: Path) -> None:
+    text = INTERRUPTED.format(executor="lz." + executor, stage=stage)
+    (tmp_path / "script.py").write_text(text)
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "script.py", tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        until((tmp_path / "begun").exists, 20)
+        if "ready" in executor:  # a server's child can be hit before it is a worker
+            until((tmp_path / "ready0").exists)
+            until((tmp_path / "ready1").exists)
+        begun = monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        out, error = process.communicate(timeout=30)
+        assert monotonic() - begun < 2 * SOON
+    assert (out.decode().strip(), error.decode()) == ("[0, 1, 2, 3, 4, 5]", "")
+
+
+ORPHANS = """
+import multiprocessing, os, sys
+import lazyckpt as lz
+
+def busily(x):
+    while x:
+        sum(range(1000))
+    return x
+
+if __name__ == "__main__":
+    run = lz.run({pipeline}, executor=lz.processes(2, start_method={method!r}))
+    next(run)
+    print(os.getpid(), *[child.pid for child in multiprocessing.active_children()], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_end_with_their_parent(method: str, is_busy: bool, tmp_path: Path) -> None:
+    pipeline = f"lz.source(range(9)) | lz.map({'busily' if is_busy else 'abs'})"
+    (tmp_path / "script.py").write_text(ORPHANS.format(pipeline=pipeline, method=method))
+    before = shared()
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "script.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        pids = [*map(int, process.stdout.readline().split())]
+        assert len(pids) == 3
+        assert all(map(is_alive, pids))
+        process.kill()
+        until(lambda: not any(map(is_alive, pids)), 3 * 3)
+    until(lambda: shared() <= before)
+
+
+AT_ANY_MOMENT = """
+import random, signal, sys
+from contextlib import suppress
+from time import monotonic
+import lazyckpt as lz
+
+def yes(x):
+    return True
+
+def ctrl_c(*_):
+    signal.raise_signal(signal.SIGINT)
+
+sys.unraisablehook = lambda _: None  # an interrupt within a callback
+signal.signal(signal.SIGALRM, ctrl_c)
+moments, last = random.Random(0), -1
+with lz.run(lz.count() | {stage}, executor={executor}) as run:
+    for _ in range(60):
+        with suppress(KeyboardInterrupt):
+            begun = monotonic()
+            signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-5, 4e-3))
+            for item in run:
+                assert item == last + 1, (item, last)
+                last = item
+                if monotonic() > begun + 0.05:
+                    break
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        assert run.state.items == run.state.position[1] == last + 1, (run.state, last)
+    assert next(run) == last + 1
+"""
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [
+        "None",
+        "lz.threads()",
+        "lz.threads(2, buffer_size=5)",
+        "lz.threads(gated=True)",
+        "lz.processes(start_method='fork')",
+        "lz.to_device(lz.inline(), 'cpu')",
+    ],
+)
+@pytest.mark.parametrize("stage", ["lz.map(abs)", "lz.map(lambda x: x)", "lz.filter(yes)"])
+def test_interrupts_at_any_moment(executor: str, stage: str, tmp_path: Path) -> None:
+    """After each the state is that of the last item which the loop had, and it goes on there.
+
+    In a process of its own, whose other software has no locks that one may leave taken.
+    """
+    path = tmp_path / "script.py"
+    path.write_text(AT_ANY_MOMENT.format(executor=executor, stage=stage))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,321 @@
+"""What is left out, as part of the state: counted once, however often it is met."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.failures import skipping
+from lazyckpt.testing.laws import Stream
+from tests.failures.cases import NUMBERS, Data, Rejecting, Sum, picky
+
+
+class Stumbling(Rejecting):
+    """Several for each, of which some fail in the middle."""
+
+    def __call__(self, x: int) -> Any:
+        yield x
+        yield super().__call__(x + 1)
+        yield x + 2
+
+
+class Asking(Rejecting):
+    def __call__(self, x: int) -> int:
+        return super().__call__(x) % 5
+
+
+def doubled(x: int) -> list[int]:
+    return [x, x]
+
+
+def halved(x: int) -> int:
+    return x // 2
+
+
+bad = st.frozensets(st.integers(0, 30), max_size=12)
+
+
+def stages() -> st.SearchStrategy[lz.Stage[Any, Any]]:
+    """From ints to ints; some leave some out, and some hold a window."""
+    few = st.integers(1, 5)
+    return st.one_of(
+        bad.map(lambda b: lz.map(Rejecting(b))),
+        bad.map(lambda b: lz.filter(Asking(b))),
+        bad.map(lambda b: lz.flat_map(Stumbling(b))),
+        st.builds(lambda n, b: lz.batch(n, collate=Sum(b)), few, bad),
+        st.builds(lambda n, b: lz.sliding_window(n) | lz.map(Sum(b)), few, bad),
+        st.builds(lambda n, b: lz.sliding_window(n, stride=2) | lz.map(Sum(b)), few, bad),
+        st.builds(lambda n: lz.shuffle(n, seed=n), st.integers(1, 9)),
+        st.builds(lambda n: lz.block_shuffle(n, seed=n), few),
+        st.builds(
+            lambda n, b: lz.bucket_batch(n, key=abs, window_size=2 * n, seed=n) | lz.map(Sum(b)),
+            few,
+            bad,
+        ),
+        st.builds(lambda n, b: lz.group_by(halved) | lz.map(Second(b)), few, bad),
+        st.builds(lambda n: lz.interleave_map(doubled, cycle_length=n), few),
+        st.builds(lambda n: lz.repeat(n), st.integers(1, 3)),
+        st.builds(lambda n: lz.take(n), st.integers(0, 30)),
+        st.builds(lambda n: lz.skip(n), few),
+        st.builds(
+            lambda n, i, e: lz.shard(num_shards=n, index=i % n, remainder=e),
+            few,
+            few,
+            st.sampled_from([None, "pad", "drop"]),
+        ),
+    )
+
+
+class Second(Rejecting):
+    def __call__(self, x: Any) -> int:
+        return super().__call__(sum(x[1]))
+
+
+@st.composite
+def lines(draw: st.DrawFn, most: int = 5) -> lz.Pipeline[int]:
+    size = draw(st.integers(0, 20))
+    data = Stream(range(size)) if draw(st.booleans()) else range(size)
+    line: Any = lz.source(data)
+    for stage in draw(st.lists(stages(), max_size=most)):
+        line = line | stage
+    return line
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> lz.Pipeline[int]:
+    """Pipelines that leave some out in parts, before windows, and again and again."""
+    kind = draw(st.sampled_from(["line", "line", "concat", "interleave", "mix"]))
+    if kind == "line":
+        line: Any = draw(lines())
+    else:
+        parts = draw(st.lists(lines(2), min_size=2, max_size=3))
+        if kind == "mix":
+            line = lz.mix(parts, [1, 2, 1][: len(parts)], seed=0)
+        else:
+            line = lz.concat(*parts) if kind == "concat" else lz.interleave(*parts)
+        for stage in draw(st.lists(stages(), max_size=3)):
+            line = line | stage
+    return line | lz.take(60)
+
+
+def told_with_states(run: lz.Run[Any]) -> Iterator[Any]:
+    for item in run:
+        yield item, run.state.to_json(), run.skipped, run.skipped.first
+
+
+def walk(
+    pipeline: lz.Pipeline[Any], state: str | None = None, executor: lz.Executor | None = None
+) -> list[Any]:
+    """Every item with the state after it and what was left out, and so at the end."""
+    with lz.run(pipeline, state, executor=executor, on_error="skip") as run:
+        found = [*told_with_states(run)]
+        return [*found, (None, run.state.to_json(), run.skipped, run.skipped.first)]
+
+
+@given(networks(), st.data())
+def test_a_resume_goes_on_counting(pipeline: lz.Pipeline[int], data: st.DataObject) -> None:
+    steps = walk(pipeline)
+    at = data.draw(st.integers(0, len(steps) - 1))
+    for cut in {at, len(steps) - 1, *range(0, len(steps), 5)}:
+        rest = walk(pipeline, steps[cut][1])
+        assert rest == steps[cut + 1 :] or (cut >= len(steps) - 2 and rest == steps[-1:])
+    again = walk(pipeline, steps[at][1])
+    if again[:-1]:
+        twice = data.draw(st.integers(0, len(again) - 2))
+        assert walk(pipeline, again[twice][1]) == again[twice + 1 :]
+
+
+@given(networks(), st.data())
+def test_threads_count_alike(pipeline: lz.Pipeline[int], data: st.DataObject) -> None:
+    steps = walk(pipeline)
+    at = data.draw(st.integers(0, len(steps) - 1))
+    for executor in (lz.threads(), lz.threads(3, buffer_size=5)):
+        assert walk(pipeline, None, executor) == steps
+        assert walk(pipeline, steps[at][1], executor) == (steps[at + 1 :] or steps[-1:])
+
+
+@settings(max_examples=settings.default.max_examples // 4 if settings.default else 15)
+@given(networks(), st.data())
+def test_processes_count_alike(pipeline: lz.Pipeline[int], data: st.DataObject) -> None:
+    steps = walk(pipeline)
+    at = data.draw(st.integers(0, len(steps) - 1))
+    for workers in (1, 2):
+        executor = lz.processes(workers, start_method="fork")
+        assert walk(pipeline, None, executor) == steps
+        assert walk(pipeline, steps[at][1], executor) == (steps[at + 1 :] or steps[-1:])
+
+
+def fine(x: int) -> bool:
+    return picky(x) >= 0
+
+
+def windowed(batch_size: int, predicate: Any = fine) -> lz.Pipeline[Any]:
+    """With a window behind what leaves some out."""
+    line = lz.source(range(40)) | lz.filter(predicate) | lz.block_shuffle(9, seed=1) | lz.repeat(2)
+    return line | lz.batch(batch_size)
+
+
+WINDOWED = windowed(2)
+
+
+def test_without_marks_a_resume_would_miss_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = walk(WINDOWED)
+    assert walk(WINDOWED, steps[5][1]) == steps[6:]
+    with monkeypatch.context() as patch:
+        patch.setattr(skipping, "next_number", lambda position, stage: 0)
+        assert walk(WINDOWED) == steps
+        assert walk(WINDOWED, steps[5][1]) != steps[6:]
+    with monkeypatch.context() as patch:
+        patch.setattr(import_module("lazyckpt.run"), "with_marks", lambda position, marks: position)
+        assert walk(WINDOWED, steps[5][1]) != steps[6:]
+
+
+def test_a_state_is_small_and_plain_where_nothing_was_left_out() -> None:
+    for (_, state), (_, other) in zip(
+        lz.run(NUMBERS | lz.map(str) | lz.batch(4)).with_state(),
+        lz.run(NUMBERS | lz.map(str) | lz.batch(4), on_error="skip").with_state(),
+        strict=True,
+    ):
+        assert state.to_json() == other.to_json()
+        assert state == other
+        assert "skipped" not in state.to_json()
+    long = lz.source(Data())
+    for number in range(8):
+        long = long | lz.map(Rejecting(frozenset(range(number * 7))))
+    long = long | lz.shuffle(20, seed=10**15)
+    sizes = [len(state.to_json()) for _, state in lz.run(long, on_error="skip").with_state()]
+    assert max(sizes) <= 1024
+
+
+def test_it_is_part_of_the_state() -> None:
+    run = lz.run(WINDOWED, on_error="skip")
+    states = [state for _, state in run.with_state()]
+    state = states[-1]
+    assert (state.skipped, state.skipped.first) == (run.skipped, run.skipped.first)
+    assert state.skipped == 12
+    assert state.skipped.first[0] == "filter(fine) before (0, 4): ValueError: 3"
+    for copy in (pickle.loads(pickle.dumps(state)), lz.State.from_json(state.to_json())):
+        assert copy == state
+        assert hash(copy) == hash(state)
+    assert lz.State.from_dict(run.state_dict()) == state
+    assert dataclasses.replace(state, skipped=states[0].skipped) != state
+    assert lz.rebase(state, windowed(3)).skipped == state.skipped
+    mended = windowed(2, lambda x: True)
+    assert lz.step(mended, states[5])[0].skipped == states[5].skipped
+    with lz.run(WINDOWED, states[5]) as plain:
+        assert plain.state == states[5]
+        assert plain.skipped == states[5].skipped
+
+
+def test_stages_that_others_came_before_number_anew() -> None:
+    state = [state for _, state in lz.run(WINDOWED, on_error="skip").with_state()][11]
+    longer = lz.source(range(40)) | lz.map(abs) | lz.filter(fine)
+    longer = longer | lz.block_shuffle(9, seed=1) | lz.repeat(2) | lz.batch(2)
+    found = lz.rebase(state, longer)
+    assert (found.skipped, found.skipped.first) == (int(state.skipped), state.skipped.first)
+    run = lz.run(longer, lz.State.from_json(found.to_json()), on_error="skip")
+    assert list(run)
+    assert 12 <= run.skipped <= 14  # those of the block that is read again count twice
+
+
+def test_a_flat_state_has_the_same_shape_from_the_beginning() -> None:
+    run = lz.run(WINDOWED, on_error="skip")
+    before = run.state_dict()
+    assert lz.State.from_dict(before) == lz.init(WINDOWED)
+    assert len(list(run))
+    assert run.state_dict().keys() == before.keys()
+
+
+def test_after_an_error_it_is_that_of_the_last_item() -> None:
+    fails: list[bool] = []
+
+    def halting(x: int) -> int:
+        if x == 20 and fails:
+            fails.pop()
+            raise KeyboardInterrupt
+        return x
+
+    pipeline = NUMBERS | lz.filter(fine) | lz.shuffle(4, seed=1) | lz.map(halting) | lz.batch(5)
+    steps = walk(pipeline)
+    for executor in (None, lz.threads(), lz.threads(3)):
+        fails.append(True)
+        with lz.run(pipeline, executor=executor, on_error="skip") as run:
+            found: list[Any] = []
+            with pytest.raises(KeyboardInterrupt):
+                found.extend(told_with_states(run))
+            assert (run.state.to_json(), run.skipped) == steps[len(found) - 1][1:3]
+            found.extend(told_with_states(run))
+            assert found == steps[:-1]
+
+
+def test_epochs_go_on_counting() -> None:
+    pipeline = NUMBERS | lz.filter(fine) | lz.shuffle(9, seed=1)
+    run = lz.run(pipeline, on_error="skip")
+    counts = []
+    for _ in range(3):
+        middle = [run.state for _ in islice(run.epoch(), 20)][-1]
+        assert list(lz.run(pipeline, middle, on_error="skip").epoch())
+        list(run)
+        counts.append(int(run.skipped))
+        again = lz.run(pipeline, middle.to_json(), on_error="skip")
+        list(again)
+        assert again.state == run.state
+    assert counts == [7, 14, 21]
+
+
+HOSTILE: list[Any] = [
+    None, 7, "7", [], {}, {"count": 1},
+    {"count": 0, "first": [], "next": [[0, 0, 0]]},
+    {"count": 1, "first": ["a", "b"], "next": [[0, 0, 1]]},
+    {"count": 1, "first": ["a" * 89], "next": [[0, 0, 1]]},
+    {"count": 1, "first": ["\x1b[2J"], "next": [[0, 0, 1]]},
+    {"count": 1, "first": [7], "next": [[0, 0, 1]]},
+    {"count": 1, "first": [], "next": [[0, 0, 2]]},
+    {"count": 1, "first": [], "next": [[0, 0, -1]]},
+    {"count": 1, "first": [], "next": [[0, 0, True]]},
+    {"count": 1, "first": [], "next": [[0, 0]]},
+    {"count": 2, "first": [], "next": [[1, 0, 1], [0, 0, 1]]},
+    {"count": 1, "first": [], "next": [[0, 0, 1]], "marks": []},
+    {"count": 1, "first": [], "next": [[0, 0, 1]], "marks": [[0, 0, 0]]},
+    {"count": 1, "first": [], "next": [[0, 0, 1]], "marks": [[0, 0, 1], [0, 0, 1]]},
+    {"count": 1, "first": [], "next": [[0, 0, 1]], "more": 1},
+    {"count": 1e9, "first": [], "next": [[0, 0, 1]]},
+    {"count": {"own": 1}, "first": [], "next": [[0, 0, 1]]},
+    {"count": 10**9, "first": [], "next": [[n, 0, 1] for n in range(2000)]},
+]  # fmt: skip
+
+
+def signed(found: dict[str, Any]) -> str:
+    found.pop("check", None)
+    check = f"{zlib.crc32(json.dumps(found, sort_keys=True).encode()):08x}"
+    return json.dumps({**found, "check": check})
+
+
+@pytest.mark.parametrize("hostile", HOSTILE[1:], ids=range(1, len(HOSTILE)))
+def test_hostile_accounts(hostile: Any) -> None:
+    state = lz.init(WINDOWED).to_dict()
+    with pytest.raises(lz.InvalidState):
+        lz.State.from_json(signed(state | {"skipped": hostile}))
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5) | st.just(2**70)] * 3), max_size=5))
+def test_marks_that_fit_no_position_do_no_harm(marks: list[tuple[int, int, int]]) -> None:
+    marks = sorted({each[:2]: each for each in marks if each[2]}.values())
+    steps = walk(WINDOWED)
+    state = lz.State.from_json(steps[5][1])
+    forged = lz.State(
+        state.pipeline, state.items, state.position, state.skipped.with_marks(tuple(marks))
+    )
+    rest = walk(WINDOWED, forged.to_json())
+    assert [step[0] for step in rest] == [step[0] for step in steps[6:]]

@@ -1,0 +1,18 @@
+"""Pipelines for the tests of states."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
+
+DATA = lz.source(range(40))
+PIPELINE = DATA | lz.shuffle(seed=0) | lz.repeat() | lz.shuffle(5, seed=1) | lz.batch(4)
+
+STREAM = lz.source(Stream(range(40)))
+
+
+def rest(pipeline: lz.Pipeline[Any], state: lz.State, limit: int = 99) -> list[Any]:
+    return list(islice(lz.run(pipeline, lz.rebase(state, pipeline)), limit))

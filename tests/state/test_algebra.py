@@ -1,0 +1,175 @@
+"""States as values: order, the next one, differences."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt import State
+from lazyckpt.testing import strategies
+from lazyckpt.testing.laws import Stream
+from tests.state.cases import DATA, PIPELINE, STREAM
+
+
+def test_states_are_ordered_by_items() -> None:
+    states = [lz.state_at(PIPELINE, n) for n in range(5)]
+    assert sorted([states[n] for n in (3, 0, 4, 2, 1)]) == states
+    assert max(states) is states[4]
+    assert states[1] < states[2] <= states[2] >= states[1]
+    assert not states[2] < states[2]
+    assert states[3] > states[2] != states[3]
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_the_order_is_that_of_the_items(n: int, m: int) -> None:
+    a, b = lz.state_at(PIPELINE, n), lz.state_at(PIPELINE, m)
+    assert [a < b, a <= b, a > b, a >= b, a == b] == [n < m, n <= m, n > m, n >= m, n == m]
+
+
+@pytest.mark.parametrize("operator", ["__lt__", "__le__", "__gt__", "__ge__"])
+def test_states_of_two_pipelines_have_no_order(operator: str) -> None:
+    a, b = lz.init(PIPELINE), lz.init(DATA)
+    with pytest.raises(lz.StateMismatch, match="states of two pipelines have no order"):
+        sorted([a, b])
+    assert a != b
+    with pytest.raises(TypeError, match="not supported"):
+        a < 3  # noqa: B015
+    assert getattr(State, operator)(a, 3) is NotImplemented
+
+
+def test_advance_reads_nothing_with_random_access() -> None:
+    class Unread:
+        __len__ = lambda self: 100  # noqa: E731
+
+        def __getitem__(self, index: int) -> int:
+            raise AssertionError("read")
+
+    unread: Any = Unread()
+    pipeline = lz.source(unread) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(3)
+    state = lz.advance(pipeline, lz.init(pipeline), 10**9 + 1)
+    assert (state.items, state.epoch) == (10**9 + 1, 3 * 10**7)
+
+
+@pytest.mark.parametrize("n", [4, sys.maxsize, sys.maxsize + 1, 10**30])
+@pytest.mark.parametrize("data", [[1, 2, 3], Stream([1, 2, 3])], ids=["list", "stream"])
+def test_what_is_past_the_end_is_so_however_far(n: int, data: Any) -> None:
+    pipeline = lz.source(data)
+    with pytest.raises(IndexError, match=f"state_at: n={n}, but the pipeline has 3 items"):
+        lz.state_at(pipeline, n)
+    with pytest.raises(IndexError, match=f"advance: n={n}, but the pipeline has 2 items after"):
+        lz.advance(pipeline, lz.state_at(pipeline, 1), n)
+
+
+def test_advance_takes_a_state_in_any_form_and_says_what_is_wrong() -> None:
+    state = lz.state_at(PIPELINE, 3)
+    after = lz.state_at(PIPELINE, 5)
+    for form in (state, state.to_json(), state.to_json().encode(), state.to_dict()):
+        assert lz.advance(PIPELINE, form, 2) == after
+    for n in (-1, 1.5, True, "2", None):
+        with pytest.raises(lz.ArgumentError, match="advance: n must be an int >= 0"):
+            lz.advance(PIPELINE, state, n)  # type: ignore[arg-type]
+    with pytest.raises(IndexError, match="n=41, but the pipeline has 38 items after item 2"):
+        lz.advance(DATA, lz.state_at(DATA, 2), 41)
+    with pytest.raises(IndexError, match="state_at: n=41, but the pipeline has 40 items"):
+        lz.state_at(DATA, 41)
+    for use in (lambda it: lz.advance(PIPELINE, it, 1), lambda it: lz.replay(PIPELINE, it)):
+        with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+            use(lz.init(DATA))
+        with pytest.raises(lz.InvalidState, match="got None"):
+            use(None)
+        with pytest.raises(lz.InvalidState, match=r"(?s)got <run of .*; pass its \.state"):
+            use(lz.run(PIPELINE))
+        with pytest.raises(lz.InvalidState, match="format 2"):
+            use({**state.to_dict(), "lazyckpt": 2})
+    for function in (lz.advance, lz.replay, lz.step):
+        with pytest.raises(lz.ArgumentError, match=r"pipeline must be a Pipeline, got 3"):
+            function(3, state, *[1] * (function is lz.advance))  # type: ignore[operator]
+
+
+def test_a_run_that_was_never_started_has_the_state_of_the_beginning() -> None:
+    run = lz.run(PIPELINE)
+    assert run.state == lz.init(PIPELINE)
+    assert not lz.diff(run.state, lz.init(PIPELINE))
+    assert lz.replay(PIPELINE, run.state) == next(run)
+
+
+def test_replay_is_exhausted_at_the_end() -> None:
+    with pytest.raises(lz.Exhausted):
+        lz.replay(DATA, lz.state_at(DATA, 40))
+
+
+def moved(pipeline: lz.Pipeline[Any], n: int, m: int) -> dict[str, Any]:
+    difference = lz.diff(lz.state_at(pipeline, n), lz.state_at(pipeline, m).to_json())
+    assert difference.items == m - n
+    return {f"{each.stage} {each.name}": each.by for each in difference.moves}
+
+
+BOTH = lz.mix([DATA, STREAM], [1, 1], deterministic=True)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "found"),
+    [
+        (DATA, {"1 source": (0, 2)}),
+        (DATA | lz.map(str) | lz.batch(3), {"1 source": (0, 6)}),
+        (DATA | lz.skip(3) | lz.take(9), {"1 source": (0, 2), "3 take": (2,)}),
+        (DATA | lz.take(9) | lz.skip(3), {"1 source": (0, 2), "2 take": (2,)}),
+        (STREAM | lz.skip(3) | lz.take(9), {"1 source": (0, 2), "3 take": (2,)}),
+        (STREAM | lz.take(9) | lz.skip(3), {"1 source": (0, 2), "2 take": (2,)}),
+        (DATA | lz.map(str) | lz.shuffle(seed=0) | lz.repeat(), {"3 shuffle": (0, 2)}),
+        (DATA | lz.repeat() | lz.shuffle(5, seed=0), {"3 shuffle": (0, 2)}),
+        (lz.zip(DATA, DATA | lz.batch(3)), {"1[0].1 source": (0, 2), "1[1].1 source": (0, 6)}),
+        (
+            BOTH | lz.enumerate(),
+            {
+                "1[0].1 source": (0, 1), "1[1].1 source": (0, 1), "1 mix": ((1, 1), 0),
+                "2 enumerate": (2,),
+            },
+        ),
+        (lz.concat(DATA, DATA), {"1[0].1 source": (0, 2)}),
+        (
+            lz.multiplex(lz.count(0, 0), [STREAM | lz.take(9), STREAM]),
+            {"1[0].1 count": (0, 2), "1[1].1 source": (0, 2), "1[1].2 take": (2,)},
+        ),
+        (
+            lz.switch(lz.count(), BOTH, STREAM | lz.skip(3)),
+            {
+                "1[0].1 count": (0, 2), "1[1].1[0].1 source": (0, 1), "1[1].1[1].1 source": (0, 1),
+                "1[1].1 mix": ((1, 1), 0), "1[2].1 source": (0, 2),
+            },
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_which_stage_moved_and_how_far(pipeline: lz.Pipeline[Any], found: dict[str, Any]) -> None:
+    assert moved(pipeline, 2, 4) == found
+
+
+def test_a_difference_reads_well() -> None:
+    pipeline = DATA | lz.repeat() | lz.take(99)
+    back = lz.diff(lz.state_at(pipeline, 50), lz.state_at(pipeline, 2))
+    assert str(back) == (
+        "-48 items, -1 epochs\nstage 1, source: (1, 10) -> (0, 2)\nstage 3, take: (50,) -> (2,)"
+    )
+    assert (back.items, back.epochs, bool(back)) == (-48, -1, True)
+    assert str(lz.diff(lz.init(DATA), lz.init(DATA))) == "+0 items"
+    assert eval(repr(back), {"Difference": lz.Difference, "Move": lz.Move}) == back
+
+
+def test_states_of_two_pipelines_have_no_difference() -> None:
+    one, other = (lz.init(DATA | lz.shuffle(seed=n)) for n in (1, 2))
+    with pytest.raises(lz.StateMismatch, match=r"shuffle\(seed=1\) -> shuffle\(seed=2\)"):
+        lz.diff(one, other)
+
+
+@given(strategies.pipelines())
+def test_every_stage_is_told_from_the_state_alone(pipeline: lz.Pipeline[Any]) -> None:
+    names = {call.name for call in pipeline.calls}
+    for move in lz.diff(lz.init(pipeline), lz.init(pipeline, epoch=1)).moves:
+        assert "." in move.stage or move.name in names
+        assert "|" not in move.name

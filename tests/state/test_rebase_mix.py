@@ -1,0 +1,201 @@
+"""Mixtures that change: what carries over to other sources and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import pytest
+import toolz
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt import State
+from tests.state.cases import rest
+
+LETTERS = [lz.source([f"{name}{n}" for n in range(200 + len(name))]) for name in ("a", "bb", "ccc")]
+
+
+def per_source(items: Iterable[str]) -> dict[str, list[str]]:
+    return toolz.groupby(lambda item: item[0], items)
+
+
+@given(
+    st.sampled_from([[0, 1], [1, 0], [0, 1, 2], [1], [2, 0, 1], [0, 2]]),
+    st.lists(st.integers(1, 9), min_size=3, max_size=3),
+    st.integers(0, 30),
+    st.sampled_from(["first_exhausted", "never"]),
+    st.sampled_from([None, lz.batch(2), lz.map(lambda x: x) | lz.batch(3)]),
+)
+def test_a_mixture_goes_on_with_others_and_loses_nothing(
+    kept: list[int], weights: list[int], cut: int, stop: Any, behind: Any
+) -> None:
+    def mixed(numbers: list[int]) -> lz.Pipeline[Any]:
+        found = lz.mix([LETTERS[n] for n in numbers], weights[: len(numbers)], seed=3, stop=stop)
+        return found if behind is None else found | behind
+
+    def flat(items: Iterable[Any]) -> list[str]:
+        return list(items if behind is None else toolz.concat(items))
+
+    old, new = mixed([0, 1]), mixed(kept)
+    head = flat(islice(old, cut))
+    state = lz.rebase(lz.state_at(old, cut), new)
+    tail = flat(islice(lz.run(new, state), 20))
+    before, after = per_source(head), per_source(tail)
+    for n in kept:
+        whole = [*before.get("abc"[n], []), *after.get("abc"[n], [])]
+        assert whole == list(LETTERS[n])[: len(whole)]
+    assert list(lz.mix_counts(new, state)) == [len(before.get("abc"[n], [])) for n in kept]
+
+
+def test_new_weights_hold_from_here_on() -> None:
+    old, new = (
+        lz.mix([lz.count(), lz.count(100)], w, seed=0) | lz.batch(2) for w in ([1, 0], [0, 1])
+    )
+    state = lz.state_at(old, 3)
+    assert rest(new, state, 2) == [[100, 101], [102, 103]]
+    assert rest(old, lz.rebase(state, new), 1) == [[6, 7]]
+    schedule = lz.mix([lz.count(), lz.count(100)], lambda n: [n < 8, n >= 8], seed=0) | lz.batch(2)
+    assert rest(schedule, state, 2) == [[6, 7], [100, 101]]
+
+
+def test_a_schedule_knows_how_many_items_there_were_of_sources_that_are_gone() -> None:
+    seen = []
+
+    def schedule(n: int) -> list[float]:
+        seen.append(n)
+        return [1, 1]
+
+    three = lz.mix([lz.count(), lz.count(100), lz.count(200)], [1, 1, 1], seed=0)
+    two = lz.mix([lz.count(), lz.count(200)], schedule, seed=0)
+    state = lz.rebase(lz.state_at(three, 50), two)
+    assert len(rest(two, state, 10)) == 10
+    assert seen == list(range(50, 60))
+    later = lz.advance(two, state, 10)
+    assert State.from_json(later.to_json()) == later
+    assert len(lz.mix_counts(two, later)) == 2
+    assert sum(lz.mix_counts(three, lz.rebase(later, three))) < 60
+    assert rest(three, later, 1) != []
+
+
+def test_exact_proportions_change_where_the_counts_are_the_new_ones() -> None:
+    old, new = (
+        lz.mix([lz.count(), lz.count(100)], weights, deterministic=True)
+        for weights in ([1, 1], [3, 1])
+    )
+    assert rest(new, lz.init(old), 8) == list(islice(new, 8))
+    with pytest.raises(lz.StateMismatch, match=r"wanted counts \[6, 2\] .* they are \[4, 4"):
+        lz.rebase(lz.state_at(old, 8), new)
+    with pytest.raises(lz.StateMismatch, match="deterministic proportions would have"):
+        lz.rebase(lz.state_at(old, 8), lz.mix([lz.count()], [1], deterministic=True))
+
+
+MIX = lz.mix(LETTERS, [1, 2, 3], seed=0)
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        (lz.mix(LETTERS, [1, 2, 3], seed=1), "mix(seed=0) -> mix(seed=1); seed decides"),
+        (lz.mix(LETTERS, [1, 2, 3], seed=0, stop="never"), "stop decides about the order"),
+        (lz.mix(LETTERS, [1, 2, 3], deterministic=True), "decides about the order"),
+        (lz.mix([lz.count()], [1], seed=0), "none of its pipelines is left"),
+        (lz.interleave(*LETTERS), "mix -> interleave"),
+    ],
+    ids=str,
+)
+def test_what_a_mixture_cannot_follow(new: Any, reason: str) -> None:
+    with pytest.raises(lz.StateMismatch) as caught:
+        lz.rebase(lz.state_at(MIX, 5), new)
+    assert reason in str(caught.value)
+
+
+def test_a_window_behind_holds_a_mixture_to_its_weights() -> None:
+    old, new = (lz.mix(LETTERS, w, seed=0) | lz.shuffle(4, seed=0) for w in ([1, 2, 3], [3, 2, 1]))
+    with pytest.raises(lz.StateMismatch, match=r"shuffle.* behind it counts"):
+        lz.rebase(lz.state_at(old, 5), new)
+
+
+def test_a_changed_pipeline_of_a_mixture_goes_on_where_it_was() -> None:
+    numbers, others = lz.count(), lz.count(100)
+    old = lz.mix([numbers, others], [1, 0], seed=0)
+    state = lz.state_at(old, 7)
+    new = lz.mix([lz.source(["abc"]), others, numbers | lz.map(str)], [0, 0, 1], seed=0)
+    assert rest(new, state, 2) == ["7", "8"]
+    batched = lz.mix([numbers | lz.batch(2), others], [1, 0], seed=0)
+    assert rest(batched, state, 2) == [[7, 8], [9, 10]]
+    threes = lz.mix([numbers | lz.batch(3), others], [1, 0], seed=0)
+    assert rest(threes, lz.state_at(batched, 2), 1) == [[4, 5, 6]]
+    moved = lz.state_at(lz.mix([numbers, others], [1, 1], seed=0), 7)
+    part = others | lz.take(5) | lz.shuffle(seed=0)
+    with pytest.raises(lz.StateMismatch, match=r"begin it anew, .* pipelines\[1\].*orders whole"):
+        lz.rebase(moved, lz.mix([numbers, part], [1, 1], seed=0))
+    alone = lz.rebase(moved, lz.mix([numbers], [1], seed=0))
+    anew = lz.mix([numbers, part], [0, 1], seed=0)
+    assert rest(anew, alone) == list(part)
+
+
+def test_of_many_pipelines_a_state_has_a_digest() -> None:
+    many = [lz.source(range(n + 1)) | lz.repeat() for n in range(30)]
+    old, new = (lz.mix(many, [*range(1, 30), w], seed=0) for w in (1, 2))
+    state = lz.state_at(old, 5)
+    assert rest(new, state, 9) == list(islice(lz.run(new, state, strict=False), 9))
+    with pytest.raises(lz.StateMismatch, match="has but a digest"):
+        lz.rebase(state, lz.mix(many[1:], [1] * 29, seed=0))
+
+
+ALIKE = ["a", "b", "c", "d"]  # sources of one length
+
+
+def alike(name: str, is_named: bool) -> lz.Pipeline[str]:
+    rows = [f"{name}{n}" for n in range(60)]
+    return lz.source(rows, name=name) if is_named else lz.source(rows)
+
+
+def of_alike(names: Iterable[str], is_named: bool, stage: Any = None) -> lz.Pipeline[str]:
+    made = [alike(name, is_named) for name in names]
+    chosen = [each if stage is None else each | stage for each in made]
+    return lz.mix(chosen, [1] * len(chosen), seed=0, stop="never")
+
+
+@given(
+    st.permutations(ALIKE).flatmap(lambda row: st.integers(1, 3).map(lambda n: row[:n])),
+    st.permutations(ALIKE).flatmap(lambda row: st.integers(1, 4).map(lambda n: row[:n])),
+    st.integers(0, 20),
+    st.sampled_from([None, lz.map(str.upper), lz.shuffle(3, seed=0)]),
+)
+def test_named_pipelines_of_a_mixture_go_on_each_where_it_was(
+    before: list[str], after: list[str], cut: int, stage: Any
+) -> None:
+    old, new = of_alike(before, True, stage), of_alike(after, True, stage)
+    head = list(islice(old, cut))
+    state = lz.state_at(old, cut)
+    if before != after:
+        with pytest.raises(lz.StateMismatch, match="belongs to another pipeline"):
+            lz.run(new, state)
+    if not {*before} & {*after}:
+        with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+            lz.rebase(state, new)
+        return
+    tail = list(islice(lz.run(new, lz.rebase(state, new)), 25))
+    for name in after:
+        one = alike(name, True)
+        whole = list(one if stage is None else one | stage)
+        had = [x for x in head if x.lower()[0] == name]
+        found = [x for x in tail if x.lower()[0] == name]
+        assert found == whole[len(had) : len(had) + len(found)]
+
+
+def test_pipelines_of_a_mixture_that_look_alike_want_names() -> None:
+    for stage in (None, lz.map(str.upper)):
+        state = lz.state_at(of_alike("ab", False, stage), 5)
+        for names in ("a", "b", "abc", "cab"):
+            with pytest.raises(lz.StateMismatch, match=r"2 of its pipelines look like .*name="):
+                lz.rebase(state, of_alike(names, False, stage))
+    named = lz.state_at(of_alike("ab", True), 5)
+    with pytest.raises(lz.StateMismatch, match=r'"name": "a".*-> .*"name": "b"'):
+        lz.run(of_alike("ba", True), named)
+    with pytest.raises(lz.StateMismatch, match="none of its pipelines is left"):
+        lz.rebase(named, of_alike("ab", False))
