@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
-from lazyckpt.core.call import Call, Chain, runnable, same, show
+from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Check, brief, checked, is_integer
+from lazyckpt.core.show import same, show
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.segments import Segment, split_pipeline
