@@ -91,12 +91,12 @@ class HashedSlots:
         return branches
 
     def _between(self, start: int, stop: int) -> NDArray[np.int64]:
+        if not self._branches:
+            return draws(self._keys[0][1], start, stop, self._size)
         found = []
         for limit, key in self._keys:
-            if start < limit:
-                end = int(min(stop, limit))
+            end = int(min(stop, limit))
+            if start < end:
                 found.append(draws(key, start, end, self._size))
                 start = end
-            if start == stop:
-                break
-        return np.concatenate(found) if len(found) > 1 else found[0]
+        return np.concatenate([np.arange(0), *found])

@@ -12,7 +12,7 @@ from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, entered
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
-from lazyckpt.failures.notes import blame
+from lazyckpt.failures.notes import annotated
 from lazyckpt.state.mismatch import cut, difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
@@ -50,7 +50,7 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
         raise Exhausted(replace(found, position=end.position)) from None
     except Exception as error:
         entered(pipeline.machine, found.position)  # else the error is that the position doesn't fit
-        raise blame(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
+        raise annotated(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
     return replace(found, items=found.items + 1, position=position), item
 
 
