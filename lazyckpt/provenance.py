@@ -216,17 +216,19 @@ class Tracing:
         if role == "expand":
             return lambda item: _all(fn(plain(item)), item)
         if role == "step":
-            return lambda state, item: _stepped(*fn(state, plain(item)), item)
+            return lambda state, item: _stepped(fn(state, plain(item)), item)
         if role == "steps":
-            return lambda state, item: _expanded(*fn(state, plain(item)), item)
+            return lambda state, item: _expanded(fn(state, plain(item)), item)
         return lambda item: fn(plain(item))
 
 
-def _stepped(state: Any, output: Any, item: Any) -> tuple[Any, Traced]:
+def _stepped(found: tuple[Any, Any], item: Any) -> tuple[Any, Traced]:
+    state, output = found
     return state, Traced(output, origins(item))
 
 
-def _expanded(state: Any, outputs: Any, item: Any) -> tuple[Any, Any]:
+def _expanded(found: tuple[Any, Any], item: Any) -> tuple[Any, Any]:
+    state, outputs = found
     return state, _all(outputs, item)
 
 
