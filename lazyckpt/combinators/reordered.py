@@ -47,6 +47,8 @@ def permuted(size: int, seed: int, branches: tuple[int, ...], *parts: int | str)
     `branches` are pairs of a number of items and a seed: so many of the items
     came by that seed.
     """
+    if not branches:
+        return Permutation(derive(seed, *parts), size)
     first, *later = *branches[1::2], seed
     order: Order = Permutation(derive(first, *parts), size)
     for cut, each in zip(branches[::2], later, strict=True):

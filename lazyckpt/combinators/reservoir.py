@@ -345,8 +345,9 @@ class _Held(NamedTuple):
 
     def oldest_mark(self) -> tuple[int, Position, _Mark]:
         """The last mark that is no later than any input held; those before it are dropped."""
-        known = self.inputs[self.inputs >= 0]
-        oldest = int(known.min(initial=_MOST))
+        oldest = int(self.inputs.min())
+        if oldest < 0:
+            oldest = int(self.inputs[self.inputs >= 0].min(initial=_MOST))
         start = max(mark for mark in self.marks if mark <= oldest)
         for mark in [mark for mark in self.marks if mark < start]:
             del self.marks[mark]

@@ -1,0 +1,29 @@
+"""What an author of combinators needs: how machines are made, and what they say of themselves."""
+
+from __future__ import annotations
+
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.machine import End, Machine, Rate, Reread, begun, within
+from lazyckpt.core.stages import joining, sourced, stateful, stateless
+from lazyckpt.core.user_state import freeze, storable, thaw
+
+__all__ = [
+    "End",
+    "Flow",
+    "Machine",
+    "Position",
+    "Rate",
+    "Reread",
+    "Table",
+    "View",
+    "begun",
+    "counted",
+    "freeze",
+    "joining",
+    "sourced",
+    "stateful",
+    "stateless",
+    "storable",
+    "thaw",
+    "within",
+]
