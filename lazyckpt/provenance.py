@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
         if not found:
             raise IndexError(f"trace: {brief(at)}, but the pipeline has fewer items")
         return _told(found[0])
-    state = matching(as_state(at), chain)
+    state = matching(as_state(cast(AnyState, at)), chain)
     if until is None:
         found = list(_from(chain, state, 1))
         if not found:

@@ -195,7 +195,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
         layers(first.stages, first.position), layers(second.stages, second.position), strict=True
     )
     moves = [
-        Move(one.stage, getattr(one.entry, "name", one.entry), one.own, other.own)
+        Move(one.stage, one.name, one.own, other.own)
         for one, other in pairs
         if one.own != other.own
     ]
