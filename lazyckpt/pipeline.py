@@ -342,7 +342,7 @@ def composite(
       windows(seconds=0.5, seed=0)
     """
     if make is None:
-        return lambda found: composite(found, checks=checks)
+        return lambda found: _composite(found, checks)
     return _composite(make, checks)
 
 

@@ -10,7 +10,7 @@ from typing import Any, overload
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import End, Machine, entered
+from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.notes import annotated
 from lazyckpt.state.mismatch import cut, difference
@@ -44,6 +44,8 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
     ([0, 1, 2], 1, [3, 4])
     """
     found = matching(as_state(state), runnable("step", pipeline))
+    with fitting(found.position):
+        pipeline.machine.check(found.position)
     try:
         position, item = pipeline.machine.step(found.position)
     except End as end:
@@ -224,7 +226,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
         layers(first.stages, first.position), layers(second.stages, second.position), strict=True
     )
     moves = [
-        Move(one.stage, getattr(one.entry, "name", one.entry), one.own, other.own)
+        Move(one.stage, one.name, one.own, other.own)
         for one, other in pairs
         if one.own != other.own
     ]
