@@ -26,12 +26,12 @@ from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Check, boolean, brief, checked, one_of
 from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import End, Machine
-from lazyckpt.core.registry import registry
+from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.show import show
 from lazyckpt.core.stages import passing
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.executor import Executor, executing
+from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
@@ -212,7 +212,7 @@ def run(
     strict = checked("run", "strict", strict, boolean)
     found = runnable("run", pipeline)
     skips = checked("run", "on_error", on_error, one_of("raise", "skip")) == "skip"
-    return Run(found, state, strict=strict, executor=executing(executor), skips=skips)
+    return Run(found, state, strict=strict, executor=as_executor(executor), skips=skips)
 
 
 @overload
@@ -336,13 +336,13 @@ def composite(
     source([1, 2, 3]) | windows(0.5, seed=0)
     >>> lz.init(pipeline)
     State(items=0)
-      source(length=3)             0, 0
+      source(length=3)              0, 0
       map()
-      shuffle(seed=0)              0
+      shuffle(seed=0)               0
       windows(seconds=0.5, seed=0)
     """
     if make is None:
-        return lambda found: composite(found, checks=checks)
+        return lambda found: _composite(found, checks)
     return _composite(make, checks)
 
 
@@ -358,21 +358,24 @@ def _composite(
     mark.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[first, *signature.parameters.values()]
     )
-    marked = define(mark, _staged, is_source=False, checks=checks, registered=False)
+    marked: Any = define(
+        mark, _staged, is_source=False, keeps_items=True, checks=checks, registered=False
+    )
 
     @wraps(make)
     def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
         frame = sys._getframe(1)
-        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        (call,) = marked(*args, **kwargs).calls
+        arguments = combinator.bind(args, kwargs)
         made = make(*args, **kwargs)
         if not isinstance(made, (Stage, Pipeline)):
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
-        return type(made)((*made.calls, call.covering(len(made.calls), site)))
+        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return type(made)((*made.calls, Call(combinator, arguments, site, len(made.calls))))
 
-    public.combinator = marked.combinator  # type: ignore[attr-defined]
+    combinator: Combinator = marked.combinator._replace(public=public)
+    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
     return public
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, apart, entered
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful, stateless
-from lazyckpt.errors import InvalidState
 from lazyckpt.pipeline import Pipeline, Stage, combinator, source_combinator
+from lazyckpt.state.algebra import between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 
@@ -105,16 +105,13 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
         if not found:
             raise IndexError(f"trace: {brief(at)}, but the pipeline has fewer items")
         return _told(found[0])
-    state = matching(as_state(at), chain)
+    state = matching(as_state(cast(AnyState, at)), chain)
     if until is None:
         found = list(_from(chain, state, 1))
         if not found:
             raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
         return _told(found[0])
-    last = matching(as_state(until), chain)
-    if last.items < state.items:
-        raise InvalidState(f"trace: the states stand after {state.items} and {last.items} items")
-    return [_told(item) for item in _from(chain, state, last.items - state.items)]
+    return [_told(item) for item in _from(chain, *between(chain, state, until))]
 
 
 def _after(chain: Chain, n: int) -> list[Any]:
@@ -216,17 +213,19 @@ class Tracing:
         if role == "expand":
             return lambda item: _all(fn(plain(item)), item)
         if role == "step":
-            return lambda state, item: _stepped(*fn(state, plain(item)), item)
+            return lambda state, item: _stepped(fn(state, plain(item)), item)
         if role == "steps":
-            return lambda state, item: _expanded(*fn(state, plain(item)), item)
+            return lambda state, item: _expanded(fn(state, plain(item)), item)
         return lambda item: fn(plain(item))
 
 
-def _stepped(state: Any, output: Any, item: Any) -> tuple[Any, Traced]:
+def _stepped(found: tuple[Any, Any], item: Any) -> tuple[Any, Traced]:
+    state, output = found
     return state, Traced(output, origins(item))
 
 
-def _expanded(state: Any, outputs: Any, item: Any) -> tuple[Any, Any]:
+def _expanded(found: tuple[Any, Any], item: Any) -> tuple[Any, Any]:
+    state, outputs = found
     return state, _all(outputs, item)
 
 

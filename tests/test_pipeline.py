@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.core.checks import positive
-from lazyckpt.core.machine import Flow, Machine, Position, machine, stateless
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.stages import stateless
 from lazyckpt.testing import check_combinator, check_pipeline, equal, strategies
 from lazyckpt.testing.laws import Stream
 

@@ -24,7 +24,9 @@ def _controlled(control: Any, pipelines: tuple[Any, ...]) -> None:
     joined("multiplex", pipelines)
 
 
-@source_combinator(checks={"pipelines": several}, validate=_controlled)
+@source_combinator(
+    checks={"pipelines": several}, validate=_controlled, functions={"control": "control"}
+)
 def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machine[A]:
     """For every index that `control` gives, the next item of that pipeline.
 

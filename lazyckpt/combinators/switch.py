@@ -19,6 +19,7 @@ A = TypeVar("A")
 
 @source_combinator(
     validate=lambda selector, pipelines: _picked("case", selector, *pipelines),
+    functions={"selector": "selector"},
 )
 def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
     """Item i of the pipeline that item i of `selector` says, until the shortest of all ends.
@@ -66,6 +67,7 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
 
 @source_combinator(
     validate=lambda condition, if_true, if_false: _picked("switch", condition, if_true, if_false),
+    functions={"condition": "selector"},
 )
 def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]) -> Machine[A]:
     """Item i of `if_true` where item i of `condition` is true, else of `if_false`.

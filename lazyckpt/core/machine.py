@@ -106,8 +106,8 @@ class Machine(NamedTuple, Generic[T]):
     check: Callable[[Position], None]
     rereads: Callable[[Position], Iterable[Reread]]
     rate: Rate
-    upstream: Machine[Any] | None
-    children: tuple[Machine[Any], ...]
+    upstream: Any  # a machine or None: mypy infers no items of a NamedTuple that holds itself
+    children: tuple[Any, ...]
     owns: bool
 
 

@@ -15,10 +15,12 @@ from lazyckpt.errors import ArgumentError
 # "tap": an item; nothing. "predicate": an item; whether it stays. "look": an item; something else.
 # "expand": an item; several items. "collate": a list of items; an item.
 # "step": a state and an item; a state and an item. "steps": likewise, and several items.
-# "data": no function, but data with indices or an iterable.
+# No function but "data": with indices, or an iterable; "selector": a pipeline whose item i says
+# which items i are given; "control": one whose items say which pipeline is next.
 Role: TypeAlias = Literal[
-    "item", "star", "tap", "predicate", "look", "expand", "collate", "step", "steps", "data"
-]
+    "item", "star", "tap", "predicate", "look", "expand", "collate", "step", "steps",
+    "data", "selector", "control",
+]  # fmt: skip
 
 _FOREIGN = {
     "drop_remainder": "drop_last",

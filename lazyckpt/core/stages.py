@@ -25,7 +25,7 @@ class Lanes(TypedDict, total=False):
     """
 
     step: Callable[[Position], tuple[Position, Any]]
-    flow: Callable[[Position], Flow[Any]]
+    flow: Callable[[Position], Flow[Any]] | None
     skip: Callable[[Position, int], tuple[Position, int]] | None
     length: int | float | None
     view: View[Any] | None

@@ -69,6 +69,10 @@ class Layer(NamedTuple):
     entry: Entry | str
     own: Position | None
 
+    @property
+    def name(self) -> str:
+        return self.entry if isinstance(self.entry, str) else self.entry.name
+
 
 def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[Layer]:
     """Every stage from the source on, the pipelines that it joins after it."""

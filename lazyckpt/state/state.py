@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import fitting
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
@@ -139,10 +140,12 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
+        with fitting(self.position):
+            stages = encode_stages(self.stages, self.position)
         body: dict[str, Any] = {
             "lazyckpt": FORMAT,
             "items": encode(self.items),
-            "stages": encode_stages(self.stages, self.position),
+            "stages": stages,
         }
         if self.rebased is not None:
             body["rebased"] = [None if n is None else encode(n) for n in self.rebased]
@@ -242,7 +245,7 @@ def _from_body(body: Mapping[str, Any], check: Any) -> State:
 
 def _skipped(found: Any) -> Skipped:
     if not isinstance(found, dict):
-        raise InvalidState(f"no account of what was left out: {brief(found)}")
+        raise InvalidState(f"not a record of skipped items: {brief(found)}")
     return Skipped.from_json({name: decode(value) for name, value in found.items()})
 
 

@@ -351,4 +351,4 @@ def test_functions_that_do_not_pickle(
     out = script(tmp_path, HIDDEN.format(method=method, fn=fn, more=more))
     assert says in out
     assert "can't be sent to a worker process" in out
-    assert "want cloudpickle" in out
+    assert "need cloudpickle" in out

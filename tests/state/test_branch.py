@@ -96,7 +96,9 @@ def test_draws_go_on_at_their_place(name: str) -> None:
     state = lz.rebase(lz.state_at(old, 10), new, branch=True)
     if name != "mix":
         assert list(islice(lz.run(new, state), 5)) == list(islice(new, 10, 15))
-    assert list(islice(lz.run(new, state), 30)) != list(islice(lz.run(old, lz.state_at(old, 10)), 30))
+    assert list(islice(lz.run(new, state), 30)) != list(
+        islice(lz.run(old, lz.state_at(old, 10)), 30)
+    )
 
 
 def test_it_has_to_be_asked_for() -> None:
