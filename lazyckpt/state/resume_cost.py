@@ -61,6 +61,10 @@ def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
     `batch`; behind `filter` and `flat_map` only reading tells. What a function
     of `flat_map` reads is not counted.
 
+    Args:
+        pipeline: That of the state.
+        state: Where to resume.
+
     >>> import lazyckpt as lz
     >>> pairs = lz.source(range(10**6)) | lz.batch(2)
     >>> print(lz.resume_cost(pairs, lz.state_at(pairs, 1000)))
