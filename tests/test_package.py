@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from importlib.metadata import requires, version
@@ -16,16 +17,19 @@ ROOMS = [
     ["errors"],
     ["core.checks"],
     ["core.prng"],
+    ["core.flow"],
     ["core.machine"],
-    ["core.user_state"],
+    ["core.stages", "core.user_state", "core.show"],
+    ["core.entries"],
     ["core.registry"],
     ["core.call"],
-    ["failures.notes", "diagram"],
+    ["core.define"],
+    ["machines", "diagram", "failures.notes"],
     ["failures.skip_log"],
     ["failures.skipping"],
-    ["state.state"],
     ["state.positions", "state.windows"],
-    ["state.mismatch"],
+    ["state.mismatch", "state.codec"],
+    ["state.state"],
     ["state.rebase"],
     ["state.algebra"],
     ["state.reshard", "state.resume_cost"],
@@ -81,6 +85,14 @@ def test_each_room_imports_from_the_rooms_before_it() -> None:
         for other in imported(file):
             inside = room(other) == room(mine) and other.split(".")[1] == parts[1]
             assert inside or room(other) < room(mine), f"{mine} imports {other}"
+
+
+def test_the_docstring_lists_the_rooms_in_order() -> None:
+    listed = []
+    for folder, names in re.findall(r"^- (?:(\w+): )?(.*)$", lz.__doc__ or "", re.MULTILINE):
+        listed += [f"{folder}.{name}".lstrip(".") for name in names.split(", ")]
+    rooms = [each for floor in ROOMS for each in floor]
+    assert listed == [each for each in rooms if each not in ("executors", "__init__", "__main__")]
 
 
 def test_no_import_hides_in_a_function() -> None:
