@@ -376,17 +376,17 @@ def _composite(
     @wraps(make)
     def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
         frame = sys._getframe(1)
-        arguments = combinator.bind(args, kwargs)
+        arguments = known.bind(args, kwargs)
         made = make(*args, **kwargs)
         if not isinstance(made, (Stage, Pipeline)):
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
         site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        return type(made)((*made.calls, Call(combinator, arguments, site, len(made.calls))))
+        return type(made)((*made.calls, Call(known, arguments, site, len(made.calls))))
 
-    combinator: Combinator = marked.combinator._replace(public=public)
-    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
+    known: Combinator = marked.combinator._replace(public=public)
+    public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it
     return public
 
 

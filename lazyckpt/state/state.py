@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import fitting
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
@@ -140,12 +139,10 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
-        with fitting(self.position):
-            stages = encode_stages(self.stages, self.position)
         body: dict[str, Any] = {
             "lazyckpt": FORMAT,
             "items": encode(self.items),
-            "stages": stages,
+            "stages": encode_stages(self.stages, self.position),
         }
         if self.rebased is not None:
             body["rebased"] = [None if n is None else encode(n) for n in self.rebased]
