@@ -21,7 +21,7 @@ __all__ = ["PipelineCallback", "feed"]
 def feed(trainer: Trainer, loader: Loader[Any]) -> None:
     """Train a Trainer, of whatever class, on a loader, and save its state in the checkpoints.
 
-    `train(resume_from_checkpoint=True)` then goes on with exactly the next batch,
+    `train(resume_from_checkpoint=True)` then continues with exactly the next batch,
     and skips none: `feed` sets `ignore_data_skip`, without which the Trainer would
     skip the batches before once more. Only rank 0 writes the checkpoint's
     state: `lz.shard` gives each rank its batches. The Trainer doesn't wrap the
