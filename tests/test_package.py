@@ -8,6 +8,8 @@ import sys
 from importlib.metadata import requires, version
 from pathlib import Path
 
+import pytest
+
 import lazyckpt as lz
 
 ROOT = Path(lz.__file__).parent
@@ -16,19 +18,25 @@ ROOMS = [
     ["errors"],
     ["core.checks"],
     ["core.prng"],
+    ["core.flow"],
     ["core.machine"],
+    ["core.stages"],
     ["core.user_state"],
+    ["core.show"],
+    ["core.entries"],
     ["core.registry"],
     ["core.call"],
-    ["failures.notes", "diagram"],
-    ["failures.skip_log"],
+    ["core.define"],
+    ["machines", "diagram"],
+    ["failures.notes", "failures.skip_log"],
     ["failures.skipping"],
+    ["state.positions"],
+    ["state.codec"],
     ["state.state"],
-    ["state.positions", "state.windows"],
-    ["state.mismatch"],
+    ["state.mismatch", "state.windows"],
     ["state.rebase"],
-    ["state.algebra"],
-    ["state.reshard", "state.resume_cost"],
+    ["state.algebra", "state.resume_cost"],
+    ["state.reshard"],
     ["executors"],
     ["run"],
     ["state.saving"],
@@ -75,8 +83,79 @@ def test_each_room_imports_from_the_rooms_before_it() -> None:
             continue  # it holds a docstring
         mine = ".".join(parts)
         for other in imported(file):
-            inside = room(other) == room(mine) and other.split(".")[1] == parts[1]
+            inside = parts[1] not in SPLIT and other.split(".")[1:2] == [parts[1]]
             assert inside or room(other) < room(mine), f"{mine} imports {other}"
+
+
+NAMELESS = ["core", "state", "failures", "executors", "run.py", "pipeline.py", "provenance.py"]
+
+
+def tables(code: str) -> list[str]:
+    """Where code knows combinators by name: tables of two or more, and comparisons with one."""
+    return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if knows(node)]
+
+
+def knows(node: ast.AST) -> bool:
+    if isinstance(node, (ast.Set, ast.Tuple, ast.List)):
+        return named(*node.elts) > 1
+    if isinstance(node, ast.Dict):
+        return named(*node.keys) > 1 or named(*node.values) > 1
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # "map filter".split()
+        words = getattr(node.func.value, "value", None)
+        return isinstance(words, str) and len({*words.split()} & {*lz.registry}) > 1
+    if isinstance(node, (ast.Compare, ast.Match)):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.subject]
+        inside = [part for side in sides for part in getattr(side, "elts", [side])]
+        inside += [p.value for p in ast.walk(node) if isinstance(p, ast.MatchValue)]
+        return any(map(is_name, sides)) and named(*inside) > 0
+    return False
+
+
+def named(*nodes: ast.AST | None) -> int:
+    """How many of these are the name of a combinator."""
+    return sum(isinstance(node, ast.Constant) and node.value in lz.registry for node in nodes)
+
+
+def is_name(node: ast.AST) -> bool:
+    """Whether it reads as the name of something: `name`, `call.name`, `build.__name__`."""
+    found = getattr(node, "id", getattr(node, "attr", ""))
+    return found.strip("_").endswith("name")
+
+
+def test_nothing_knows_combinators_by_name() -> None:
+    for name in NAMELESS:
+        file = ROOT / name
+        for each in [file] if file.suffix else file.rglob("*.py"):
+            assert not tables(each.read_text("utf-8")), each
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'SEVERAL = {"interleave_map", "mix"}',
+        'LAZY = frozenset(["flat_map", "other", "interleave_map"])',
+        'ENDED = ("take", "take_while")',
+        'SEEING = {"filter": 1, "take_while": 2}',
+        'KINDS = {1: "filter", 2: "take_while"}',
+        'KNOWN = "map filter".split()',
+        'call.name == "mix"',
+        'if name != "shuffle": pass',
+        '"mix" == call.combinator.name',
+        'x = build.__name__ in ("mix", "other")',
+        'match call.name:\n    case "mix": pass',
+        'match name:\n    case "other" | "zip": pass',
+    ],
+)
+def test_a_table_of_names_is_caught(code: str) -> None:
+    assert tables(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ['registry["map"]', 'on_error == "skip"', '("raise", "skip")', "name in registry", "name == x"],
+)
+def test_what_is_no_table_of_names_is_not(code: str) -> None:
+    assert not tables(code)
 
 
 def test_no_import_hides_in_a_function() -> None:

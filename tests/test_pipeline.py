@@ -150,7 +150,7 @@ def test_pipelines_cannot_be_changed(value: Any) -> None:
 def test_pickling_keeps_value_and_meaning(pipeline: lz.Pipeline[Any]) -> None:
     copy = pickle.loads(pickle.dumps(pipeline))
     assert repr(copy) == repr(pipeline)
-    assert copy.identity == pipeline.identity
+    assert copy.entries == pipeline.entries
     assert equal(list(copy), list(pipeline))
     assert copy.calls[0].site == pipeline.calls[0].site
 
@@ -315,6 +315,7 @@ def add(upstream: Machine[int], n: int, *, also: int = 0) -> Machine[int]:
     """Numbers, n higher."""
     return stateless(
         upstream,
+        rate=Rate(),
         flow=lambda position: upstream.flow(position).map(lambda x: x + n + also),
         skip=upstream.skip,
         length=upstream.length,
@@ -336,7 +337,7 @@ def triangle(n: int) -> Machine[int]:
 
         return Flow(items(), lambda: (epoch, given))
 
-    return machine(init=lambda epoch: (epoch, 0), epoch=lambda p: p[0], flow=flow)
+    return sourced("triangle", flow=flow)
 
 
 OWN = {name: lz.registry.pop(name) for name in ("add", "triangle")}
@@ -368,7 +369,7 @@ def test_a_combinator_of_ones_own() -> None:
         lz.run(lz.source([1]) | add(11), lz.init(lz.source([1]) | add(10)))
 
 
-@lz.combinator(listed=False, transparent=True)
+@lz.combinator(registered=False)
 def unlisted(upstream: Machine[int], n: int) -> Machine[int]:
     """Numbers, n times as high."""
     return stateless(upstream, flow=lambda at: upstream.flow(at).map(lambda x: x * n))

@@ -314,8 +314,6 @@ def test_marks_that_fit_no_position_do_no_harm(marks: list[tuple[int, int, int]]
     marks = sorted({each[:2]: each for each in marks if each[2]}.values())
     steps = walk(WINDOWED)
     state = lz.State.from_json(steps[5][1])
-    forged = lz.State(
-        state.stages, state.items, state.position, state.skipped.marked(tuple(marks))
-    )
+    forged = lz.State(state.stages, state.items, state.position, state.skipped.marked(tuple(marks)))
     rest = walk(WINDOWED, forged.to_json())
     assert [step[0] for step in rest] == [step[0] for step in steps[6:]]
