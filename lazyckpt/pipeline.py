@@ -26,7 +26,7 @@ from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Check, boolean, brief, checked, one_of
 from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import End, Machine
-from lazyckpt.core.registry import registry
+from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.show import show
 from lazyckpt.core.stages import passing
 from lazyckpt.diagram import diagram
@@ -364,15 +364,16 @@ def _composite(
     def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
         frame = sys._getframe(1)
         site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        (call,) = marked(*args, **kwargs).calls
+        arguments = stored.bind(args, kwargs)
         made = make(*args, **kwargs)
         if not isinstance(made, (Stage, Pipeline)):
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
-        return type(made)((*made.calls, call.covering(len(made.calls), site)))
+        return type(made)((*made.calls, Call(stored, arguments, site, len(made.calls))))
 
-    public.combinator = marked.combinator  # type: ignore[attr-defined]
+    stored: Combinator = marked.combinator._replace(public=public)  # type: ignore[attr-defined]
+    public.combinator = stored  # type: ignore[attr-defined]  # where unpickled calls find it
     return public
 
 

@@ -71,10 +71,6 @@ class Call:
         """The same call with other arguments."""
         return Call(self.combinator, {**self.arguments, **arguments}, self.site, self.covers)
 
-    def covering(self, count: int, site: str) -> Call:
-        """The same call, of a composite of so many stages, written there."""
-        return Call(self.combinator, self._arguments, site, count)
-
     @property
     def chains(self) -> list[Chain]:
         """The pipelines among the arguments, one after another."""
