@@ -31,7 +31,7 @@ from lazyckpt.core.show import show
 from lazyckpt.core.stages import passing
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.executor import Executor, executing
+from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
@@ -212,7 +212,7 @@ def run(
     strict = checked("run", "strict", strict, boolean)
     found = runnable("run", pipeline)
     skips = checked("run", "on_error", on_error, one_of("raise", "skip")) == "skip"
-    return Run(found, state, strict=strict, executor=executing(executor), skips=skips)
+    return Run(found, state, strict=strict, executor=as_executor(executor), skips=skips)
 
 
 @overload
@@ -358,22 +358,24 @@ def _composite(
     mark.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[first, *signature.parameters.values()]
     )
-    marked = define(mark, _staged, is_source=False, checks=checks, registered=False)
+    marked: Any = define(
+        mark, _staged, is_source=False, keeps_items=True, checks=checks, registered=False
+    )
 
     @wraps(make)
     def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
         frame = sys._getframe(1)
-        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        arguments = stored.bind(args, kwargs)
+        arguments = known.bind(args, kwargs)
         made = make(*args, **kwargs)
         if not isinstance(made, (Stage, Pipeline)):
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
-        return type(made)((*made.calls, Call(stored, arguments, site, len(made.calls))))
+        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return type(made)((*made.calls, Call(known, arguments, site, len(made.calls))))
 
-    stored: Combinator = marked.combinator._replace(public=public)  # type: ignore[attr-defined]
-    public.combinator = stored  # type: ignore[attr-defined]  # where unpickled calls find it
+    known: Combinator = marked.combinator._replace(public=public)
+    public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it
     return public
 
 

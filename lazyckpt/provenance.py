@@ -18,8 +18,8 @@ from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, apart, entered
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful, stateless
-from lazyckpt.errors import InvalidState
 from lazyckpt.pipeline import Pipeline, Stage, combinator, source_combinator
+from lazyckpt.state.algebra import between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 
@@ -111,10 +111,7 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
         if not found:
             raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
         return _told(found[0])
-    last = matching(as_state(until), chain)
-    if last.items < state.items:
-        raise InvalidState(f"trace: the states stand after {state.items} and {last.items} items")
-    return [_told(item) for item in _from(chain, state, last.items - state.items)]
+    return [_told(item) for item in _from(chain, *between(chain, state, until))]
 
 
 def _after(chain: Chain, n: int) -> list[Any]:

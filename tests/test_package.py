@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from importlib.metadata import requires, version
@@ -20,24 +21,25 @@ ROOMS = [
     ["core.prng"],
     ["core.flow"],
     ["core.machine"],
-    ["core.stages"],
-    ["core.user_state"],
-    ["core.show"],
+    ["core.stages", "core.user_state", "core.show"],
     ["core.entries"],
     ["core.registry"],
     ["core.call"],
     ["core.define"],
-    ["machines", "diagram"],
-    ["failures.notes", "failures.skip_log"],
+    ["machines", "diagram", "failures.notes"],
+    ["failures.skip_log"],
     ["failures.skipping"],
-    ["state.positions"],
-    ["state.codec"],
+    ["state.positions", "state.windows"],
+    ["state.mismatch", "state.codec"],
     ["state.state"],
-    ["state.mismatch", "state.windows"],
     ["state.rebase"],
-    ["state.algebra", "state.resume_cost"],
-    ["state.reshard"],
+    ["state.algebra"],
+    ["state.reshard", "state.resume_cost"],
+    ["executors.plan"],
+    ["executors.ipc"],
+    ["executors.pools"],
     ["executors"],
+    ["cursor"],
     ["run"],
     ["state.saving"],
     ["pipeline"],
@@ -87,7 +89,16 @@ def test_each_room_imports_from_the_rooms_before_it() -> None:
             assert inside or room(other) < room(mine), f"{mine} imports {other}"
 
 
-NAMELESS = ["core", "state", "failures", "executors", "run.py", "pipeline.py", "provenance.py"]
+NAMELESS = [
+    "core",
+    "state",
+    "failures",
+    "executors",
+    "cursor.py",
+    "run.py",
+    "pipeline.py",
+    "provenance.py",
+]
 
 
 def tables(code: str) -> list[str]:
@@ -156,6 +167,14 @@ def test_a_table_of_names_is_caught(code: str) -> None:
 )
 def test_what_is_no_table_of_names_is_not(code: str) -> None:
     assert not tables(code)
+
+
+def test_the_docstring_lists_the_rooms_in_order() -> None:
+    listed = []
+    for folder, names in re.findall(r"^- (?:(\w+): )?(.*)$", lz.__doc__ or "", re.MULTILINE):
+        listed += [f"{folder}.{name}".lstrip(".") for name in names.split(", ")]
+    rooms = [each for floor in ROOMS for each in floor]
+    assert listed == [each for each in rooms if each not in ("executors", "__init__", "__main__")]
 
 
 def test_no_import_hides_in_a_function() -> None:

@@ -6,114 +6,22 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from operator import length_hint
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.reordered import check_branches, permuted
+from lazyckpt.combinators.slots import MOST, HashedSlots, Mark, Slots
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
-from lazyckpt.core.prng import as_array, derive, draws
+from lazyckpt.core.prng import as_array
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import InvalidState, SourceChanged
 
-_MOST = 1 << 62  # inputs
 _MISSING: Any = object()
 _AT_ONCE = 1 << 13  # draws, which so stay in the processor's cache
 
-_Mark = tuple[int, ...]
-_Marks = dict[int, tuple[Position, _Mark]]
-
-
-class Slots(Protocol):
-    """The slots that a reservoir draws for one input after another."""
-
-    @property
-    def mark(self) -> _Mark:
-        """What tells, beside an input's number, where its slot comes from.
-
-        It is that of the second input of the last draw: a state may begin there.
-        """
-
-    def draw(self, count: int) -> NDArray[np.int64]:
-        """The slots of the next inputs, one at least."""
-
-    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
-        """The order in which slots are emptied at the end, `given` being counted before."""
-
-
-class HashedSlots:
-    """Slots that are hashes of an input's number, so that any can be had at any time.
-
-    Input t goes to slot t while there are free ones, then to slot hash(t). The
-    mark is of branches, pairs of a number of outputs and a seed: these came by
-    that seed, and so did the slots of the inputs up to there.
-    """
-
-    def __init__(self, seed: int, size: int, epoch: int, number: int, *branches: int) -> None:
-        check_branches("shuffle", _MOST, branches)
-        self._seed, self._size, self._epoch = seed, size, epoch
-        self._branches, self._first, self._number = branches, number, number
-        limits = [*(size + cut for cut in branches[::2]), math.inf]
-        seeds = [*branches[1::2], seed]
-        keys = [derive(each, "shuffle", "buffer", epoch) for each in seeds]
-        self._keys = list(zip(limits, keys, strict=True))
-
-    @property
-    def mark(self) -> _Mark:
-        return self.mark_at(self._first + 1)
-
-    def mark_at(self, number: int) -> _Mark:
-        """The branches that an input, or one after it, comes before."""
-        return self._since(number - self._size)
-
-    def draw(self, count: int) -> NDArray[np.int64]:
-        self._first, self._number = self._number, self._number + count
-        return self._between(self._first, self._number)
-
-    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
-        branches = list(self._since(given))
-        branches[::2] = [cut - given for cut in branches[::2]]
-        count, parts = len(occupied), ("shuffle", "flush", self._epoch)
-        order = permuted(count, self._seed, tuple(branches), *parts)
-        return occupied[as_array(order.at(range(count)))]
-
-    def go(self, number: int) -> NDArray[np.int64]:
-        """Go to an input; the result is which input each slot holds before it, or -1."""
-        size, self._number = self._size, number
-        held = np.full(size, -1)
-        stop = number
-        while stop > size and (held < 0).any():
-            begin = max(size, stop - 4 * size - 1024)
-            last = np.full(size, -1)
-            last[self._between(begin, stop)] = np.arange(begin, stop)
-            held = np.where(held < 0, last, held)
-            stop = begin
-        filled = np.arange(size)
-        return np.where((held < 0) & (filled < number), filled, held)
-
-    def _since(self, given: int) -> _Mark:
-        branches = self._branches
-        while branches and branches[0] <= given:
-            branches = branches[2:]
-        return branches
-
-    def _between(self, start: int, stop: int) -> NDArray[np.int64]:
-        size = self._size
-        drawn = self._hashed(max(start, size), max(stop, size))
-        return drawn if start >= size else np.append(np.arange(start, min(stop, size)), drawn)
-
-    def _hashed(self, start: int, stop: int) -> NDArray[np.int64]:
-        found = []
-        for limit, key in self._keys:
-            if start < limit:
-                end = int(min(stop, limit))
-                found.append(draws(key, start, end, self._size))
-                start = end
-            if start == stop:
-                break
-        return np.concatenate(found) if len(found) > 1 else found[0]
+_Marks = dict[int, tuple[Position, Mark]]
 
 
 class Reservoir:
@@ -143,7 +51,7 @@ class Reservoir:
         upstream: Machine[Any],
         size: int,
         slots: Callable[..., Slots],
-        first: _Mark = (),
+        first: Mark = (),
     ) -> None:
         self.name, self.upstream, self.size = name, upstream, size
         self.slots, self.first = slots, first
@@ -165,7 +73,7 @@ class Reservoir:
         )
 
     def _check(self, start: Any, given: Any, *mark: Any) -> None:
-        within(self.name, given, _MOST), within(self.name, start, given)
+        within(self.name, given, MOST), within(self.name, start, given)
         if isinstance(self.slots(0, start, *mark), HashedSlots):
             within(self.name, given - start, self._longest)
 
@@ -226,7 +134,7 @@ class Reservoir:
                 yield buffer[slot]
                 buffer[slot] = item
             passed = reached()
-            used = [item is not _MISSING for item in buffer] if free else np.ones(self.size)
+            used = [item is not _MISSING for item in buffer] if free else np.ones(len(buffer))
             occupied = np.flatnonzero(used)
             flushed = max(0, given - max(0, held.arrived - lead))
             if flushed > len(occupied):
@@ -255,36 +163,39 @@ class Reservoir:
         flow: Flow[Any],
         anchor: Position,
         start: int,
-        mark: _Mark,
+        mark: Mark,
         target: int,
     ) -> _Held:
         """What was held after so many inputs, or at the end of the stream."""
         marks, upstream = {start: (anchor, mark)}, self.upstream
         if not isinstance(slots, HashedSlots):
-            return self._replayed(slots, flow, start, target, marks)
-        if not target:
-            return self._filled(slots, flow, marks)
-        if upstream.skip is not None and upstream.length is not None:
+            return self._replayed(slots, self._empty(flow, start, marks), target)
+        if target and upstream.skip is not None and upstream.length is not None:
             return self._looked_up(slots, anchor, start, target, marks)
-        held = self._replayed(slots, flow, start, target, marks)
-        if start and held.arrived == target and (held.inputs < 0).any():
+        if not start:
+            held = self._filled(slots, flow, marks)
+            is_full = held.arrived == self.size
+            return self._replayed(slots, held, target) if is_full else held
+        held = self._replayed(slots, self._empty(flow, start, marks), target)
+        if held.arrived == target and (held.inputs < 0).any():
             raise _too_late(self.name, start)
         return held
 
+    def _empty(self, flow: Flow[Any], start: int, marks: _Marks) -> _Held:
+        items, inputs = [_MISSING] * self.size, np.full(self.size, -1)
+        return _Held(items, inputs, start, iter(flow), flow.snapshot, marks)
+
     def _filled(self, slots: HashedSlots, flow: Flow[Any], marks: _Marks) -> _Held:
+        """The first items; of a stream that is shorter, a buffer that is."""
         stream = iter(flow)
         buffer = list(islice(stream, self.size))
         arrived = len(buffer)
-        if arrived < self.size:
-            stream = iter(())
-            buffer += [_MISSING] * (self.size - arrived)
-        return _Held(buffer, slots.go(arrived), arrived, stream, flow.snapshot, marks)
+        rest = stream if arrived == self.size else iter(())
+        return _Held(buffer, slots.go(arrived), arrived, rest, flow.snapshot, marks)
 
-    def _replayed(
-        self, slots: Slots, flow: Flow[Any], start: int, target: int, marks: _Marks
-    ) -> _Held:
-        stream, arrived = iter(flow), start
-        buffer, inputs = [_MISSING] * self.size, np.full(self.size, -1)
+    def _replayed(self, slots: Slots, held: _Held, target: int) -> _Held:
+        """What is held so many inputs on, or at the end of the stream."""
+        buffer, inputs, arrived, stream, snapshot, marks = held
         while arrived < target:
             opens = arrived and arrived % self.block == 0
             stop = arrived + 1 if opens else min(target, _next(arrived, self.block))
@@ -297,8 +208,8 @@ class Reservoir:
                 stream = iter(())
                 break
             if opens:
-                marks[arrived] = flow.snapshot(), slots.mark
-        return _Held(buffer, inputs, arrived, stream, flow.snapshot, marks)
+                marks[arrived] = snapshot(), slots.mark
+        return held._replace(arrived=arrived, stream=stream)
 
     def _looked_up(
         self, slots: HashedSlots, anchor: Position, start: int, target: int, marks: _Marks
@@ -309,7 +220,7 @@ class Reservoir:
         here, passed = jump(anchor, target - start)
         arrived = start + passed
         inputs = slots.go(arrived)
-        held = inputs[: min(arrived, self.size)] - start
+        held = inputs - start
         oldest = int(held.min(initial=arrived - start))
         if oldest < 0:
             raise _too_late(self.name, start)
@@ -324,14 +235,13 @@ class Reservoir:
             if mark > self.size:
                 marks[mark] = jump(anchor, mark - start)[0], slots.mark_at(mark)
         flow = upstream.flow(here)
-        buffer += [_MISSING] * (self.size - len(buffer))
         return _Held(buffer, inputs, arrived, iter(flow), flow.snapshot, marks)
 
 
 class _Held(NamedTuple):
     """A buffer, and how it goes on.
 
-    - `items`, `inputs`: what each slot holds, and which input that is
+    - `items`, `inputs`: what each slot holds, and which input that is; -1 if none
     - `arrived`: inputs read; `stream`: the rest of them; `snapshot`: the place there
     - `marks`: places that a state may begin at, by the number of the input there
     """
@@ -343,11 +253,11 @@ class _Held(NamedTuple):
     snapshot: Callable[[], Position]
     marks: _Marks
 
-    def oldest_mark(self) -> tuple[int, Position, _Mark]:
+    def oldest_mark(self) -> tuple[int, Position, Mark]:
         """The last mark that is no later than any input held; those before it are dropped."""
         oldest = int(self.inputs.min())
         if oldest < 0:
-            oldest = int(self.inputs[self.inputs >= 0].min(initial=_MOST))
+            oldest = int(self.inputs[self.inputs >= 0].min(initial=MOST))
         start = max(mark for mark in self.marks if mark <= oldest)
         for mark in [mark for mark in self.marks if mark < start]:
             del self.marks[mark]

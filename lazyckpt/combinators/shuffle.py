@@ -16,7 +16,8 @@ from lazyckpt.combinators.reordered import (
     permuted,
     reordered,
 )
-from lazyckpt.combinators.reservoir import HashedSlots, Reservoir
+from lazyckpt.combinators.reservoir import Reservoir
+from lazyckpt.combinators.slots import HashedSlots
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import Position, View
 from lazyckpt.core.machine import Machine, Rate, within

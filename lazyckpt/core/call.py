@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from lazyckpt.core.checks import brief
+from lazyckpt.core.checks import Shown, brief
 from lazyckpt.core.entries import (
     ROOM,
     Described,
@@ -25,7 +25,7 @@ from lazyckpt.core.entries import (
 )
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.registry import Combinator, Role, registry
-from lazyckpt.core.show import Shown, hashable, is_function, same, show
+from lazyckpt.core.show import hashable, is_function, same, show
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError, PipelineError
 
@@ -85,6 +85,14 @@ class Call:
         roles = found(**self._arguments) if callable(found) else found
         return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
+    def made(self) -> tuple[Call, ...]:
+        """This call, behind those that it covers, which are made anew."""
+        if not self.covers:
+            return (self,)
+        bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
+        made: tuple[Call, ...] = self.combinator.public(*bound.args, **bound.kwargs).calls
+        return (*made[:-1], self)
+
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
         bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
@@ -124,7 +132,7 @@ class Call:
         }
 
     def _recorded(self, value: Any, name: str, detail: int) -> Any:
-        if name in self.combinator.rebasable:
+        if name in self.combinator.rebasable or self.combinator.describe is not None:
             return described_whole(value)
         is_state = self.combinator.checks.get(name) is storable
         found = described_state(value) if is_state else described(value)
@@ -269,13 +277,13 @@ class Chain(Shown):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self.calls == other.calls
+        return self.calls is other.calls or self.written == other.written
 
     def __hash__(self) -> int:
-        return hash(self.calls)
+        return hash(tuple(self.written))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.calls,)
+        return _composed, (type(self), self.written)
 
     def __bool__(self) -> bool:
         return True
@@ -286,6 +294,11 @@ class Chain(Shown):
             if name in registry:
                 raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _composed(kind: type[Chain], written: list[Call]) -> Chain:
+    """The chain of calls as they were written, composites made anew."""
+    return kind(tuple([each for call in written for each in call.made()]))
 
 
 def runnable(stage: str, value: Any) -> Any:

@@ -15,6 +15,10 @@ from lazyckpt.errors import ArgumentError
 Check = Callable[[Any], Any]
 
 
+class Shown:
+    """Pipelines and stages, whose repr reads like the code that built them."""
+
+
 class Unfit(Exception):
     """Raised by a check; carries what it expected."""
 
@@ -145,6 +149,8 @@ def one_of(*texts: str) -> Check:
 
 
 def function(value: Any) -> Any:
+    if isinstance(value, Shown):
+        _unfit("a function; stages are composed by |")
     if not callable(value):
         _unfit("callable")
     return value

@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.core.checks import brief
-
-
-class Shown:
-    """What has a repr that reads like the code that built it."""
+from lazyckpt.core.checks import Shown, brief
 
 
 def show(value: Any) -> str:

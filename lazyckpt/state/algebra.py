@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, overload
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, entered, fitting
-from lazyckpt.errors import Exhausted, StateMismatch
-from lazyckpt.failures.notes import blame
+from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
+from lazyckpt.failures.notes import annotated
 from lazyckpt.state.mismatch import cut, difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
@@ -52,7 +52,7 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
         raise Exhausted(replace(found, position=end.position)) from None
     except Exception as error:
         entered(pipeline.machine, found.position)  # else the error is that the position doesn't fit
-        raise blame(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
+        raise annotated(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
     return replace(found, items=found.items + 1, position=position), item
 
 
@@ -101,21 +101,50 @@ def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
     return replace(state, items=state.items + n, position=position)
 
 
-def replay(pipeline: Chain, state: AnyState) -> Any:
-    """The one item that comes after a state, made alone; `Exhausted` at the end.
+@overload
+def replay(pipeline: Chain, state: AnyState) -> Any: ...
+@overload
+def replay(pipeline: Chain, state: AnyState, until: AnyState) -> list[Any]: ...
+def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> Any:
+    """The one item that comes after a state, made alone; or all between two states.
 
     What an error's note gives a state for. Where the pipeline's functions have
     changed since, it's made by the new ones.
 
+    Args:
+        pipeline: That of the state.
+        state: Where the item comes next.
+        until: A later state of the same pipeline.
+
+    Raises:
+        Exhausted: The stream has ended there.
+
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10)) | lz.shuffle(4, seed=0)
     >>> run = lz.run(pipeline)
-    >>> before, item = run.state, next(run)
-    >>> lz.replay(pipeline, before) == item
+    >>> before, items = run.state, [next(run), next(run)]
+    >>> lz.replay(pipeline, before) == items[0]
+    True
+    >>> lz.replay(pipeline, before, until=run.state) == items
     True
     """
     runnable("replay", pipeline)
-    return step(pipeline, state)[1]
+    if until is None:
+        return step(pipeline, state)[1]
+    first, count = between(pipeline, state, until)
+    return list(islice(entered(pipeline.machine, first.position), count))
+
+
+def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, int]:
+    """The first of two states, and how many items lie between them; both checked."""
+    first, last = (matching(as_state(each), pipeline) for each in (state, until))
+    if last.items < first.items:
+        raise InvalidState(
+            f"the states stand after {first.items:,} and {last.items:,} items: the later one "
+            "must come second"
+        )
+    entered(pipeline.machine, first.position)
+    return first, last.items - first.items
 
 
 @dataclass(frozen=True, slots=True)

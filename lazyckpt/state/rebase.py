@@ -90,7 +90,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
         found,
         stages=pipeline.entries,
         position=position,
-        skipped=found.skipped if is_like else found.skipped.anew(),
+        skipped=found.skipped if is_like else found.skipped.renumbered(),
         rebased=Rebased(found.items, given(pipeline.machine, position)),
     )
 

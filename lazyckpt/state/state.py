@@ -242,7 +242,7 @@ def _from_body(body: Mapping[str, Any], check: Any) -> State:
 
 def _skipped(found: Any) -> Skipped:
     if not isinstance(found, dict):
-        raise InvalidState(f"no account of what was left out: {brief(found)}")
+        raise InvalidState(f"not a record of skipped items: {brief(found)}")
     return Skipped.from_json({name: decode(value) for name, value in found.items()})
 
 

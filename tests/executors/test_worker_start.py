@@ -149,4 +149,4 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     path.write_text(UNGUARDED)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
     assert "ended with exit code 1 before its first item" in done.stdout, done.stderr
-    assert "guarded by if __name__ == '__main__'" in done.stdout
+    assert "guard it with if __name__ == '__main__'" in done.stdout

@@ -173,11 +173,11 @@ def test_without_marks_a_resume_would_miss_some(monkeypatch: pytest.MonkeyPatch)
     steps = walk(WINDOWED)
     assert walk(WINDOWED, steps[5][1]) == steps[6:]
     with monkeypatch.context() as patch:
-        patch.setattr(skipping, "number_at", lambda position, stage: 0)
+        patch.setattr(skipping, "next_number", lambda position, stage: 0)
         assert walk(WINDOWED) == steps
         assert walk(WINDOWED, steps[5][1]) != steps[6:]
     with monkeypatch.context() as patch:
-        patch.setattr(import_module("lazyckpt.run"), "marked", lambda position, marks: position)
+        patch.setattr(import_module("lazyckpt.run"), "with_marks", lambda position, marks: position)
         assert walk(WINDOWED, steps[5][1]) != steps[6:]
 
 
@@ -314,6 +314,8 @@ def test_marks_that_fit_no_position_do_no_harm(marks: list[tuple[int, int, int]]
     marks = sorted({each[:2]: each for each in marks if each[2]}.values())
     steps = walk(WINDOWED)
     state = lz.State.from_json(steps[5][1])
-    forged = lz.State(state.stages, state.items, state.position, state.skipped.marked(tuple(marks)))
+    forged = lz.State(
+        state.stages, state.items, state.position, state.skipped.with_marks(tuple(marks))
+    )
     rest = walk(WINDOWED, forged.to_json())
     assert [step[0] for step in rest] == [step[0] for step in steps[6:]]

@@ -19,7 +19,7 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import entered, within
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import ArgumentError, InvalidState
-from lazyckpt.executors.executor import Session
+from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.rebase import matching

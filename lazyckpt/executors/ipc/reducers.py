@@ -1,4 +1,4 @@
-"""Arrays and tensors taken apart for pickle protocol 5, their data as buffers."""
+"""Reducers of arrays and tensors for pickle protocol 5, with their data as buffers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def reducers() -> dict[type, Callable[[Any], Any]]:
-    """How the pickler takes arrays and tensors apart, beside what users have registered."""
+    """How a pickler reduces arrays and tensors, with what users have registered."""
     table = copyreg.dispatch_table | _ARRAYS
     if tensor := getattr(sys.modules.get("torch"), "Tensor", None):
         table[tensor] = _reduce_tensor
