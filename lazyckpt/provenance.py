@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, takewhile
+from numbers import Number
 from typing import Any, cast, overload
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain, runnable
-from lazyckpt.core.checks import brief, checked, is_integer, natural
+from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, apart, entered
 from lazyckpt.core.prng import Indices
@@ -84,8 +85,9 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     collated batch that is taken apart again is told as the batch is.
 
     Of a combinator of your own it tells what its rate and rereads say: the items
-    that upstream gives between its place before and after the output. Where its
-    functions have roles, or it has a `trace` of its own, it is as exact as ours.
+    that upstream gives between its place before and after the output, and those
+    that a resume behind it takes again. Where its functions have roles, or it has
+    a `trace` of its own, it is as exact as ours.
 
     Args:
         pipeline: One of which the items are.
@@ -102,7 +104,7 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     [810775110, 507087939, 945658273]
     """
     chain: Chain = runnable("trace", pipeline)
-    if is_integer(at):
+    if at is None or isinstance(at, Number):
         found = _after(chain, checked("trace", "at", at, natural))
         if not found:
             raise IndexError(f"trace: at={brief(at)}, but the pipeline has fewer items")
