@@ -11,6 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
+from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.machines import (
     End,
     Flow,
@@ -22,7 +23,6 @@ from lazyckpt.machines import (
     stateless,
     within,
 )
-from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.testing import laws, models
 
 
