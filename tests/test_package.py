@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.integrations import trackers
+from tests.docstrings import named, parsed
 
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
@@ -203,6 +207,18 @@ def test_exports_are_sorted_and_hold_every_combinator() -> None:
     assert set(lz.registry) <= set(lz.__all__)
     for name, combinator in lz.registry.items():
         assert getattr(lz, name) is combinator.public
+
+
+def test_public_functions_say_what_their_arguments_are() -> None:
+    public = {name: getattr(lz, name) for name in lz.__all__ if name not in {*lz.registry}}
+    public |= {
+        name: getattr(module, name) for module in (testing, trackers) for name in module.__all__
+    }
+    for name, function in public.items():
+        if inspect.isfunction(function) and function.__module__.startswith("lazyckpt."):
+            wanted = {*inspect.signature(function).parameters} - {"options"}
+            told = {each.lstrip("*") for each in named(parsed(function).sections.get("Args", ""))}
+            assert wanted <= told, f"{name}: {wanted - told}"
 
 
 def test_the_wheel_needs_numpy_and_toolz_alone() -> None:

@@ -62,7 +62,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     delivered, and where the new pipeline stands may be another number of its own.
 
     What `on_error="skip"` has left out is carried over. Where stages or the
-    position change, that of a window which is read again counts once more.
+    position change, that of a window which is re-read counts once more.
 
     Args:
         state: A state of the pipeline as it was.

@@ -167,8 +167,8 @@ class State:
 
         Executes nothing, whoever wrote the text, and takes a few seconds and half
         a gigabyte at most: more than 16 MiB are refused. What no run of a pipeline
-        could have reached is refused where that enters it, or reads again
-        what it says was read before: an endless source can be read for ever.
+        could have reached is refused where that enters it, or re-reads
+        what it says was read before: an endless source can be read forever.
         """
         if not isinstance(text, (str, bytes)):
             raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")
