@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice, pairwise
+from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
+from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.window import alike
 from lazyckpt.core.checks import (
     Unfit,
@@ -17,10 +19,9 @@ from lazyckpt.core.checks import (
     optional,
     positive,
 )
-from lazyckpt.core.machine import Flow, Machine, Position, machine, within
-from lazyckpt.core.prng import Permutation, derive
+from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Again, Taken
-from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
@@ -93,44 +94,19 @@ def bucket_batch(
     ['anything', 'of']
     """
 
-    def ordered(items: Iterator[A], epoch: int, window: int) -> list[list[A]]:
-        batches = list(_cut(_longest_first(list(items), key), batch_size, boundary_key))
-        if seed is None or not shuffle:
-            return batches
-        order = Permutation(derive(seed, "bucket_batch", epoch, window), max(1, len(batches)))
-        return [batches[place] for place in order.at(range(len(batches))).tolist()]
+    orders = partial(HashedOrders, "bucket_batch", seed if shuffle else None)
+    cut = partial(cut_in_batches, batch_size=batch_size, key=key, boundary_key=boundary_key)
+    return shuffled_blocks("bucket_batch", upstream, window_size, orders, made=cut, what="batch")
 
-    def flow(position: Position) -> Flow[list[A]]:
-        anchor, window, given = position
-        within("bucket_batch", window), within("bucket_batch", given, window_size)
-        epoch = upstream.epoch(anchor)
-        before = upstream.flow(anchor)
 
-        def batches() -> Iterator[list[A]]:
-            nonlocal anchor, window, given
-            stream = iter(before)
-            while (left := ordered(islice(stream, window_size), epoch, window)) or given:
-                if given >= len(left):
-                    raise SourceChanged(
-                        f"bucket_batch: the state stands after batch {given} of a window "
-                        f"that now has {len(left)}"
-                    )
-                left = left[given:][::-1]
-                while left:
-                    batch = left.pop()
-                    given += 1
-                    if not left:
-                        anchor, window, given = before.snapshot(), window + 1, 0
-                    yield batch
-            anchor = before.snapshot()
-
-        return Flow(batches(), lambda: (anchor, window, given))
-
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), 0, 0),
-        epoch=lambda position: upstream.epoch(position[0]),
-        flow=flow,
-    )
+def cut_in_batches(
+    items: list[A],
+    batch_size: int | Callable[[A], int],
+    key: Callable[[A], Any] | None,
+    boundary_key: Callable[[A], Any] | None,
+) -> list[list[A]]:
+    """The batches of a window, before they are given in random order."""
+    return list(_cut(_longest_first(items, key), batch_size, boundary_key))
 
 
 def _longest_first(items: list[A], key: Callable[[A], Any] | None) -> list[A]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
-from itertools import chain, islice
-from operator import length_hint
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
+from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.gather import reordered
-from lazyckpt.combinators.reservoir import Reservoir, held_again
+from lazyckpt.combinators.reservoir import HashedSlots, Reservoir, held_again
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.machine import (
     End,
@@ -68,7 +68,8 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
     """
     if buffer_size is None:
         return _permuted(upstream, seed)
-    return Reservoir(upstream, buffer_size, seed).machine()
+    slots = partial(HashedSlots, seed, buffer_size)
+    return Reservoir("shuffle", upstream, buffer_size, slots).machine()
 
 
 def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
@@ -115,42 +116,11 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     def order(epoch: int, block: int, size: int) -> Permutation:
         return Permutation(derive(seed, "block_shuffle", epoch, block), size)
 
-    def init(epoch: int) -> Position:
-        return upstream.init(epoch), 0, 0
-
-    def flow(position: Position) -> Flow[A]:
-        anchor, block, given = position
-        within("block_shuffle", given, block_size), within("block_shuffle", block)
-        epoch = upstream.epoch(anchor)
-        before = upstream.flow(anchor)
-        ticks: Iterator[int] = iter(())
-        size = given
-
-        def items() -> Iterator[A]:
-            nonlocal anchor, block, ticks, size
-            stream = iter(before)
-            here, number, done = anchor, block, given
-            while held := list(islice(stream, block_size)):
-                places = order(epoch, number, len(held)).at(range(len(held)))[done:].tolist()
-                if places:
-                    anchor, block, size = here, number, len(held)
-                    ticks = iter(places)
-                    for place in ticks:
-                        yield held[place]
-                here, number, done = before.snapshot(), number + 1, 0
-
-        def snapshot() -> Position:
-            return anchor, block, size - length_hint(ticks)
-
-        return Flow(items(), snapshot)
-
     view, jump = upstream.view, upstream.skip
     if view is None or jump is None:
-        return machine(
-            init=init,
-            epoch=lambda position: upstream.epoch(position[0]),
-            flow=flow,
-            length=upstream.length,
+        orders = partial(HashedOrders, "block_shuffle", seed)
+        return shuffled_blocks(
+            "block_shuffle", upstream, block_size, orders, length=upstream.length
         )
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
@@ -174,7 +144,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
         return view.ahead(anchor, chosen)
 
     return machine(
-        init=init,
+        init=lambda epoch: (upstream.init(epoch), 0, 0),
         epoch=lambda position: upstream.epoch(position[0]),
         skip=skip,
         length=upstream.length,
