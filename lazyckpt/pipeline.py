@@ -26,7 +26,7 @@ from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.registry import Carry, Deal, Parts, Rereads, Takes, registry
 from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.executor import Executor, executing
+from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
@@ -200,7 +200,7 @@ def run(
     strict = checked("run", "strict", strict, boolean)
     found = runnable("run", pipeline)
     skips = checked("run", "on_error", on_error, one_of("raise", "skip")) == "skip"
-    return Run(found, state, strict=strict, executor=executing(executor), skips=skips)
+    return Run(found, state, strict=strict, executor=as_executor(executor), skips=skips)
 
 
 class Options(TypedDict, total=False):

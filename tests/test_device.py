@@ -12,7 +12,7 @@ import pytest
 from executor_cases import PIPELINES, Stream, image, square, trace, until_error
 
 import lazyckpt as lz
-from lazyckpt.executors.device import Way
+from lazyckpt.executors.device import DeviceTransfer
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 
@@ -36,7 +36,7 @@ EXECUTORS = {
 @pytest.fixture(params=[False, True], ids=["when asked for", "one ahead"])
 def is_ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """To a CPU nothing is sent ahead; the walk that does so is the same."""
-    monkeypatch.setattr(Way, "is_ahead", request.param)
+    monkeypatch.setattr(DeviceTransfer, "is_ahead", request.param)
     return bool(request.param)
 
 

@@ -21,9 +21,9 @@ from executor_cases import PIPELINES, Stream, image, like_inline, square, until_
 
 import lazyckpt as lz
 from lazyckpt.core.call import same
-from lazyckpt.executors import futures as module
-from lazyckpt.executors.parcels import Parcel, packed
-from lazyckpt.executors.parts import Walk
+from lazyckpt.executors.ipc.serialization import Message, serialize_handlers
+from lazyckpt.executors.plan.handlers import Reader
+from lazyckpt.executors.pools import futures as module
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what their packages say about each other at import
@@ -141,7 +141,7 @@ def _unpickled(path: Path) -> Recorded:
 
 
 class Counting(ThreadPoolExecutor):
-    """Counts how often parts are sent, to processes of another executor."""
+    """Counts how often handlers are sent, to processes of another executor."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(1)
@@ -149,7 +149,7 @@ class Counting(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.tasks += 1
-        self.sent += args[0].packed is not None
+        self.sent += args[0].serialized is not None
         future: Future[Any] = self.inner.submit(fn, *args, **kwargs)
         return future
 
@@ -175,16 +175,16 @@ def test_one_worker_is_sent_them_once_however_much_is_under_way(tmp_path: Path) 
     assert (counting.sent, len(path.read_text().split())) == (1, 1)
 
 
-def test_a_worker_keeps_the_parts_of_some_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_keeps_the_handlers_of_some_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, Any] = {}
-    monkeypatch.setattr(module, "_kept", kept)
-    blob = packed([Walk(lz.source([1, 2, 3]))])
+    monkeypatch.setattr(module, "_cache", kept)
+    blob = serialize_handlers([Reader(lz.source([1, 2, 3]))])
     for key in map(str, range(20)):
-        bare = module.Errand(key, 0, 0, Parcel(((0, 1), 2)))
-        assert isinstance(module.work(bare).open(), str)  # lacks them
-        sent = module.Errand(key, 0, 0, Parcel(((0, 1), 2)), None, blob)
-        assert module.work(sent).open().items == [2, 3]
-        assert module.work(bare).open().items == [2, 3]
+        bare = module.RemoteTask(key, 0, 0, Message(((0, 1), 2)))
+        assert isinstance(module.run_task(bare).open(), str)  # lacks them
+        sent = module.RemoteTask(key, 0, 0, Message(((0, 1), 2)), None, blob)
+        assert module.run_task(sent).open().items == [2, 3]
+        assert module.run_task(bare).open().items == [2, 3]
     assert len(kept) == 8
 
 

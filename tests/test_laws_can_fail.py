@@ -12,7 +12,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.core.machine import End, Flow, Machine, Position, machine, stateless
-from lazyckpt.executors.ahead import Ahead
+from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.testing import laws, models
 
 
@@ -205,12 +205,12 @@ def test_a_wrong_pipe_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_workers_are_caught(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(30)) | lz.map(str)
     testing.LAWS["executors"](pipeline, 60)
-    right = getattr(Ahead, broken)
+    right = getattr(Prefetcher, broken)
 
-    def ahead(self: Ahead) -> Any:
-        """The place is that of the last lot, an item is not counted, or lots change places."""
+    def wrong(self: Prefetcher) -> Any:
+        """The place is that of the last chunk, an item is not counted, or chunks change places."""
         if broken == "snapshot":
-            return self._lot.at(0)
+            return self._chunk.position_after(0)
         if broken == "taken":
             return max(0, right(self) - 1)
         right(self)
@@ -218,7 +218,7 @@ def test_wrong_workers_are_caught(broken: str, monkeypatch: pytest.MonkeyPatch) 
             self._pending.rotate(1)
         return None
 
-    monkeypatch.setattr(Ahead, broken, ahead)
+    monkeypatch.setattr(Prefetcher, broken, wrong)
     with pytest.raises(AssertionError):
         testing.LAWS["executors"](pipeline, 60)
 

@@ -148,13 +148,13 @@ def test_a_task_that_hangs(tmp_path: Path) -> None:
 
 def test_leaving_kills_the_actors_and_leaves_ray() -> None:
     run = lz.run(lz.source(range(10**6)) | lz.map(square), executor=lz.ray(workers=2))
-    (crew,) = run._session.gate.crews  # type: ignore[union-attr]
+    (pool,) = run._session.gate.pools  # type: ignore[union-attr]
     actors: list[Any] = []
     for expected in (0, 1):
         with run:
             assert next(run) == expected
-            actors += crew._actors  # type: ignore[attr-defined]
-        assert crew._actors == []  # type: ignore[attr-defined]
+            actors += pool._actors  # type: ignore[attr-defined]
+        assert pool._actors == []  # type: ignore[attr-defined]
     assert len(actors) == 4
     for actor in actors:
         until(lambda actor=actor: is_dead(actor))  # Ray kills them in its own time

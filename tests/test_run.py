@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
+from lazyckpt import cursor
 
 PIPELINE = lz.source(range(10)) | lz.shuffle(seed=3) | lz.map(str) | lz.batch(3)
 ITEMS = list(PIPELINE)
@@ -406,7 +406,7 @@ def test_a_state_after_an_error_needs_no_function_where_there_is_random_access()
 def test_a_state_that_cannot_be_found_after_an_error_comes_with_the_last_one_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys.modules["lazyckpt.run"], "_KEPT", 1e9)  # seconds: no second mark
+    monkeypatch.setattr(cursor, "_MARK_INTERVAL", 1e9)  # seconds: no second mark
     broken = False
 
     def read(item: int) -> list[int]:

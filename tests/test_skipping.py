@@ -194,7 +194,7 @@ class Sum(Rejecting):
         return super().__call__(sum(x))
 
 
-def test_lots_that_are_left_in_the_middle() -> None:
+def test_chunks_that_are_left_in_the_middle() -> None:
     pipeline = NUMBERS | lz.map(picky) | lz.map(str)
     alone = told(pipeline, None)
     for stop in range(1, 40, 3):
@@ -425,11 +425,11 @@ def test_without_marks_a_resume_would_miss_some(monkeypatch: pytest.MonkeyPatch)
     steps = walk(WINDOWED)
     assert walk(WINDOWED, steps[5][1]) == steps[6:]
     with monkeypatch.context() as patch:
-        patch.setattr(skipping, "number_at", lambda position, stage: 0)
+        patch.setattr(skipping, "next_number", lambda position, stage: 0)
         assert walk(WINDOWED) == steps
         assert walk(WINDOWED, steps[5][1]) != steps[6:]
     with monkeypatch.context() as patch:
-        patch.setattr(import_module("lazyckpt.run"), "marked", lambda position, marks: position)
+        patch.setattr(import_module("lazyckpt.run"), "with_marks", lambda position, marks: position)
         assert walk(WINDOWED, steps[5][1]) != steps[6:]
 
 
@@ -567,7 +567,7 @@ def test_marks_that_fit_no_position_do_no_harm(marks: list[tuple[int, int, int]]
     steps = walk(WINDOWED)
     state = lz.State.from_json(steps[5][1])
     forged = lz.State(
-        state.pipeline, state.items, state.position, state.skipped.marked(tuple(marks))
+        state.pipeline, state.items, state.position, state.skipped.with_marks(tuple(marks))
     )
     rest = walk(WINDOWED, forged.to_json())
     assert [step[0] for step in rest] == [step[0] for step in steps[6:]]

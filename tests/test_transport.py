@@ -22,7 +22,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyckpt.executors.transport import LARGE, Receiver, Sender, Unreadable, Unwritable
+from lazyckpt.executors.ipc.transport import LARGE, Receiver, Sender, Unreadable, Unwritable
 
 METHODS = [
     method

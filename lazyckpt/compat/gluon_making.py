@@ -11,12 +11,13 @@ import numpy as np
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
-from lazyckpt.executors.ahead import Ahead
-from lazyckpt.executors.crew import Gate
-from lazyckpt.executors.executor import Executor, Session, Staffed
-from lazyckpt.executors.feeds import pulling
+from lazyckpt.executors.executor import Executor, PoolExecutor
 from lazyckpt.executors.local import processes, threads
-from lazyckpt.executors.parts import Each, folded
+from lazyckpt.executors.plan.handlers import Mapper, build_machine
+from lazyckpt.executors.plan.tasks import pointwise_tasks
+from lazyckpt.executors.pools.pool import PrefetchGate
+from lazyckpt.executors.prefetcher import Prefetcher
+from lazyckpt.executors.session import Session
 
 
 class Fetch:
@@ -84,7 +85,7 @@ def staff(workers: int, prefetch: int, is_threaded: bool) -> Executor | None:
     return _Pool(pool.public, pool.arguments)
 
 
-class _Pool(Staffed):
+class _Pool(PoolExecutor):
     """Workers for the last stage alone: what comes before stays with the consumer, so that a
     sampler is asked in the thread and the process that it was made for.
     """
@@ -92,9 +93,9 @@ class _Pool(Staffed):
     __slots__ = ()
 
     def open(self, chain: Chain) -> Session:
-        staff = self.staff(**self.arguments)
-        gate, fetch = Gate(staff.gated), chain.calls[-1:]
-        crew = staff.start([Each(fetch)], staff.workers)
-        gate.crews.append(crew)
-        feed = pulling(folded(chain.calls[:-1], None), fetch)
-        return Session(chain.machine, lambda at: Ahead(crew, gate, 0, feed, at), gate)
+        spec = self.spec
+        gate, fetch = PrefetchGate(spec.is_gated), chain.calls[-1:]
+        pool = spec.start([Mapper(fetch)], spec.workers)
+        gate.pools.append(pool)
+        tasks = pointwise_tasks(build_machine(chain.calls[:-1], None), fetch)
+        return Session(chain.machine, lambda at: Prefetcher(pool, gate, 0, tasks, at), gate)

@@ -46,10 +46,10 @@ class Flow(Generic[T]):
     then the flow is dropped. Iterate a flow once. A pending function `fn` rides
     along, so that `map` costs no layer of its own. `taken()` is given where it
     comes free: how many items were taken from `pull`, after an error too.
-    `lots` is there where items come many at a time.
+    `chunks` is there where items come many at a time.
     """
 
-    __slots__ = ("fn", "lots", "pull", "snapshot", "taken")
+    __slots__ = ("chunks", "fn", "pull", "snapshot", "taken")
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Flow(Generic[T]):
         snapshot: Callable[[], Position],
         fn: Callable[[Any], T] | None = None,
         taken: Callable[[], int] | None = None,
-        lots: Lots[T] | None = None,
+        chunks: Chunks[T] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
         self.fn = fn
         self.taken = taken
-        self.lots = lots
+        self.chunks = chunks
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
@@ -76,14 +76,14 @@ class Flow(Generic[T]):
         return self.pull if fn is None else (fn(x) for x in self.pull)
 
 
-class Lots(Protocol[T]):
-    """Items that are there already, many at a time: no error comes between those of a lot."""
+class Chunks(Protocol[T]):
+    """Items that are there already, many at a time: no error comes between those of a chunk."""
 
-    def lot(self) -> Iterator[T] | None:
-        """What is left of the lot at hand, or the next one; None at the end."""
+    def next_chunk(self) -> Iterator[T] | None:
+        """What is left of the chunk at hand, or the next one; None at the end."""
 
-    def leave(self) -> None:
-        """End the iterator of the lot at hand; what is left of it comes with another."""
+    def end_chunk(self) -> None:
+        """End the iterator of the chunk at hand; what is left of it comes with another."""
 
 
 class Table(NamedTuple, Generic[T]):

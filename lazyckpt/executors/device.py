@@ -1,4 +1,4 @@
-"""Items on their way to a device: `to_device`, around any other executor."""
+"""Items on their transfer to a device: `to_device`, around any other executor."""
 
 from __future__ import annotations
 
@@ -16,37 +16,43 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, checked
 from lazyckpt.core.machine import Flow, Machine, Position
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.crew import Gate
-from lazyckpt.executors.executor import Executor, Session
-from lazyckpt.executors.parts import known, snapshot
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.handlers import raise_or_position, try_snapshot
+from lazyckpt.executors.pools.pool import PrefetchGate
+from lazyckpt.executors.session import Session
 from lazyckpt.failures.notes import Failure
-from lazyckpt.failures.skip_log import Skipped, Tally
-from lazyckpt.failures.skipping import tally_of
+from lazyckpt.failures.skip_log import SkipLog, Skipped
+from lazyckpt.failures.skipping import skip_log_of
 
 if TYPE_CHECKING:
     import torch
 
-Landing = Callable[[], Any]
+Arrival = Callable[[], Any]
 
 
 def to_device(executor: Executor, device: torch.device | str | int) -> Executor:
-    """Items are made by another executor, and their arrays and tensors moved to a device.
+    """Make items with another executor, and move their arrays and tensors to a device.
 
     Tensors and NumPy arrays of numbers become tensors there, also within dicts,
-    lists, tuples and named tuples; all else stays as it is. Items, order and
-    states are otherwise those of the executor.
+    lists, tuples and named tuples; all else stays as it is. Otherwise items, order
+    and states are those of the executor.
 
-    - `executor`: any, `inline()` too
-    - `device`: as torch names it: "cuda", "cuda:1", "cpu", a `torch.device`
-
-    To a CUDA device an item is copied from pinned memory, on a stream of its own,
+    To a CUDA device an item is copied from pinned memory, on a stream of its own
     and one item ahead: while the consumer computes with one, the next is on its
-    way. Its tensors are ready for the stream that is current where the item is
-    asked for. On the CPU nothing is copied but arrays that can't be written to.
+    transfer. Its tensors are ready for the stream that is current where the consumer
+    asks for the item. On the CPU only arrays that can't be written to are copied.
 
-    `ArgumentError` where torch is missing, or has no such device.
+    Memory: two items on the device, and as much pinned memory.
 
-    Memory: two items on the device, and pinned memory for as much.
+    Args:
+        executor: Any executor, `inline()` too.
+        device: As torch names it: "cuda", "cuda:1", "cpu", or a `torch.device`.
+
+    Returns:
+        An executor.
+
+    Raises:
+        ArgumentError: torch is missing, or has no such device.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source([[1.0, 2.0], [3.0, 4.0]]) | lz.batch(2, collate=lz.stack)
@@ -79,11 +85,15 @@ class ToDevice(Executor):
 
     def open(self, chain: Chain) -> Session:
         inner = self.arguments["executor"].open(chain)
-        return _Session(chain.machine, inner, self.way(), tally_of(chain))
+        return _Session(chain.machine, inner, self.transfer(), skip_log_of(chain))
 
-    def way(self) -> Way:
+    def transfer(self) -> DeviceTransfer:
         device = self.arguments["device"]
-        return CudaWay(device, repr(self)) if _is_cuda(device) else Way(device, repr(self))
+        return (
+            CudaTransfer(device, repr(self))
+            if _is_cuda(device)
+            else DeviceTransfer(device, repr(self))
+        )
 
     def explain(self, chain: Chain) -> list[tuple[str, str]]:
         device = self.arguments["device"]
@@ -96,103 +106,119 @@ def _is_cuda(device: str) -> bool:
 
 
 class _Session(Session):
-    """A session around that of another executor; around the pipeline itself where that has none."""
+    """Around the session of another executor, or around the pipeline itself if that has none."""
 
     def __init__(
-        self, machine: Machine[Any], inner: Session | None, way: Way, tally: Tally | None
+        self,
+        machine: Machine[Any],
+        inner: Session | None,
+        transfer: DeviceTransfer,
+        skip_log: SkipLog | None,
     ) -> None:
-        gate, fill = (Gate(is_gated=False), None) if inner is None else (inner.gate, inner.fill)
+        gate, fill = (
+            (PrefetchGate(is_gated=False), None) if inner is None else (inner.gate, inner.fill)
+        )
         items = machine if inner is None else inner.machine
-        self._holds = inner is None
-        if inner is None and tally is not None:
-            tally.is_here = True
-        tally = tally or Tally()
-        super().__init__(machine, lambda start: Carried(items, start, way, gate, fill, tally), gate)
+        self._is_inline = inner is None
+        if inner is None and skip_log is not None:
+            skip_log.is_direct = True
+        skip_log = skip_log or SkipLog()
+        super().__init__(
+            machine,
+            lambda start: DevicePrefetcher(items, start, transfer, gate, fill, skip_log),
+            gate,
+        )
 
     def stop(self) -> None:
         super().stop()
-        if self._holds and isinstance(self._walk, Carried):
-            self._walk.let_go()
+        if self._is_inline and isinstance(self.prefetching, DevicePrefetcher):
+            self.prefetching.close()
 
 
-class Carried:
-    """A walk whose items have been sent off before they are asked for.
+class DevicePrefetcher:
+    """Sends items to a device before they are asked for.
 
-    - `machine`: gives the items
-    - `fill`: has them made ahead
+    Args:
+        machine: Gives the items.
+        position: Where to begin.
+        transfer: How they get there.
+        gate: Whether any may be sent ahead.
+        fill: Has them made ahead.
+        skip_log: What was left out before them.
     """
 
     def __init__(
         self,
         machine: Machine[Any],
         position: Position,
-        way: Way,
-        gate: Gate,
+        transfer: DeviceTransfer,
+        gate: PrefetchGate,
         fill: Callable[[], None] | None,
-        tally: Tally,
+        skip_log: SkipLog,
     ) -> None:
-        self._machine, self._way, self._gate, self._fill = machine, way, gate, fill
-        self._tally = tally
+        self._machine, self._transfer, self._gate, self._fill = machine, transfer, gate, fill
+        self._skip_log = skip_log
         self._reached = position  # after the last item delivered
         self._sent = position  # after the last one sent off
-        self._under_way: deque[tuple[Landing, Position, Skipped]] = deque()
+        self._under_way: deque[tuple[Arrival, Position, Skipped]] = deque()
         self._flow: Flow[Any] | None = None
         self._items: Iterator[Any] = iter(())
 
     def flow(self) -> Flow[Any]:
-        return Flow(self._walk(), self.snapshot)
+        return Flow(self._deliver(), self.snapshot)
 
     def snapshot(self) -> Position:
-        return known(self._reached)
+        return raise_or_position(self._reached)
 
     def fill(self) -> None:
         if self._fill is not None:
             self._fill()
 
-    def let_go(self) -> None:
-        """Close what the items come from; it's opened again where it was left."""
+    def close(self) -> None:
+        """Close what the items come from; the next one opens it again where it was left."""
         self._flow, self._items = None, iter(())
 
-    def _walk(self) -> Iterator[Any]:
+    def _deliver(self) -> Iterator[Any]:
         is_over, failure = False, None
         while True:
-            most = 2 if self._way.is_ahead and self._gate.is_open else 1
+            most = 2 if self._transfer.is_ahead and self._gate.is_open else 1
             while not is_over and len(self._under_way) < most:
                 try:
                     is_over = not self._send()
                 except Exception as error:  # those before it come first
                     is_over, failure = True, error
             if self._under_way:
-                landing, reached, skipped = self._under_way.popleft()
-                item = landing()
+                arrival, reached, skipped = self._under_way.popleft()
+                item = arrival()
                 # Between these and where it is delivered nothing can interrupt.
-                self._reached, self._tally.told_of = reached, skipped
+                self._reached, self._skip_log.delivered = reached, skipped
                 yield item
                 del item
             elif failure is not None:
                 raise failure
             else:
-                self._reached, self._tally.told_of = self._sent, None
+                self._reached, self._skip_log.delivered = self._sent, None
                 return
 
     def _send(self) -> bool:
         """Send off the next item, if there is one."""
         if self._flow is None:
-            self._flow = self._machine.flow(known(self._sent))
+            self._flow = self._machine.flow(raise_or_position(self._sent))
             self._items = iter(self._flow)
         for item in self._items:
-            landing = self._way.send(item)
-            self._sent = snapshot(self._flow)
-            self._under_way.append((landing, self._sent, self._tally.met()))
+            arrival = self._transfer.send(item)
+            self._sent = try_snapshot(self._flow)
+            self._under_way.append((arrival, self._sent, self._skip_log.before_given()))
             return True
-        self._sent = snapshot(self._flow)
+        self._sent = try_snapshot(self._flow)
         return False
 
 
-class Way:
-    """A device, and how to get there.
+class DeviceTransfer:
+    """Moves items to a device.
 
-    - `is_ahead`: whether it's worth sending an item before it is asked for
+    Attributes:
+        is_ahead: Whether to send an item before it is asked for.
     """
 
     is_ahead = False
@@ -202,20 +228,20 @@ class Way:
         self._device = self._torch.device(device)
         self._shown = shown
 
-    def send(self, item: Any) -> Landing:
-        """Send an item off; the result gives it, to be used in the consumer's thread."""
+    def send(self, item: Any) -> Arrival:
+        """Send an item off; the result waits for it, and is called in the consumer's thread."""
         try:
             return self._send(item)
         except Exception as error:
             raise Failure(error, self._shown) from error
 
-    def _send(self, item: Any) -> Landing:
-        moved = spread(lambda tensor: tensor.to(self._device), item, self._torch)
+    def _send(self, item: Any) -> Arrival:
+        moved = move_tensors(lambda tensor: tensor.to(self._device), item, self._torch)
         return lambda: moved
 
 
-class CudaWay(Way):
-    """Beside the consumer's stream, which waits for what it gets, and for no more."""
+class CudaTransfer(DeviceTransfer):
+    """Copies on a stream of its own; the consumer's stream waits for what it gets, no more."""
 
     is_ahead = True
 
@@ -229,7 +255,7 @@ class CudaWay(Way):
         self._cuda = cuda
         self._stream = cuda.Stream(self._device)
 
-    def _send(self, item: Any) -> Landing:
+    def _send(self, item: Any) -> Arrival:
         moved: list[Any] = []
 
         def move(tensor: Any) -> Any:
@@ -239,37 +265,37 @@ class CudaWay(Way):
                 moved.append(tensor.pin_memory().to(self._device, non_blocking=True))
             return moved[-1]
 
-        sent = spread(move, item, self._torch)
+        sent = move_tensors(move, item, self._torch)
         copied = self._stream.record_event()
 
-        def land() -> Any:
+        def arrive() -> Any:
             stream = self._cuda.current_stream(self._device)
             stream.wait_event(copied)
             for tensor in moved:
                 tensor.record_stream(stream)  # else its memory is free for the next copy too soon
             return sent
 
-        return land
+        return arrive
 
 
-def spread(move: Callable[[Any], Any], item: Any, torch: Any) -> Any:
-    """An item with its tensors and arrays moved; containers are made anew."""
+def move_tensors(move: Callable[[Any], Any], item: Any, torch: Any) -> Any:
+    """An item with its tensors and arrays moved, in new containers."""
     if isinstance(item, (dict, UserDict)):
         moved = copy.copy(item)
         for key, value in item.items():
-            moved[key] = spread(move, value, torch)
+            moved[key] = move_tensors(move, value, torch)
         return moved
     if isinstance(item, tuple) and hasattr(item, "_make"):
-        return item._make(spread(move, value, torch) for value in item)
+        return item._make(move_tensors(move, value, torch) for value in item)
     if type(item) in (list, tuple):
-        return type(item)(spread(move, value, torch) for value in item)
+        return type(item)(move_tensors(move, value, torch) for value in item)
     if type(item) in (np.ndarray, np.memmap) and item.dtype.kind in "biufc":
         with suppress(TypeError):  # of a type that torch lacks
-            return move(torch.from_numpy(_fitting(item)))
+            return move(torch.from_numpy(_shareable(item)))
     return move(item) if isinstance(item, torch.Tensor) else item
 
 
-def _fitting(array: NDArray[Any]) -> NDArray[Any]:
+def _shareable(array: NDArray[Any]) -> NDArray[Any]:
     """The array, or a copy where a tensor can't share its memory."""
     if not array.dtype.isnative:
         return array.astype(array.dtype.newbyteorder("="))

@@ -1,105 +1,32 @@
-"""Executors as values, and what a run holds of one."""
+"""Executors as values: who makes a run's items, and what is done where."""
 
 from __future__ import annotations
 
 import inspect
-import os
-import weakref
-from _thread import start_new_thread
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, Protocol
+from typing import Any, NamedTuple, ParamSpec
 
 from lazyckpt.core.call import Call, Chain, runnable, same, show
 from lazyckpt.core.checks import Check, brief, checked, is_integer
-from lazyckpt.core.machine import Flow, Machine, Position
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.crew import Crew, Gate
-from lazyckpt.executors.parts import Part
-from lazyckpt.executors.plan import arranged, cut
-from lazyckpt.executors.threads import Threads
+from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.plan.segments import Segment, split_pipeline
+from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
+from lazyckpt.executors.pools.threads import ThreadPool
+from lazyckpt.executors.session import Session, open_session
 
 P = ParamSpec("P")
 
 _option = inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY)
 
 
-class Walked(Protocol):
-    """A way through a pipeline from some position on."""
-
-    def flow(self) -> Flow[Any]: ...
-
-    def fill(self) -> None:
-        """Have items made ahead."""
-
-
-class Session:
-    """An executor at work on one pipeline, for one run.
-
-    Workers start when the first item is asked for, and end with `stop`, at the
-    interpreter's end, or when nobody holds the session any more.
-    """
-
-    def __init__(
-        self, machine: Machine[Any], opened: Callable[[Position], Walked], gate: Gate
-    ) -> None:
-        self.gate = gate
-        self._opened = opened
-        self._walk: Walked | None = None
-        self._machine = machine
-        self._owner = os.getpid()
-        self._finalizer = weakref.finalize(self, _dropped, gate.crews, self._owner)
-
-    @property
-    def machine(self) -> Machine[Any]:
-        """The pipeline's, but that its items are made by workers."""
-        return self._machine._replace(flow=self._flow)  # kept here it would be a cycle
-
-    def _flow(self, position: Position) -> Flow[Any]:
-        self._machine.flow(position)  # which checks it
-        self._walk = self._opened(position)
-        return self._walk.flow()
-
-    def buffering(self, by: int, *, fill: bool = False) -> None:
-        """Count a reason to make items ahead, or with -1 take one back."""
-        self.gate.open(by)
-        if fill and self.gate.is_open:
-            self.fill()
-
-    def fill(self) -> None:
-        """Have items made ahead, where that has begun."""
-        if self._walk is not None:
-            self._walk.fill()
-
-    def start(self) -> None:
-        """Let workers come when they are needed, as at first."""
-        self.gate.is_shut = False
-
-    def stop(self) -> None:
-        """End all workers. What is ready stays, and after `start` they come again."""
-        self.gate.is_shut = True
-        _stop(self.gate.crews, self._owner)
-
-
-def _stop(crews: list[Crew], owner: int) -> None:
-    is_theirs = os.getpid() != owner  # that of the process which this one was forked from
-    for crew in crews:
-        if not (crew.is_foreign and is_theirs):
-            crew.stop()
-
-
-def _dropped(crews: list[Crew], owner: int) -> None:
-    """Stop them beside whatever the garbage collector has interrupted, if that may wait for it."""
-    if any(crew.is_foreign for crew in crews):
-        with suppress(RuntimeError):  # the interpreter ends
-            start_new_thread(_stop, (crews, owner))
-    else:
-        _stop(crews, owner)
-
-
 class Executor:
-    """How a run's items are made: a value, as pipelines are. It changes no item, order or state."""
+    """How a run's items are made. It changes no item, order or state.
+
+    An executor is a value, as pipelines are: frozen, compared by value, picklable
+    where its arguments are.
+    """
 
     __slots__ = ("arguments", "public")
 
@@ -117,11 +44,11 @@ class Executor:
         raise AttributeError(f"{self!r} is a value: {name} cannot be deleted")
 
     def open(self, chain: Chain) -> Session | None:
-        """Begin to work on a pipeline; None where there is nothing but to walk through it."""
+        """Begin to work on a pipeline; None where the consumer does all of it."""
         return None
 
     def explain(self, chain: Chain) -> list[tuple[str, str]]:
-        """Stages that run together, and where."""
+        """Which stages run together, and where."""
         return [(_shown(chain.calls), "in the consumer's thread, when asked for")]
 
     def __repr__(self) -> str:
@@ -154,64 +81,73 @@ def _restored(
     return kind(public, arguments)
 
 
-class Staff(NamedTuple):
-    """The workers that an executor has.
+class PoolSpec(NamedTuple):
+    """The workers that an executor asks for.
 
-    - `start`: makes a crew of so many, that can do the parts
-    - `noun`: what one is called
-    - `moves`: whether one can walk through a stream
-    - `gated`: whether nothing is made that nobody waits for
-    - `place`: where things are done, if a number of nouns doesn't say it
-    - `timeout`: seconds to wait for an item
+    Attributes:
+        start: Makes a pool of so many workers that can do the handlers' tasks.
+        workers: How many workers.
+        noun: What one is called.
+        buffer_size: Items to have ready.
+        can_stream: Whether one worker can read a stream from end to end.
+        is_gated: Whether nothing is made that nobody waits for.
+        place: Where things are done, if a number of nouns doesn't say it.
+        timeout: Seconds to wait for an item.
     """
 
-    start: Callable[[list[Part], int], Crew]
+    start: Callable[[list[Handler], int], WorkerPool]
     workers: int
     noun: str
     buffer_size: int
-    moves: bool = True
-    gated: bool = False
+    can_stream: bool = True
+    is_gated: bool = False
     place: str = ""
     timeout: float | None = None
 
+    def split(self, chain: Chain) -> list[Segment]:
+        """The segments of a pipeline for these workers."""
+        return split_pipeline(chain, workers=self.workers, can_stream=self.can_stream)
 
-class Staffed(Executor):
-    """An executor with workers; its public function gives them."""
 
-    __slots__ = ("staff",)
+class PoolExecutor(Executor):
+    """An executor with workers, as its public function specifies them."""
 
-    staff: Callable[..., Staff]
+    __slots__ = ("_spec",)
+
+    _spec: Callable[..., PoolSpec]
 
     def __init__(self, public: Callable[..., Executor], arguments: Mapping[str, Any]) -> None:
         super().__init__(public, arguments)
-        object.__setattr__(self, "staff", public.__wrapped__)  # type: ignore[attr-defined]
+        object.__setattr__(self, "_spec", public.__wrapped__)  # type: ignore[attr-defined]
+
+    @property
+    def spec(self) -> PoolSpec:
+        """The workers, with their settings."""
+        return self._spec(**self.arguments)
 
     def open(self, chain: Chain) -> Session:
-        staff = self.staff(**self.arguments)
+        spec = self.spec
 
-        def beside(part: Part, other: Crew) -> Crew:
-            return Threads([part], 1, staff.buffer_size, staff.timeout, uses=(other,))
+        def start_driver(handler: Handler, driven: WorkerPool) -> WorkerPool:
+            return ThreadPool([handler], 1, spec.buffer_size, spec.timeout, drives=(driven,))
 
-        gate = Gate(staff.gated)
-        opened = arranged(
-            chain, gate, staff.start, beside, workers=staff.workers, moves=staff.moves
-        )
-        return Session(chain.machine, opened, gate)
+        gate, segments = PrefetchGate(spec.is_gated), spec.split(chain)
+        return open_session(chain, segments, gate, spec.start, start_driver, spec.workers)
 
     def explain(self, chain: Chain) -> list[tuple[str, str]]:
-        staff = self.staff(**self.arguments)
-        pieces = cut(chain, workers=staff.workers, moves=staff.moves)
-        one = f"in one {staff.noun} beside the consumer"
-        many = one if staff.workers == 1 else f"in {staff.workers} {plural(staff.noun)}"
-        many = staff.place or many
-        if len(pieces) == 1 and pieces[0].kind == "walk" and chain.machine.skip is None:
+        spec = self.spec
+        segments = spec.split(chain)
+        one = f"in one {spec.noun} beside the consumer"
+        many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
+        many = spec.place or many
+        if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
             return [(_shown(chain.calls), f"{one}, as one stream")]
         places = {
-            "walk": f"{many}, each item from its own state",
-            "each": f"{many}, item by item",
-            "here": "in one thread beside the consumer",
+            "chunks": f"{many}, each item from its own state",
+            "items": f"{many}, item by item",
+            "local": "in one thread beside the consumer",
         }
-        return [(_shown(piece.calls), places[piece.kind]) for piece in pieces]
+        return [(_shown(segment.calls), places[segment.kind]) for segment in segments]
 
 
 def plural(noun: str) -> str:
@@ -222,39 +158,43 @@ def _shown(calls: tuple[Call, ...]) -> str:
     return " | ".join(map(repr, calls))
 
 
-def staffed(
+def pool_executor(
     checks: Mapping[str, Check],
-) -> Callable[[Callable[P, Staff]], Callable[P, Executor]]:
-    """Make an executor of a function from arguments to its staff. Its `**options` go unchecked."""
+) -> Callable[[Callable[P, PoolSpec]], Callable[P, Executor]]:
+    """Make an executor of a function from arguments to its workers.
 
-    def wrap(staff: Callable[P, Staff]) -> Callable[P, Executor]:
-        signature = inspect.signature(staff)
+    Args:
+        checks: One for each argument. The function's `**options` go unchecked.
+    """
+
+    def wrap(spec: Callable[P, PoolSpec]) -> Callable[P, Executor]:
+        signature = inspect.signature(spec)
         kinds = {p.kind: p.name for p in signature.parameters.values()}
         more = kinds.get(inspect.Parameter.VAR_KEYWORD)
 
-        @wraps(staff)
+        @wraps(spec)
         def public(*args: P.args, **kwargs: P.kwargs) -> Executor:
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise ArgumentError(f"{staff.__name__}: {error}") from None
+                raise ArgumentError(f"{spec.__name__}: {error}") from None
             bound.apply_defaults()
             given = dict(bound.arguments)
             options = given.pop(more, {}) if more else {}
             arguments = {
-                name: checked(staff.__name__, name, value, checks[name])
+                name: checked(spec.__name__, name, value, checks[name])
                 for name, value in given.items()
             }
             arguments.update(options)
-            return Staffed(public, arguments)
+            return PoolExecutor(public, arguments)
 
         return public
 
     return wrap
 
 
-def executing(value: Any) -> Executor | None:
-    """An executor or None; an `ArgumentError` for anything else."""
+def as_executor(value: Any) -> Executor | None:
+    """The value, if it is an executor or None; an `ArgumentError` for anything else."""
     if value is None or isinstance(value, Executor):
         return value
     remedy = ""
@@ -270,7 +210,14 @@ def executing(value: Any) -> Executor | None:
 
 
 def explain(pipeline: Chain, executor: Executor | None = None) -> str:
-    """What will run where, in a line for each piece of the pipeline. Starts nothing.
+    """Say what will run where. Starts nothing.
+
+    Args:
+        pipeline: The pipeline to run.
+        executor: The executor to run it with; None is `inline()`.
+
+    Returns:
+        A line for each segment of the pipeline: its stages, and where they run.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(9)) | lz.map(str) | lz.filter(str.isdigit) | lz.batch(2)
@@ -279,6 +226,6 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> str:
     filter(str.isdigit) | batch(2)  in one thread beside the consumer
     """
     chain: Chain = runnable("explain", pipeline)
-    lines = (executing(executor) or Executor(explain, {})).explain(chain)
+    lines = (as_executor(executor) or Executor(explain, {})).explain(chain)
     width = max(len(what) for what, _ in lines)
     return "\n".join(f"{what:{width}}  {where}" for what, where in lines)

@@ -7,14 +7,17 @@ from importlib import import_module
 from typing import Any
 
 from lazyckpt.core.checks import Unfit, boolean, function, optional, positive
-from lazyckpt.executors.crew import Crew
-from lazyckpt.executors.executor import Executor, Staff, staffed
-from lazyckpt.executors.parts import Part
-from lazyckpt.executors.threads import Threads
+from lazyckpt.executors.executor import Executor, PoolSpec, pool_executor
+from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.pools.pool import WorkerPool
+from lazyckpt.executors.pools.threads import ThreadPool
 
 
 def inline() -> Executor:
-    """Items are made in the consumer's thread, when it asks for them. The default.
+    """Make items in the consumer's thread, when it asks for them. The default.
+
+    Returns:
+        An executor.
 
     >>> import lazyckpt as lz
     >>> list(lz.run(lz.source([1, 2]), executor=lz.inline()))
@@ -30,7 +33,7 @@ def seconds(value: object) -> float:
     return float(value)
 
 
-@staffed(
+@pool_executor(
     {
         "workers": positive,
         "buffer_size": positive,
@@ -40,21 +43,31 @@ def seconds(value: object) -> float:
 )
 def threads(
     workers: int = 1, *, buffer_size: int = 2, gated: bool = False, timeout: float | None = None
-) -> Staff:
-    """Items are made ahead by threads of this process.
+) -> PoolSpec:
+    """Make items ahead, in threads of this process.
 
-    Good where making them waits, or releases the GIL: reading, decoding, NumPy.
+    ThreadPool suit work that waits or releases the GIL: reading, decoding, NumPy.
 
-    - `workers`: one walks through the whole pipeline, beside the consumer; more
-      make items at the same time, which come in order all the same
-    - `buffer_size`: items held ready. Small ones come in lots, of up to 2,048
-      that take 256 KiB and 32 ms; of these two a worker are held ready
-    - `gated`: nothing is made but what is waited for, and what `allow_buffering` allows
-    - `timeout`: seconds to wait for an item before `WorkerTimeout`
+    Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
+    chunks a worker are held ready.
 
-    Memory: for each part that workers do, see `explain`, `buffer_size` items, and
-    for each worker one, or a lot of half as many and 2.5 MiB where they are quickly
-    made, or three lots of small ones.
+    Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
+    for each worker one item; or a chunk of half as many and 2.5 MiB where they are
+    quickly made, or three chunks of small ones.
+
+    Args:
+        workers: How many threads. One runs the whole pipeline beside the consumer;
+            several make items at the same time, which still come in order.
+        buffer_size: How many items to hold ready.
+        gated: Whether to make only what is waited for, and what
+            `Run.allow_buffering` allows.
+        timeout: Seconds to wait for an item before `WorkerTimeout`.
+
+    Returns:
+        An executor.
+
+    Raises:
+        ArgumentError: An argument is out of range.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(lambda x: x * x)
@@ -62,10 +75,10 @@ def threads(
     [0, 1, 4, 9, 16]
     """
 
-    def start(parts: list[Part], count: int) -> Crew:
-        return Threads(parts, count, buffer_size, timeout)
+    def start(handlers: list[Handler], count: int) -> WorkerPool:
+        return ThreadPool(handlers, count, buffer_size, timeout)
 
-    return Staff(start, workers, "thread", buffer_size, gated=gated, timeout=timeout)
+    return PoolSpec(start, workers, "thread", buffer_size, is_gated=gated, timeout=timeout)
 
 
 def start_method(value: object) -> str:
@@ -76,7 +89,7 @@ def start_method(value: object) -> str:
     return str(value)
 
 
-@staffed(
+@pool_executor(
     {
         "workers": positive,
         "buffer_size": positive,
@@ -98,33 +111,43 @@ def processes(
     timeout: float | None = None,
     worker_init: Callable[[int], Any] | None = None,
     library_threads: int | None = 1,
-) -> Staff:
-    """Items are made ahead by processes of this machine.
+) -> PoolSpec:
+    """Make items ahead, in processes of this machine.
 
-    Good where making them is Python code. Arrays and CPU tensors come through
-    shared memory; all else is pickled. Functions are sent to each worker once;
-    lambdas and closures can be where cloudpickle is installed, or with fork.
-
-    - `workers`: one walks through the whole pipeline, beside the consumer; more
-      make items at the same time, which come in order all the same
-    - `buffer_size`: items held ready. Small ones come in lots, of up to 2,048
-      that take 256 KiB and 32 ms; of these two a worker are held ready
-    - `start_method`: "fork", "forkserver" or "spawn"; None is multiprocessing's
-      default, or forkserver where that is fork and threads of a run are alive
-    - `shared_memory`: whether arrays go through it, or are pickled too
-    - `gated`: nothing is made but what is waited for, and what `allow_buffering` allows
-    - `timeout`: seconds to wait for an item before `WorkerTimeout`
-    - `worker_init`: called with its number, from 0, where a worker starts
-    - `library_threads`: threads of BLAS, OpenMP and torch in a worker; None leaves them
+    Processes suit work that is Python code. Arrays and CPU tensors come through
+    shared memory; all else is pickled. Each worker is sent the functions once;
+    lambdas and closures need cloudpickle, or fork.
 
     A worker that dies is a `WorkerDied`; the run can go on, with new ones. With
-    forkserver and spawn a script guards its main part with
-    `if __name__ == "__main__"`, as multiprocessing wants it.
+    forkserver and spawn, guard the main part of a script with
+    `if __name__ == "__main__"`, as multiprocessing requires.
 
-    Memory: for each part that workers do, see `explain`, `buffer_size` items, and
+    Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
+    chunks a worker are held ready.
+
+    Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
     for each worker three: one that it makes, one on its way, and one in a slot that
-    comes free. In place of one there may be a lot of half as many and 2.5 MiB where
-    they are quickly made, or three small lots.
+    comes free. In place of one there may be a chunk of half as many and 2.5 MiB
+    where they are quickly made, or three small chunks.
+
+    Args:
+        workers: How many processes. One runs the whole pipeline beside the consumer;
+            several make items at the same time, which still come in order.
+        buffer_size: How many items to hold ready.
+        start_method: "fork", "forkserver" or "spawn". None is multiprocessing's
+            default, or forkserver where that is fork and threads of a run are alive.
+        shared_memory: Whether arrays go through it, or are pickled too.
+        gated: Whether to make only what is waited for, and what
+            `Run.allow_buffering` allows.
+        timeout: Seconds to wait for an item before `WorkerTimeout`.
+        worker_init: Called in each worker that starts, with its number from 0.
+        library_threads: ThreadPool of BLAS, OpenMP and torch in a worker; None leaves them.
+
+    Returns:
+        An executor.
+
+    Raises:
+        ArgumentError: An argument is out of range.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.map(str)
@@ -132,11 +155,13 @@ def processes(
     ...     list(run)
     ['0', '1', '2', '3', '4']
     """
-    module = import_module("lazyckpt.executors.processes")  # and multiprocessing with it
-    settings = module.Settings(worker_init, library_threads, 0, shared_memory)
+    module = import_module("lazyckpt.executors.pools.processes")  # and multiprocessing with it
+    settings = module.WorkerSettings(worker_init, library_threads, 0, shared_memory)
 
-    def start(parts: list[Part], count: int) -> Crew:
-        crew: Crew = module.Processes(parts, count, buffer_size, timeout, start_method, settings)
-        return crew
+    def start(handlers: list[Handler], count: int) -> WorkerPool:
+        pool: WorkerPool = module.ProcessPool(
+            handlers, count, buffer_size, timeout, start_method, settings
+        )
+        return pool
 
-    return Staff(start, workers, "process", buffer_size, gated=gated, timeout=timeout)
+    return PoolSpec(start, workers, "process", buffer_size, is_gated=gated, timeout=timeout)

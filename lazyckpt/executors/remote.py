@@ -8,10 +8,10 @@ from typing import Any
 
 from lazyckpt.core.checks import Unfit, optional, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.crew import Crew
-from lazyckpt.executors.executor import Staff, staffed
+from lazyckpt.executors.executor import PoolSpec, pool_executor
 from lazyckpt.executors.local import seconds
-from lazyckpt.executors.parts import Part
+from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.pools.pool import WorkerPool
 
 
 def submitting(value: Any) -> Any:
@@ -23,31 +23,38 @@ def submitting(value: Any) -> Any:
     return value
 
 
-@staffed({"executor": submitting, "buffer_size": positive, "timeout": optional(seconds)})
-def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) -> Staff:
-    """Items are made ahead by an executor of yours, on this machine or on others.
+@pool_executor({"executor": submitting, "buffer_size": positive, "timeout": optional(seconds)})
+def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) -> PoolSpec:
+    """Make items ahead in an executor of yours, on this machine or on others.
 
-    - `executor`: anything with the `submit` of `concurrent.futures.Executor`: a
-      ThreadPoolExecutor or ProcessPoolExecutor, loky's, mpi4py's, or that of a
-      Dask client, `client.get_executor()`. It stays yours to shut down
-    - `buffer_size`: tasks under way: items, or chunks of small ones and then twice
-      as many. At least the workers that there are, or some have nothing to do
-    - `timeout`: seconds to wait for a task before `WorkerTimeout`
+    What can't be cut in tasks, of a stream, runs in one thread beside the consumer.
+    A worker keeps the functions that it was sent, until it has worked for eight
+    other runs; in this process they aren't sent. Lambdas and closures need
+    cloudpickle. Arrays come as those of `processes` do, in memory that can be
+    written to.
 
-    The part of a stream that can't be cut in tasks runs in one thread beside the
-    consumer. Functions are kept by a worker, and sent to it again where it has
-    worked for eight other runs since; in this process they aren't sent. Lambdas
-    and closures can be where cloudpickle is installed. Arrays come as those of
-    `processes` do, in memory that can be written to.
-
-    Leaving the run cancels what has not begun; what has, ends by itself, and so
-    does what has hung. An executor that breaks is a `WorkerDied`, with what it
-    says as its cause: where it mends itself the run can go on, else from its
-    state with another one.
+    Leaving the run cancels what has not begun; what has begun ends by itself. An
+    executor that breaks is a `WorkerDied`, whose cause is the executor's own error.
+    If the executor recovers, the run can go on; else go on from the run's state
+    with another executor.
 
     Two are equal if they have the same executor. They can be pickled if it can.
 
     Memory: the outcomes of `buffer_size` tasks here, and what workers hold.
+
+    Args:
+        executor: Anything with the `submit` of `concurrent.futures.Executor`: a
+            ThreadPoolExecutor or ProcessPoolExecutor, loky's, mpi4py's, or that of
+            a Dask client, `client.get_executor()`. Shutting it down stays up to you.
+        buffer_size: How many tasks to have under way: items, or chunks of small ones
+            and then twice as many. With fewer than there are workers, some idle.
+        timeout: Seconds to wait for a task before `WorkerTimeout`.
+
+    Returns:
+        An executor.
+
+    Raises:
+        ArgumentError: An argument is out of range, or `executor` has no `submit`.
 
     >>> import lazyckpt as lz
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -56,40 +63,50 @@ def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) ->
     ...     list(lz.run(pipeline, executor=lz.futures(pool, buffer_size=4)))
     [0, 1, 4, 9, 16]
     """
-    module = import_module("lazyckpt.executors.futures")
+    module = import_module("lazyckpt.executors.pools.futures")
 
-    def start(parts: list[Part], count: int) -> Crew:
-        crew: Crew = module.Futures(executor, parts, buffer_size, timeout)
-        return crew
+    def start(handlers: list[Handler], count: int) -> WorkerPool:
+        pool: WorkerPool = module.FuturesPool(executor, handlers, buffer_size, timeout)
+        return pool
 
     place = f"as tasks of a {type(executor).__name__}"
-    return Staff(start, buffer_size, "task", buffer_size, moves=False, place=place, timeout=timeout)
+    return PoolSpec(
+        start, buffer_size, "task", buffer_size, can_stream=False, place=place, timeout=timeout
+    )
 
 
-@staffed({"workers": positive, "buffer_size": positive, "timeout": optional(seconds)})
+@pool_executor({"workers": positive, "buffer_size": positive, "timeout": optional(seconds)})
 def ray(
     *, workers: int, buffer_size: int = 2, timeout: float | None = None, **options: Any
-) -> Staff:
-    """Items are made ahead by Ray actors, on this machine or on those of a cluster.
+) -> PoolSpec:
+    """Make items ahead in Ray actors, on this machine or on those of a cluster.
 
-    - `workers`: how many actors. One walks through the whole pipeline; more make
-      items at the same time, which come in order all the same
-    - `buffer_size`: items held ready. Small ones travel together, and count for
-      one at least
-    - `timeout`: seconds to wait for an item before `WorkerTimeout`; the start of
-      actors counts, for which Ray may have no room
-    - `options`: of the actors, as those of Ray's `options`: `num_cpus=1`,
-      `resources={"loader": 1}`, `scheduling_strategy="SPREAD"`
-
-    Ray is started if it isn't, with its own defaults and no dashboard, and is left
-    running; the actors are killed where the run is left. One that dies is a
-    `WorkerDied`; the run can go on, with new ones.
+    Starts Ray if it isn't running, with its own defaults and no dashboard, and leaves
+    it running; leaving the run kills the actors. An actor that dies is a `WorkerDied`;
+    the run can go on, with new ones.
 
     The pipeline is put into Ray's object store once. Arrays and CPU tensors come
     through that store, and are copied out of it once: unlike those that Ray hands
-    out they can be written to, and hold no room in it.
+    out they can be written to, and take no room in it.
 
     Memory: `buffer_size` items, and one or two chunks of small ones for each actor.
+
+    Args:
+        workers: How many actors. One runs the whole pipeline; several make items at
+            the same time, which still come in order.
+        buffer_size: How many items to hold ready. Small ones travel in chunks.
+        timeout: Seconds to wait for an item before `WorkerTimeout`. They include the
+            start of actors, for which Ray may have no room.
+        **options: Of the actors, as those of Ray's `options`: `num_cpus=1`,
+            `resources={"loader": 1}`, `scheduling_strategy="SPREAD"`.
+
+    Returns:
+        An executor.
+
+    Raises:
+        ArgumentError: An argument is out of range, or Ray is not installed.
+
+    Example:
 
         with lz.run(pipeline, executor=lz.ray(workers=8, num_cpus=1)) as run:
             for batch in run:
@@ -97,10 +114,10 @@ def ray(
     """
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError("ray: the package ray is not installed; pip install lazyckpt[ray]")
-    module = import_module("lazyckpt.executors.actors")
+    module = import_module("lazyckpt.executors.pools.actors")
 
-    def start(parts: list[Part], count: int) -> Crew:
-        crew: Crew = module.Actors(parts, count, buffer_size, timeout, options)
-        return crew
+    def start(handlers: list[Handler], count: int) -> WorkerPool:
+        pool: WorkerPool = module.ActorPool(handlers, count, buffer_size, timeout, options)
+        return pool
 
-    return Staff(start, workers, "Ray actor", buffer_size, timeout=timeout)
+    return PoolSpec(start, workers, "Ray actor", buffer_size, timeout=timeout)

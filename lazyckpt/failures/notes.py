@@ -1,4 +1,4 @@
-"""Which stage an exception came from, read off its traceback: free until one is raised."""
+"""Notes on an error: which stage it came from, read from its traceback, and how to replay it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.errors import PipelineError, SourceChanged
 
-_LONGEST = 4_096  # characters of a note
+_MAX_NOTE = 4_096  # characters
 _LAZY = ("source", "flat_map", "unbatch", "flat_scan", "interleave_map")  # iterate what's given
 
 
 class Failure(Exception):
-    """An error on its way from a worker: the error, the stages it may be from, its traceback."""
+    """An error on its way from a worker.
+
+    Attributes:
+        error: The error.
+        places: The stages that it may come from.
+        trace: Its traceback as text, if that of another process.
+    """
 
     def __init__(self, error: Any, places: str, trace: str = "") -> None:
         super().__init__(error, places, trace)
@@ -24,17 +30,17 @@ class Failure(Exception):
         self.places, self.trace = places, trace
 
 
-class Rebuilt:
+class RebuiltError:
     """An error that unpickles without its own `__init__`, which may want other arguments."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (type(self.error), self.error.args, vars(self.error))
+        return _rebuild, (type(self.error), self.error.args, vars(self.error))
 
 
-def _rebuilt(
+def _rebuild(
     kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> BaseException:
     error = kind.__new__(kind, *args)
@@ -44,66 +50,76 @@ def _rebuilt(
     return error
 
 
-def blame(
+def annotated(
     error: BaseException,
     calls: tuple[Call, ...],
     delivered: int,
     state: Callable[[], str],
     behind: int = 0,
 ) -> BaseException:
-    """The error to raise: the same one, with notes of its stage, where that was built, and when.
+    """The error to raise: the same one, with notes.
 
-    - `state`: gives the JSON of one that leads to it, `behind` items before it
+    They name the stage, where it was built, and how to replay the item. A
+    StopIteration becomes a `PipelineError`, as it would end the consumer's loop.
 
-    A StopIteration becomes a `PipelineError`, for it would end the consumer's loop.
+    Args:
+        error: What was raised, or a worker's `Failure`.
+        calls: The stages of the pipeline.
+        delivered: How many items were delivered before it.
+        state: Gives the JSON of a state from which to replay it.
+        behind: How many items before it that state is.
     """
-    failure = error if isinstance(error, Failure) else traced(error, calls)
+    failure = error if isinstance(error, Failure) else as_failure(error, calls)
     error, places = failure.error, failure.places
     if not isinstance(error, Exception):
         return error
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
-    for each in (note, _again(state, behind), failure.trace):
+    for each in (note, _replay_note(state, behind), failure.trace):
         if each and each not in getattr(error, "__notes__", ()):  # raised again and again
             error.add_note(each)
     return error
 
 
-def _again(state: Callable[[], str], behind: int) -> str:
-    """How the item is made again; nothing with a state of a user's own that is none, or is huge."""
+def _replay_note(state: Callable[[], str], behind: int) -> str:
+    """How to replay the item; nothing where a user's own state is invalid or huge."""
     try:
         text = state()
     except PipelineError:
         return ""
     known = f"lz.advance(pipeline, state, {behind})" if behind else "state"
     found = f"lazyckpt: lz.replay(pipeline, {known}) makes it again; state = {text!r}"
-    return found if len(found) <= _LONGEST else ""
+    return found if len(found) <= _MAX_NOTE else ""
 
 
-def traced(error: BaseException, calls: tuple[Call, ...], worker: str = "") -> Failure:
-    """What `blame` needs of an error, read off its traceback where that is still at hand.
+def as_failure(error: BaseException, calls: tuple[Call, ...], worker: str = "") -> Failure:
+    """An error with what `annotated` needs, read from its traceback while that is at hand.
 
-    - `worker`: the process it was raised in, if another; its traceback goes along as text
+    Args:
+        error: What was raised.
+        calls: The stages that it may come from.
+        worker: The process it was raised in, if another; then its traceback goes
+            along as text.
     """
     if isinstance(error, Failure):
         return error
-    stolen = _stolen(error)
-    if not isinstance(error, Exception) and stolen is None:
+    signal = _generator_signal(error)
+    if not isinstance(error, Exception) and signal is None:
         return Failure(error, "")
     places = ""
     with suppress(Exception):  # of attributes that a class makes up
-        places = " or ".join(_place(call) for call in _suspects(error, calls))
+        places = " or ".join(_place(call) for call in _likely_calls(error, calls))
     trace = f"lazyckpt: in {worker}\n{''.join(format_exception(error))}" if worker else ""
-    if stolen is not None:
-        what = type(stolen).__name__
+    if signal is not None:
+        what = type(signal).__name__
         error = PipelineError(f"a function raised {what}, which is no end of the stream")
-        error.__cause__ = stolen
+        error.__cause__ = signal
     return Failure(error, places, trace)
 
 
-def _stolen(error: BaseException) -> StopIteration | GeneratorExit | None:
-    """The StopIteration that this is, or that a generator made a RuntimeError of; a GeneratorExit.
+def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | None:
+    """The StopIteration or GeneratorExit that this is, or was before a generator changed it.
 
-    Either would end a generator of ours in silence.
+    Either would end a generator of ours without an error.
     """
     if isinstance(error, RuntimeError) and str(error) == "generator raised StopIteration":
         return error.__cause__ if isinstance(error.__cause__, StopIteration) else None
@@ -114,8 +130,8 @@ def _place(call: Call) -> str:
     return f"{call!r}, built at {call.site}"
 
 
-def _suspects(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
-    """The calls it may have come from, at most three: of like ones no traceback tells which."""
+def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
+    """The calls it may come from, at most three: no traceback tells equal ones apart."""
     frames = list(_frames(error))
     ours = [i for i, frame in enumerate(frames) if _is_ours(frame)]
     every = list(_flatten(calls))
@@ -126,7 +142,7 @@ def _suspects(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
     while ours and not found:
         frame = frames[ours.pop()]
         held = {id(value) for value in frame.f_locals.values()}
-        found = [c for c in every if any(id(v) in held and _telling(v) for v in _values(c))]
+        found = [c for c in every if any(id(v) in held and _is_distinctive(v) for v in _values(c))]
         if not found:
             name = frame.f_code.co_qualname.partition(".")[0]
             found = [call for call in every if call.name == name]
@@ -137,7 +153,7 @@ def _suspects(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
-    for each in dict.fromkeys([error, _stolen(error)]):
+    for each in dict.fromkeys([error, _generator_signal(error)]):
         trace = each.__traceback__ if each is not None else None
         while trace is not None:
             yield trace.tb_frame
@@ -167,23 +183,23 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (list, tuple, range))
 
 
-def _telling(value: Any) -> bool:
+def _is_distinctive(value: Any) -> bool:
     return callable(value) or hasattr(value, "__iter__")
 
 
 def _codes(value: Any) -> Iterator[CodeType]:
-    """Code that runs when the value is called, read or iterated, with the code within that."""
+    """The code that runs when the value is called, read or iterated, with all code in it."""
     value = getattr(value, "func", value)  # functools.partial
     sources = [value]
     if not isinstance(value, type):
         names = ("__call__", "__getitem__", "__getitems__", "__iter__", "__next__", "__len__")
         sources += [getattr(type(value), name, None) for name in names]
     for source in sources:
-        yield from _within(getattr(source, "__code__", None))
+        yield from _nested(getattr(source, "__code__", None))
 
 
-def _within(code: Any) -> Iterator[CodeType]:
+def _nested(code: Any) -> Iterator[CodeType]:
     if isinstance(code, CodeType):
         yield code
         for constant in code.co_consts:
-            yield from _within(constant)
+            yield from _nested(constant)

@@ -1,9 +1,9 @@
-"""What is left out of a stream, numbered so that what is met again is not counted again.
+"""A log of what is left out of a stream, numbered so that nothing is counted twice.
 
 A stage that leaves items out numbers them from 0 in each epoch of its upstream.
-The number of the next one is a mark on the position that the stage gives: so it
-is known wherever that position goes, and whoever enters it, and what a stage
-behind reads again has the numbers that it had.
+The number of the next one is a mark on the position that the stage gives. So it
+goes wherever that position goes, and what a later stage reads again keeps the
+numbers that it had.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lazyckpt.core.checks import brief
 from lazyckpt.core.machine import Position
 from lazyckpt.errors import InvalidState
 
-_FIRST = 8  # of what was left out that are told
-_LETTERS = 88  # of the text of one
+_FIRST = 8  # items left out whose texts are kept
+_TEXT_LENGTH = 88  # characters of one
 _ROOM = 704  # of the kilobyte that a state may fill, for its pipeline and the texts
 _MOST = 1 << 10  # stages that leave items out, and marks of theirs
 
@@ -28,15 +28,14 @@ Triple: TypeAlias = tuple[int, int, int]
 class Skipped(int):
     """How many items were left out, as an int, with texts of the `first` of them.
 
-    These are where each was and why: the stage, the position just behind it, and
-    the error. They are at most 8, and fewer where they would fill more of a
-    state than there is room for.
-
-    - `following`: for each stage that left some out the epoch and number of its
-      next one; (stage, epoch, number)
-    - `marks`: of a state, with which numbers a resume begins to read: (which of
-      the position's tuples, stage, number). As that decides them, two that
-      differ in nothing else are equal
+    Attributes:
+        first: Where each was and why: the stage, the position just behind it, and
+            the error. At most 8, and fewer if they would not fit into a state.
+        following: The epoch and number of the next one of each stage that left some
+            out: (stage, epoch, number).
+        marks: In a state, the numbers with which a resume begins to read: (which of
+            the position's tuples, stage, number). The position decides them, so two
+            that differ in nothing else are equal.
     """
 
     first: tuple[str, ...]
@@ -54,21 +53,23 @@ class Skipped(int):
         self.first, self.following, self.marks = first, following, marks
         return self
 
-    def and_then(self, met: Met, room: int) -> Skipped:
-        """These, and those of what was met after them that are new.
+    def plus(self, record: SkipRecord, room: int) -> Skipped:
+        """These, and those of a later record that are new.
 
-        - `room`: characters for the texts of the first
+        Args:
+            record: What was left out after them, perhaps known in part.
+            room: Characters for the texts of the first.
         """
         count, known = int(self), {stage: (epoch, n) for stage, epoch, n in self.following}
         first = list(self.first)
-        for stage, epoch, n, text in met.first:
+        for stage, epoch, n, text in record.first:
             if known.get(stage, (0, 0)) <= (epoch, n):
                 known[stage] = epoch, n + 1
                 count += 1
-                # Once one has found no room none has, or a resume would tell others.
+                # Once one has found no room none has, or a resume would keep others.
                 if count - 1 == len(first) < _FIRST and _fits([*first, text], room):
                     first.append(text)
-        for stage, epoch, begin, end in met.spans:
+        for stage, epoch, begin, end in record.spans:
             since, number = known.get(stage, (0, 0))
             begin = max(begin, number) if since == epoch else begin
             if since <= epoch and begin < end:
@@ -77,16 +78,16 @@ class Skipped(int):
         following = tuple([(stage, *known[stage]) for stage in sorted(known)])
         return Skipped(count, tuple(first), following)
 
-    def marked(self, marks: tuple[Triple, ...]) -> Skipped:
+    def with_marks(self, marks: tuple[Triple, ...]) -> Skipped:
         """The same with other marks."""
         return Skipped(self, self.first, self.following, marks)
 
-    def anew(self) -> Skipped:
-        """The same, but that the stages number from 0 again, as others stand there now."""
+    def renumbered(self) -> Skipped:
+        """The same, but stages number from 0 again, as other stages stand there now."""
         return Skipped(self, self.first)
 
     def to_json(self) -> dict[str, Any]:
-        """What a state keeps, which `from_json` reads."""
+        """What a state keeps of it, for `from_json` to read."""
         found = {"count": int(self), "first": self.first, "next": self.following}
         return {**found, "marks": self.marks} if self.marks else found
 
@@ -94,14 +95,14 @@ class Skipped(int):
     def from_json(found: Any) -> Skipped:
         """What `to_json` gave; an `InvalidState` for anything else."""
         if not isinstance(found, dict) or {*found} not in (_NAMES, _NAMES | {"marks"}):
-            raise InvalidState(f"no account of what was left out: {brief(found)}")
+            raise InvalidState(f"not a record of skipped items: {brief(found)}")
         count, first = found["count"], found["first"]
         following, marks = found["next"], found.get("marks", ())
         if (
             type(count) is int
             and isinstance(first, tuple)
             and all(type(text) is str and text.isprintable() for text in first)
-            and all(0 < len(text) <= _LETTERS for text in first)
+            and all(0 < len(text) <= _TEXT_LENGTH for text in first)
             and len(first) <= min(_FIRST, count)
             and _are_triples(following, 1)
             and 0 < count >= sum(n for _, _, n in following)
@@ -109,11 +110,11 @@ class Skipped(int):
             and ("marks" not in found or marks)
         ):
             return Skipped(count, first, following, marks)
-        raise InvalidState(f"no account of what was left out: {brief(found)}")
+        raise InvalidState(f"not a record of skipped items: {brief(found)}")
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Skipped):
-            return self._told() == other._told()
+            return self._values() == other._values()
         return int(self) == other
 
     def __ne__(self, other: object) -> bool:
@@ -123,9 +124,9 @@ class Skipped(int):
         return hash(int(self))
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return (*self._told(), self.marks)
+        return (*self._values(), self.marks)
 
-    def _told(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[Any, ...]:
         return int(self), self.first, self.following
 
 
@@ -149,18 +150,19 @@ def _fits(texts: list[str], room: int) -> bool:
     return len(json.dumps(texts)) <= room
 
 
-class Met(NamedTuple):
-    """Items left out, as they were met: some may have been met before.
+class SkipRecord(NamedTuple):
+    """Items left out, as a stage met them: some may be known already.
 
-    - `spans`: (stage, epoch, number, the number after the last)
-    - `first`: of the first 8, (stage, epoch, number, text)
+    Attributes:
+        spans: (stage, epoch, number, the number after the last).
+        first: Of the first 8, (stage, epoch, number, text).
     """
 
     spans: tuple[tuple[int, int, int, int], ...] = ()
     first: tuple[tuple[int, int, int, str], ...] = ()
 
-    def and_then(self, more: Met) -> Met:
-        """These, and those that were met after them."""
+    def plus(self, more: SkipRecord) -> SkipRecord:
+        """These, and those of a later record."""
         spans = list(self.spans)
         for stage, epoch, begin, end in more.spans:
             latest = next((i for i, span in enumerate(spans[::-1], 1) if span[0] == stage), 0)
@@ -168,104 +170,112 @@ class Met(NamedTuple):
                 spans[-latest] = (*spans[-latest][:3], end)
             else:
                 spans.append((stage, epoch, begin, end))
-        return Met(tuple(spans), (self.first + more.first)[:_FIRST])
+        return SkipRecord(tuple(spans), (self.first + more.first)[:_FIRST])
 
 
-class Tally:
+class SkipLog:
     """What was left out before the item delivered last, wherever that was noticed.
 
-    Where it's pickled, its copy begins anew; what that meets comes back with its lots.
+    A pickled copy begins empty; what it records comes back with its chunks.
 
-    - `taken`: characters of a state that its pipeline takes, so that there is room for the rest
+    Attributes:
+        is_direct: Whether nothing is made ahead, so that all is of items delivered.
+        known: What was left out before the chunk at hand.
+        of_chunk: Gives what was left out before the items of it that were given.
+        delivered: What was left out before the item delivered last, where items
+            wait between being given and being delivered; else None.
     """
 
-    def __init__(self, taken: int = 0) -> None:
-        self.is_here = False  # whether nothing is made ahead, so that all is of items delivered
-        self.known = Skipped()  # up to the lot at hand
-        self.of_lot: Callable[[], Met] = Met  # of the items of it that were delivered
-        self.told_of: Skipped | None = None  # where items are held back, of those delivered
-        self._room = _ROOM - taken
-        self._new = Met()
+    def __init__(self, identity_length: int = 0) -> None:
+        self.is_direct = False
+        self.known = Skipped()
+        self.of_chunk: Callable[[], SkipRecord] = SkipRecord
+        self.delivered: Skipped | None = None
+        self._room = _ROOM - identity_length
+        self._new = SkipRecord()
 
-    def begin(self, known: Skipped) -> None:
-        """Go on from what is known, as a walk does that begins where that was so."""
-        self.known, self.of_lot, self.told_of = known, Met, None
+    def restart(self, known: Skipped) -> None:
+        """Go on from what is known at a position."""
+        self.known, self.of_chunk, self.delivered = known, SkipRecord, None
 
-    def now(self) -> Skipped:
-        """What was left out before the item that was delivered last."""
-        return self.met() if self.told_of is None else self.told_of
+    def before_delivered(self) -> Skipped:
+        """What was left out before the item delivered last."""
+        return self.before_given() if self.delivered is None else self.delivered
 
-    def met(self) -> Skipped:
-        """What was left out before the item that was given last."""
-        met = self.of_lot()
-        return self.known.and_then(met, self._room) if met.spans else self.known
+    def before_given(self) -> Skipped:
+        """What was left out before the item given last."""
+        record = self.of_chunk()
+        return self.known.plus(record, self._room) if record.spans else self.known
 
-    def after(self, some: Iterable[Met]) -> Skipped:
-        """What is known once these are counted too."""
+    def including(self, records: Iterable[SkipRecord]) -> Skipped:
+        """What is known, with these records."""
         known = self.known
-        for met in some:
-            known = known.and_then(met, self._room)
+        for record in records:
+            known = known.plus(record, self._room)
         return known
 
     def add(self, stage: int, epoch: int, number: int, text: str) -> None:
-        text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))[:_LETTERS]
-        self.more(Met(((stage, epoch, number, number + 1),), ((stage, epoch, number, text),)))
+        """Record one item."""
+        text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+        first = (stage, epoch, number, text[:_TEXT_LENGTH])
+        self.record(SkipRecord(((stage, epoch, number, number + 1),), (first,)))
 
-    def more(self, met: Met) -> None:
-        if self.is_here:
-            self.known = self.after([met])
+    def record(self, record: SkipRecord) -> None:
+        """Record items."""
+        if self.is_direct:
+            self.known = self.including([record])
         else:
-            self._new = self._new.and_then(met)
+            self._new = self._new.plus(record)
 
-    def told(self) -> Met:
-        """What has been met since this was last asked."""
-        new, self._new = self._new, Met()
+    def drain(self) -> SkipRecord:
+        """What was recorded since the last call."""
+        new, self._new = self._new, SkipRecord()
         return new
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tally, ()
+        return SkipLog, ()
 
 
-class Marked(tuple[Any, ...]):
-    """A position with the number of the next item that a stage will leave out, by stage.
+class MarkedPosition(tuple[Any, ...]):
+    """A position with marks: for a stage, the number of the next item that it leaves out.
 
-    It is equal to the position, hashed as it is, and pickles with its marks.
+    It is equal to the position, has its hash, and pickles with its marks.
     """
 
     marks: dict[int, int]
 
-    def __new__(cls, position: tuple[Any, ...], marks: dict[int, int]) -> Marked:
+    def __new__(cls, position: tuple[Any, ...], marks: dict[int, int]) -> MarkedPosition:
         self = super().__new__(cls, position)
         self.marks = marks
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Marked, (tuple(self), self.marks)
+        return MarkedPosition, (tuple(self), self.marks)
 
 
-def number_at(position: Position, stage: int) -> int:
+def next_number(position: Position, stage: int) -> int:
     """The number of the next item that the stage leaves out."""
-    return position.marks.get(stage, 0) if isinstance(position, Marked) else 0
+    return position.marks.get(stage, 0) if isinstance(position, MarkedPosition) else 0
 
 
-def marking(position: Position, stage: int, number: int) -> Position:
+def with_next_number(position: Position, stage: int, number: int) -> Position:
     """The position, with the number of the next item that the stage leaves out."""
     kept = {k: n for k, n in _marks(position).items() if k != stage}
-    return Marked(position, {**kept, stage: number} if number else kept)
+    return MarkedPosition(position, {**kept, stage: number} if number else kept)
 
 
 def _marks(position: Position) -> dict[int, int]:
-    return position.marks if isinstance(position, Marked) else {}
+    return position.marks if isinstance(position, MarkedPosition) else {}
 
 
-def unmarked(position: Position) -> tuple[Position, tuple[Triple, ...]]:
-    """The plain position, and the marks on it: of which of its tuples, the stage, the number."""
+def without_marks(position: Position) -> tuple[Position, tuple[Triple, ...]]:
+    """The plain position, and its marks: (which of its tuples, stage, number)."""
     found: list[Triple] = []
     count = 0
 
     def plain(part: Any) -> Any:
         nonlocal count
-        if type(part) is not tuple and type(part) is not Marked:
+        if type(part) is not tuple and type(part) is not MarkedPosition:
             return part
         found.extend((count, stage, n) for stage, n in sorted(_marks(part).items()))
         count += 1
@@ -274,8 +284,8 @@ def unmarked(position: Position) -> tuple[Position, tuple[Triple, ...]]:
     return plain(position), tuple(found)
 
 
-def marked(position: Position, marks: tuple[Triple, ...]) -> Position:
-    """The position with the marks on it. Such as don't fit it are left out."""
+def with_marks(position: Position, marks: tuple[Triple, ...]) -> Position:
+    """The position with marks, as `without_marks` gives them. It drops those that don't fit."""
     if not marks:
         return position
     by_part: dict[int, dict[int, int]] = {}
@@ -283,11 +293,11 @@ def marked(position: Position, marks: tuple[Triple, ...]) -> Position:
         by_part.setdefault(part, {})[stage] = n
     parts: Iterator[int] = iter(range(1 << 62))
 
-    def again(part: Any) -> Any:
+    def marked(part: Any) -> Any:
         if type(part) is not tuple:
             return part
         mine = by_part.get(next(parts))
-        inner = tuple([again(each) for each in part])
-        return Marked(inner, mine) if mine else inner
+        inner = tuple([marked(each) for each in part])
+        return MarkedPosition(inner, mine) if mine else inner
 
-    return again(position)
+    return marked(position)

@@ -14,7 +14,7 @@ from lazyckpt.core.checks import brief
 from lazyckpt.core.machine import Flow, Machine, Position, stateless
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.errors import InvalidState, PipelineError
-from lazyckpt.failures.skip_log import Tally, marking, number_at, unmarked
+from lazyckpt.failures.skip_log import SkipLog, next_number, with_next_number, without_marks
 
 # These pass an item on without a look at it, so that what is left out can be so behind them.
 _BLIND = {"shuffle", "block_shuffle", "repeat", "shard", "take", "skip", "gather", "cache"}
@@ -30,7 +30,7 @@ class _Hole:
     def told(self, place: Callable[[], Position]) -> str:
         """The stage, the position behind the item, and the error."""
         try:
-            where = _cut(brief(unmarked(place())[0]))
+            where = _cut(brief(without_marks(place())[0]))
         except InvalidState:  # a user's own state which is none
             where = "?"
         return f"{_cut(self.stage)} before {where}: {self.what}"
@@ -85,7 +85,7 @@ def sieve(
     upstream: Machine[Any],
     judge: Callable[[Any], Any],
     number: int,
-    tally: Tally,
+    skip_log: SkipLog,
     most: float = math.inf,
 ) -> Machine[Any]:
     """The items that `judge` finds true. Where it gives a hole, that is counted.
@@ -99,7 +99,7 @@ def sieve(
 
     def flow(position: Position) -> Flow[Any]:
         before = upstream.flow(position)
-        epoch, left_out = upstream.epoch(position), number_at(position, number)
+        epoch, left_out = upstream.epoch(position), next_number(position, number)
 
         def kept() -> Iterator[Any]:
             nonlocal left_out
@@ -107,7 +107,7 @@ def sieve(
             for item in before:
                 found = judge(item)
                 if isinstance(found, _Hole):
-                    tally.add(number, epoch, left_out, found.told(before.snapshot))
+                    skip_log.add(number, epoch, left_out, found.told(before.snapshot))
                     left_out += 1
                     in_a_row += 1
                     if in_a_row >= most:
@@ -119,7 +119,7 @@ def sieve(
                     in_a_row = 0
                     yield item
 
-        return Flow(kept(), lambda: marking(before.snapshot(), number, left_out))
+        return Flow(kept(), lambda: with_next_number(before.snapshot(), number, left_out))
 
     return stateless(upstream, flow=flow)
 
@@ -170,7 +170,7 @@ class _Data(_Guard):
         return self.fn[args[0]]  # type: ignore[index]
 
 
-def skipping(chain: Chain, tally: Tally) -> Chain:
+def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     """The pipeline without the items that fail, whose states are those of the pipeline.
 
     An item is left out where the function of a `map`, `starmap`, `random_map`,
@@ -179,14 +179,14 @@ def skipping(chain: Chain, tally: Tally) -> Chain:
     errors are raised: what is left out of one part of a `zip` would shift it against
     the others, and a `scan` or `flat_scan` would go on with a state that is none.
     """
-    return _Rewriting(tally).chain(chain)
+    return _Rewriting(skip_log).chain(chain)
 
 
 class _Rewriting:
     """One pipeline on its way to another; stages that leave items out are numbered as they come."""
 
-    def __init__(self, tally: Tally) -> None:
-        self.tally = tally
+    def __init__(self, skip_log: SkipLog) -> None:
+        self.skip_log = skip_log
         self.numbers = count()
 
     def chain(self, chain: Chain) -> Chain:
@@ -211,7 +211,7 @@ class _Rewriting:
     def sieve(
         self, call: Call, judge: Callable[[Any], Any] = _is_whole, most: float = math.inf
     ) -> Call:
-        return _call(sieve.combinator, call.site, judge, next(self.numbers), self.tally, most)
+        return _call(sieve.combinator, call.site, judge, next(self.numbers), self.skip_log, most)
 
     def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
         """The calls in its place, each with whether holes pass it, and whether it makes some."""
@@ -241,14 +241,14 @@ class _Rewriting:
             yield call, name in _BLIND, False
 
 
-def tally_of(chain: Chain) -> Tally | None:
-    """The tally of a pipeline made by `skipping`."""
+def skip_log_of(chain: Chain) -> SkipLog | None:
+    """The skip log of a pipeline made by `skipping`."""
     for call in chain.calls:
         for value in call.arguments.values():
             for each in value if isinstance(value, tuple) else (value,):
-                if isinstance(each, Tally):
+                if isinstance(each, SkipLog):
                     return each
-                if isinstance(each, Chain) and (found := tally_of(each)) is not None:
+                if isinstance(each, Chain) and (found := skip_log_of(each)) is not None:
                     return found
     return None
 

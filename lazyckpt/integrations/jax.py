@@ -1,4 +1,4 @@
-"""Items on their way to JAX's devices: `lz.jax`."""
+"""Items on their transfer to JAX's devices: `lz.jax`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.executors.device import ToDevice, Way
+from lazyckpt.executors.device import DeviceTransfer, ToDevice
 from lazyckpt.executors.executor import Executor
 
 try:
@@ -31,7 +31,7 @@ def device_put(
     - `executor`: any, `lz.inline()` too
     - `device`: a device or a sharding, as for `jax.device_put`; None is the default device
 
-    While the consumer computes with one item, the next is on its way; the state
+    While the consumer computes with one item, the next is on its transfer; the state
     is that of the one delivered, which `flax.jax_utils.prefetch_to_device` can't
     tell. On the CPU arrays may share memory with the items.
 
@@ -53,8 +53,8 @@ def _executor(value: Any) -> Executor:
 class _DevicePut(ToDevice):
     __slots__ = ()
 
-    def way(self) -> Way:
-        return _JaxWay(self.arguments["device"], repr(self))
+    def transfer(self) -> DeviceTransfer:
+        return _JaxTransfer(self.arguments["device"], repr(self))
 
     def explain(self, chain: Chain) -> list[tuple[str, str]]:
         device = self.arguments["device"]
@@ -62,7 +62,7 @@ class _DevicePut(ToDevice):
         return [*self.arguments["executor"].explain(chain), (f"copy to {name}", "one item ahead")]
 
 
-class _JaxWay(Way):
+class _JaxTransfer(DeviceTransfer):
     is_ahead = True
 
     def __init__(self, device: Any, shown: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 from lazyckpt.core.call import runnable
 from lazyckpt.core.checks import boolean, brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.device import spread
+from lazyckpt.executors.device import move_tensors
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.pipeline import Pipeline, run
@@ -89,7 +89,7 @@ class Loader(Iterable[T], Generic[T]):
         size = self._size
         left = None if size is None else size - self._run.state.items % size
         for item in self._run.epoch(left):
-            yield spread(self._move, item, torch)
+            yield move_tensors(self._move, item, torch)
 
     def __len__(self) -> int:
         return len(self._pipeline) if self._size is None else self._size

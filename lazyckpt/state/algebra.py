@@ -11,7 +11,7 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.machine import End, Machine, Position, entered
 from lazyckpt.errors import Exhausted, StateMismatch
-from lazyckpt.failures.notes import blame
+from lazyckpt.failures.notes import annotated
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
@@ -48,7 +48,7 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
         raise Exhausted(replace(found, position=end.position)) from None
     except Exception as error:
         entered(pipeline.machine, found.position)  # else the error is that the position doesn't fit
-        raise blame(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
+        raise annotated(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
     return replace(found, items=found.items + 1, position=position), item
 
 

@@ -64,7 +64,7 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     position = carried(found, pipeline)
     names = [name for name, _ in json.loads(found.pipeline)]
     is_like = position == found.position and names == [call.name for call in pipeline.calls]
-    skipped = found.skipped if is_like else found.skipped.anew()
+    skipped = found.skipped if is_like else found.skipped.renumbered()
     return replace(found, pipeline=pipeline.identity, position=position, skipped=skipped)
 
 

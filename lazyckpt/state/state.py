@@ -246,7 +246,7 @@ def _decode(value: Any) -> Any:
 
 def _left_out(found: Any) -> Skipped:
     if not isinstance(found, dict):
-        raise InvalidState(f"no account of what was left out: {brief(found)}")
+        raise InvalidState(f"not a record of skipped items: {brief(found)}")
     return Skipped.from_json({name: _decode(value) for name, value in found.items()})
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from harness import Row, compared
 from numpy.typing import NDArray
 
-from lazyckpt.executors.transport import Receiver, Sender
+from lazyckpt.executors.ipc.transport import Receiver, Sender
 
 N = 2_000
 SIZE = 1_000_000

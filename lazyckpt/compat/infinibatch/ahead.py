@@ -11,10 +11,11 @@ from typing import Any
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.machine import Flow, Machine, Position
-from lazyckpt.executors.ahead import Ahead
-from lazyckpt.executors.crew import Ticket
-from lazyckpt.executors.executor import Executor, Session
+from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
+from lazyckpt.executors.pools.pool import PendingTask
+from lazyckpt.executors.prefetcher import Prefetcher
+from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline, combinator
 
 logger = logging.getLogger("lazyckpt.compat.infinibatch")
@@ -107,12 +108,12 @@ def _logged(session: Session) -> Callable[[Position], Flow[Any]]:
 
     def flow(position: Position) -> Flow[Any]:
         made: Flow[Any] = session.machine.flow(position)
-        walk: Any = session._walk
+        prefetcher: Any = session.prefetching
 
         def items() -> Iterator[Any]:
             stream = iter(made)
             while True:
-                if not _has_more(walk):
+                if not _has_more(prefetcher):
                     logger.warning("trying to fetch item, but prefetch buffer is empty")
                 for item in stream:
                     yield item
@@ -125,14 +126,14 @@ def _logged(session: Session) -> Callable[[Position], Flow[Any]]:
     return flow
 
 
-def _has_more(walk: Ahead) -> bool:
+def _has_more(prefetcher: Prefetcher) -> bool:
     """Whether the next item is there, or an error or the end instead."""
-    if length_hint(walk.items):
+    if length_hint(prefetcher.items):
         return True
-    if not walk._pending:
+    if not prefetcher.has_pending:
         return False
-    ticket = walk._pending[0][1]
-    if not isinstance(ticket, Ticket) or ticket.outcome is not None:
+    pending = prefetcher.next_pending
+    if not isinstance(pending, PendingTask) or pending.outcome is not None:
         return True
-    handle = ticket.handle
+    handle = pending.handle
     return handle.connection.poll() if hasattr(handle, "connection") else not handle.empty()

@@ -18,7 +18,7 @@ from lazyckpt.core.checks import Unfit, brief, checked
 from lazyckpt.core.machine import Position, entered, within
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import ArgumentError, InvalidState
-from lazyckpt.executors.executor import Session
+from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.rebase import matching

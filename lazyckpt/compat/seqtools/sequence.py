@@ -12,7 +12,7 @@ from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
 from lazyckpt.core.call import Call
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import WorkerDied, WorkerTimeout
-from lazyckpt.failures.notes import traced
+from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
@@ -115,7 +115,7 @@ class LazySequence(Sequence[T], Generic[T]):
     def _explained(self, error: Exception, number: int) -> Exception:
         """The error to raise for an item, with a note of where it comes from."""
         if not isinstance(error, EvaluationError):
-            failure = traced(error, self.pipeline.calls)
+            failure = as_failure(error, self.pipeline.calls)
             assert isinstance(failure.error, Exception)
             error, places = failure.error, failure.places
             note = f"lazyckpt: item {number}{places and ', in '}{places}"

@@ -1,4 +1,4 @@
-"""The life of a worker process, from its start to the end of its pipe."""
+"""What a worker process does, from its start to the end of its pipe."""
 
 from __future__ import annotations
 
@@ -18,19 +18,26 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple
 
-from lazyckpt.executors.parcels import portable, sendable
-from lazyckpt.executors.parts import Each, Outcome, Part
-from lazyckpt.executors.transport import Receiver, Sender, Unreadable, Unwritable
-from lazyckpt.failures.notes import Failure, traced
+from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
+from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
+from lazyckpt.failures.notes import Failure, as_failure
 
-_WATCH = 1.0  # seconds between two looks whether the parent lives
-_FEW = 100  # tasks that a pipe has room for, with their outcomes
-_LOOK = 5e-3  # seconds between two looks whether libraries have started threads
+_CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
+_PIPE_TASKS = 100  # tasks that a pipe has room for, with their outcomes
+_CHECK_LIBRARIES = 5e-3  # seconds between two looks whether libraries have started threads
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 
 
-class Settings(NamedTuple):
-    """What a worker is told when it starts."""
+class WorkerSettings(NamedTuple):
+    """What a worker is told when it starts.
+
+    Attributes:
+        init: Called with the worker's number.
+        library_threads: Threads of BLAS, OpenMP and torch; None leaves them.
+        slots: Messages that may lie in shared memory.
+        shared_memory: Whether arrays go through it.
+    """
 
     init: Callable[[int], Any] | None
     library_threads: int | None
@@ -38,8 +45,8 @@ class Settings(NamedTuple):
     shared_memory: bool
 
 
-class Unfit(NamedTuple):
-    """In place of the first outcome: what befell a worker when it started. It has ended."""
+class StartFailed(NamedTuple):
+    """Sent in place of the first outcome: why a worker could not start. It has ended."""
 
     failure: Failure
 
@@ -47,20 +54,21 @@ class Unfit(NamedTuple):
 def serve(
     connection: Connection[Any, Any],
     gate: Connection[Any, Any],
-    given: tuple[list[Part], Settings] | bytes,
+    arguments: tuple[list[Handler], WorkerSettings] | bytes,
     index: int,
 ) -> None:
-    """The life of a worker."""
+    """Be a worker: do tasks until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the consumer's
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so is what it does when told to end
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
     name = multiprocessing.current_process().name
-    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     receiver = Receiver(connection)
     sender = Sender(connection, slots=0)
     try:
-        parts, settings = pickle.loads(given) if isinstance(given, bytes) else given
+        found = pickle.loads(arguments) if isinstance(arguments, bytes) else arguments
+        handlers, settings = found
         sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         if settings.library_threads is not None:
             _prepare_libraries(settings.library_threads)
@@ -69,19 +77,19 @@ def serve(
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
-            sender.send(Unfit(portable(traced(error, (), name), name)))
+            sender.send(StartFailed(picklable_failure(as_failure(error, (), name), name)))
         return
-    next_task = _receiving(receiver)
-    if settings.slots > _FEW or any(isinstance(part, Each) for part in parts):
-        next_task = _listening(next_task)
-    limit, looked = settings.library_threads, 0.0
+    next_task = _tasks_of(receiver)
+    if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
+        next_task = _queued(next_task)
+    limit, checked_at = settings.library_threads, 0.0
     while (task := next_task()) is not None:
-        if limit is not None and monotonic() - looked > _LOOK:
-            looked = monotonic()
+        if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
+            checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
-        if not seen(gate, None) & select.POLLIN:
+        if not poll(gate, None) & select.POLLIN:
             return  # it won't be opened any more
-        outcome = task if isinstance(task, Outcome) else parts[task[0]](task[1])
+        outcome = task if isinstance(task, Outcome) else handlers[task[0]](task[1])
         try:
             _send(sender, outcome, name)
         except OSError:
@@ -89,13 +97,13 @@ def serve(
         del task, outcome  # not to hold them while the next are made
 
 
-def _receiving(receiver: Receiver) -> Callable[[], Any]:
+def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
     def receive() -> Any:
         """The next task, an outcome if it can't be unpickled here, or None at the end."""
         try:
             return receiver.receive()
         except Unreadable as error:
-            return torn(error)
+            return transfer_failure(error)
         except (EOFError, OSError):
             return None
 
@@ -104,17 +112,17 @@ def _receiving(receiver: Receiver) -> Callable[[], Any]:
 
 def _send(sender: Sender, outcome: Outcome, worker: str) -> None:
     if outcome.failure is not None:
-        outcome = outcome._replace(failure=portable(outcome.failure, worker))
+        outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
         sender.send(outcome)
     except Unwritable:
-        sender.send(sendable(outcome, worker))
+        sender.send(picklable_outcome(outcome, worker))
 
 
-def _listening(receive: Callable[[], Any]) -> Callable[[], Any]:
-    """Take in tasks as they come: a consumer that hands in large ones, or many, never waits.
+def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
+    """Take in tasks as they come, in a thread: a consumer that submits large ones never waits.
 
-    It would for ever, if this worker waited for it to take an outcome.
+    It would wait for ever if this worker waited for it to take an outcome.
     """
     tasks: SimpleQueue[Any] = SimpleQueue()
 
@@ -127,11 +135,11 @@ def _listening(receive: Callable[[], Any]) -> Callable[[], Any]:
     return tasks.get
 
 
-def _watch(parent: int) -> None:
+def _end_with(parent: int) -> None:
     """End with the parent, which may have been killed while a function here takes its time."""
     consumer = multiprocessing.parent_process()
     assert consumer is not None
-    while not wait([consumer.sentinel], _WATCH) and os.getppid() == parent:
+    while not wait([consumer.sentinel], _CHECK_PARENT) and os.getppid() == parent:
         pass
     os._exit(1)
 
@@ -162,23 +170,23 @@ def _limit_libraries(count: int) -> bool:
     return True
 
 
-def seen(connection: Connection[Any, Any], seconds: float | None) -> int:
-    """Wait until there is something to read, or the end: what was seen, 0 for nothing.
+def poll(connection: Connection[Any, Any], seconds: float | None) -> int:
+    """Wait until there is something to read, or the end; the event, or 0 for none.
 
     A tenth of what `Connection.poll` costs.
     """
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    found = poll.poll(None if seconds is None else max(0.0, seconds) * 1000)
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    found = poller.poll(None if seconds is None else max(0.0, seconds) * 1000)
     return found[0][1] if found else 0
 
 
-def torn(error: Exception) -> Outcome:
-    """What comes of a task if it or its outcome can't cross."""
+def transfer_failure(error: Exception) -> Outcome:
+    """The outcome of a task that can't be sent, or whose own outcome can't."""
     cause = error.__cause__
     assert isinstance(cause, Exception)
     which = "can't leave its process" if isinstance(error, Unwritable) else "can't be unpickled"
     note = f"lazyckpt: an item {which}"
     if note not in getattr(cause, "__notes__", ()):
         cause.add_note(note)
-    return Outcome([], Failure(cause, ""), is_torn=True)
+    return Outcome([], Failure(cause, ""), is_transfer_error=True)

@@ -1,4 +1,4 @@
-"""Slots in shared memory that has no name: filled by a worker, given back by its consumer."""
+"""Slots in shared memory without a name: a worker fills them, its consumer frees them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from weakref import ref
 
 import numpy as np
 
-SPARE = 4  # messages whose memory the consumer may keep; of others it makes copies
+LENT_SLOTS = 4  # that a consumer may keep; it copies what is in others
 
 _LINE = 64  # bytes of a cache line
 
 
-class Slots:
-    """So many slots of a size, and a byte for each that is 1 while it is taken.
+class SharedMemorySlots:
+    """Slots of one size, and a byte for each that is 1 while it is taken.
 
     The worker sets that byte, the consumer clears it; nobody waits.
     """
@@ -27,11 +27,11 @@ class Slots:
     def __init__(self, file: IO[bytes], size: int, count: int) -> None:
         self.size = size
         self.count = count
-        self._begin = -(-count // PAGESIZE) * PAGESIZE
-        self._map = mmap(file.fileno(), self._begin + size * count)
+        self._start = -(-count // PAGESIZE) * PAGESIZE
+        self._map = mmap(file.fileno(), self._start + size * count)
         self._view = memoryview(self._map)
         self._taken = self._view[:count]
-        self._kept: dict[int, ref[_Lent]] = {}
+        self._lent: dict[int, ref[_LentSlot]] = {}
 
     def take(self) -> int | None:
         """The number of a free slot: the first, which is likely to be in the cache."""
@@ -42,25 +42,25 @@ class Slots:
         return found
 
     def __getitem__(self, number: int) -> memoryview:
-        start = self._begin + number * self.size
+        start = self._start + number * self.size
         return self._view[start : start + self.size]
 
-    def received(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
-        """The buffers in a slot: in place, until all are dropped, or copies if many are kept."""
+    def read(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
+        """The buffers in a slot: in place, until all are dropped; copies if many slots are lent."""
         places = [*zip(starts(sizes), sizes, strict=False)]
-        if len(self._kept) < min(SPARE, self.count // 2):
-            lent: Any = np.frombuffer(self[number], np.uint8).view(_Lent)
-            self._kept[number] = ref(lent, lambda _: self._give_back(number))
+        if len(self._lent) < min(LENT_SLOTS, self.count // 2):
+            lent: Any = np.frombuffer(self[number], np.uint8).view(_LentSlot)
+            self._lent[number] = ref(lent, lambda _: self._free(number))
             return [memoryview(lent[start : start + size]) for start, size in places]
         slot = np.frombuffer(self[number], np.uint8)
         copies = [slot[start : start + size].copy() for start, size in places]
         self._taken[number] = 0
         return [copy.data for copy in copies]
 
-    def _give_back(self, number: int) -> None:
+    def _free(self, number: int) -> None:
         with suppress(ValueError):  # closed
             self._taken[number] = 0
-        del self._kept[number]
+        del self._lent[number]
 
     def close(self) -> None:
         """Let the memory go, but for what is still kept of it."""
@@ -70,11 +70,11 @@ class Slots:
             self._map.close()
 
 
-class _Lent(np.ndarray[tuple[int], np.dtype[np.uint8]]):
+class _LentSlot(np.ndarray[tuple[int], np.dtype[np.uint8]]):
     """A slot's bytes, on which all arrays in it depend."""
 
 
-def allocated(size: int, count: int) -> tuple[IO[bytes], Slots]:
+def allocate(size: int, count: int) -> tuple[IO[bytes], SharedMemorySlots]:
     """Slots in a file that has no name: whatever dies, nothing stays behind."""
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("lazyckpt"), "r+b")
@@ -82,7 +82,7 @@ def allocated(size: int, count: int) -> tuple[IO[bytes], Slots]:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     try:
         file.truncate(-(-count // PAGESIZE) * PAGESIZE + size * count)
-        return file, Slots(file, size, count)
+        return file, SharedMemorySlots(file, size, count)
     except BaseException:
         file.close()
         raise

@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.executors.reducing import reducers
-from lazyckpt.executors.slots import Slots, allocated, starts
+from lazyckpt.executors.ipc.reducers import reducers
+from lazyckpt.executors.ipc.shared_memory import SharedMemorySlots, allocate, starts
 
 LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
 
@@ -50,10 +50,10 @@ class Unwritable(Exception):
 class Sender:
     """The worker's side, for one thread.
 
-    Up to `slots` messages lie in shared memory, those that the consumer keeps
-    among them, at most `SPARE`. It is taken when the first large buffer is sent,
-    and anew when a message is larger than all before.
-    With no slot free, or `shared` false, large buffers go through the pipe.
+    Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
+    the consumer keeps. It is allocated for the first large buffer, and again for a
+    message larger than all before. With no slot free, or `shared` false, large
+    buffers go through the pipe.
     """
 
     def __init__(
@@ -61,15 +61,18 @@ class Sender:
     ) -> None:
         self._connection = connection
         self._slots = slots if shared and hasattr(socket, "send_fds") else 0
-        self._memory: Slots | None = None
+        self._memory: SharedMemorySlots | None = None
         self._pickler: _Pickler | None = None
         self._warned = False
 
     def send(self, message: Any) -> int:
-        """Pickle and send a message; the result is its bytes, large buffers included.
+        """Pickle and send a message. Waits while the pipe is full.
 
-        Waits while the pipe is full. A message that can't be pickled is
-        `Unwritable`, and raises before anything is sent.
+        Returns:
+            How many bytes it has, large buffers included.
+
+        Raises:
+            Unwritable: It can't be pickled; nothing was sent.
         """
         pickler, self._pickler = self._pickler or _Pickler(), None
         try:
@@ -111,7 +114,7 @@ class Sender:
         if self._memory is None or size > self._memory.size:
             size = 1 << (max(size, PAGESIZE) - 1).bit_length()  # pages not touched cost nothing
             try:
-                file, memory = allocated(size, self._slots)
+                file, memory = allocate(size, self._slots)
             except OSError as error:
                 self._warn(f"no {self._slots} slots of {size:,} bytes of shared memory: {error}")
                 self._slots = 0
@@ -138,21 +141,22 @@ class Receiver:
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
-        self._memory: Slots | None = None
+        self._memory: SharedMemorySlots | None = None
 
     def receive(self) -> Any:
-        """The next message; waits for it. Its arrays are writable where they were before.
+        """Wait for the next message. Its arrays are writable where they were before.
 
-        Raises EOFError where the sender is gone and what it sent has been
-        given, and `Unreadable` out of unpickling. That, or a warning made an
-        error, leaves the next message to be received. A KeyboardInterrupt may leave half of one:
-        close the connection then.
+        Raises:
+            EOFError: The sender is gone, and what it sent has been received.
+            Unreadable: It can't be unpickled. After that, or a warning made an
+                error, the next message can be received. A KeyboardInterrupt may
+                leave half of one: close the connection then.
         """
         try:
             frame = self._connection.recv_bytes()
             buffers: Sequence[memoryview] = ()
             if frame[-1] != _MESSAGE:
-                frame, buffers = self._beside(frame)
+                frame, buffers = self._with_buffers(frame)
         except OSError as error:
             if error.errno is None or isinstance(error, ConnectionError):
                 raise EOFError("the sender is gone") from error
@@ -168,7 +172,7 @@ class Receiver:
             self._memory.close()
             self._memory = None
 
-    def _beside(self, frame: bytes) -> tuple[bytes, Sequence[memoryview]]:
+    def _with_buffers(self, frame: bytes) -> tuple[bytes, Sequence[memoryview]]:
         """The next message, of which this is the first frame, and its large buffers."""
         while (kind := frame[-1]) not in (_IN_SLOT, _IN_PIPE):
             if kind == _MESSAGE:
@@ -183,7 +187,7 @@ class Receiver:
         if kind == _IN_PIPE:
             return frame, self._in_pipe(sizes)
         assert self._memory is not None
-        return frame, self._memory.received(slot, sizes)
+        return frame, self._memory.read(slot, sizes)
 
     def _in_pipe(self, sizes: Sequence[int]) -> list[memoryview]:
         buffers = [np.empty(size, np.uint8).data for size in sizes]
@@ -197,12 +201,12 @@ class Receiver:
         if not fds:
             raise EOFError("the sender is gone, or this process has too many open files")
         with open(fds[0], "r+b") as file:
-            memory = Slots(file, size, slots)
+            memory = SharedMemorySlots(file, size, slots)
         self.close()  # all that came through it has been read
         self._memory = memory
 
 
-class _Parts(list[bytes]):
+class _Chunks(list[bytes]):
     """What a pickler writes to."""
 
     write = list.append
@@ -215,7 +219,7 @@ class _Pickler:
     """
 
     def __init__(self) -> None:
-        self._parts = _Parts()
+        self._chunks = _Chunks()
         self._large = large = list[memoryview]()
 
         def small(buffer: pickle.PickleBuffer) -> bool:
@@ -225,15 +229,15 @@ class _Pickler:
             large.append(view)
             return False
 
-        self._pickler = pickle.Pickler(self._parts, 5, buffer_callback=small)
+        self._pickler = pickle.Pickler(self._chunks, 5, buffer_callback=small)
 
     def dump(self, message: Any) -> tuple[bytes, list[memoryview]]:
         """A pickle, and the buffers left out of it."""
         self._pickler.dispatch_table = reducers()
         self._pickler.dump(message)
         self._pickler.clear_memo()
-        frame, large = b"".join(self._parts), self._large.copy()
-        self._parts.clear()
+        frame, large = b"".join(self._chunks), self._large.copy()
+        self._chunks.clear()
         self._large.clear()
         return frame, large
 

@@ -1,4 +1,4 @@
-"""What crosses the border of a process: parts, tasks, outcomes, as pickles with arrays beside."""
+"""Handlers, tasks and outcomes as pickles, with the memory of arrays next to them."""
 
 from __future__ import annotations
 
@@ -19,53 +19,56 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
 from lazyckpt.errors import PipelineError
-from lazyckpt.executors.parts import Outcome, Part
-from lazyckpt.executors.reducing import reducers
-from lazyckpt.executors.transport import LARGE
-from lazyckpt.failures.notes import Failure, Rebuilt, traced
+from lazyckpt.executors.ipc.reducers import reducers
+from lazyckpt.executors.ipc.transport import LARGE
+from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.failures.notes import Failure, RebuiltError, as_failure
 
 Buffers = list[NDArray[np.uint8]]
 
 
-class Parcel:
-    """Something on its way to or from a worker, and how to get at it.
+class Message:
+    """Something on its way to or from a worker.
 
-    It's taken apart where it's pickled, so that within a process it costs nothing.
+    It is serialized where it is pickled, so that within a process it costs nothing.
+
+    Attributes:
+        error: Why it could not be serialized.
     """
 
     def __init__(self, content: Any) -> None:
         self._content = content
-        self.error: Exception | None = None  # of taking it apart
+        self.error: Exception | None = None
 
     def open(self) -> Any:
         return self._content
 
     def __reduce__(self) -> tuple[Any, ...]:
         try:
-            return Sealed, self._taken_apart()
+            return SerializedMessage, self._serialized()
         except Exception as error:
             self.error = error
             raise
 
-    def _taken_apart(self) -> tuple[bytes, Buffers]:
-        return taken_apart(self._content)
+    def _serialized(self) -> tuple[bytes, Buffers]:
+        return serialize(self._content)
 
 
-class Report(Parcel):
+class OutcomeMessage(Message):
     """An outcome on its way from a worker: what of it can be pickled."""
 
-    def _taken_apart(self) -> tuple[bytes, Buffers]:
+    def _serialized(self) -> tuple[bytes, Buffers]:
         outcome: Outcome = self._content
         if outcome.failure is not None:
-            outcome = outcome._replace(failure=portable(outcome.failure, whereabouts()))
+            outcome = outcome._replace(failure=picklable_failure(outcome.failure, this_process()))
         try:
-            return taken_apart(outcome)
+            return serialize(outcome)
         except Exception:
-            return taken_apart(sendable(outcome, whereabouts()))
+            return serialize(picklable_outcome(outcome, this_process()))
 
 
-class Sealed:
-    """A parcel that has crossed. Opening it may raise what unpickling does."""
+class SerializedMessage:
+    """A message that has arrived. Opening it may raise what unpickling does."""
 
     def __init__(self, frame: bytes, buffers: Buffers) -> None:
         self._frame, self._buffers = frame, buffers
@@ -75,14 +78,14 @@ class Sealed:
         return pickle.loads(self._frame, buffers=map(_writable, self._buffers))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sealed, (self._frame, self._buffers)
+        return SerializedMessage, (self._frame, self._buffers)
 
 
 def _writable(buffer: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return buffer if buffer.flags.writeable else buffer.copy()  # of an object store, say
 
 
-def taken_apart(content: Any) -> tuple[bytes, Buffers]:
+def serialize(content: Any) -> tuple[bytes, Buffers]:
     """A pickle, and the memory of large arrays and tensors, which is not copied."""
     large: Buffers = []
 
@@ -100,20 +103,27 @@ def taken_apart(content: Any) -> tuple[bytes, Buffers]:
     return file.getvalue(), large
 
 
-def whereabouts() -> str:
+def this_process() -> str:
     """This process, as an error of a worker names it."""
     return f"process {os.getpid()} on {platform.node()}"
 
 
-def packed(parts: list[Part], beside: Any = None, *, has_main: bool = True) -> bytes:
-    """Parts as bytes, functions with them; an error names the stage that has none.
+def serialize_handlers(
+    handlers: list[Handler], settings: Any = None, *, has_main: bool = True
+) -> bytes:
+    """Handlers as bytes, with their functions.
 
-    - `beside`: what goes along: then it's a pair
-    - `has_main`: whether the worker's main module is this one's
+    Args:
+        handlers: What a worker can do.
+        settings: What goes along; then it's a pair.
+        has_main: Whether the worker's main module is this one's.
+
+    Raises:
+        PipelineError: A function can't be pickled; it names the stage.
     """
     error: Exception | None = None
-    content = parts if beside is None else (parts, beside)
-    for dumps in _ways(has_main):
+    content = handlers if settings is None else (handlers, settings)
+    for dumps in _dumps_functions(has_main):
         try:
             return bytes(dumps(content))
         except Exception as raised:
@@ -122,7 +132,7 @@ def packed(parts: list[Part], beside: Any = None, *, has_main: bool = True) -> b
         "" if _has_cloudpickle() else "; lambdas and closures want cloudpickle: lazyckpt[processes]"
     )
     raise PipelineError(
-        f"{_culprit(parts, dumps)} can't be sent to a worker process: {error}{remedy}"
+        f"{_unpicklable(handlers, dumps)} can't be sent to a worker process: {error}{remedy}"
     ) from error
 
 
@@ -130,14 +140,14 @@ def _has_cloudpickle() -> bool:
     return importlib.util.find_spec("cloudpickle") is not None
 
 
-def _ways(has_main: bool) -> list[Callable[[Any], bytes]]:
+def _dumps_functions(has_main: bool) -> list[Callable[[Any], bytes]]:
     """How to pickle functions: by name, where a worker can import what is defined here."""
     cloud = [import_module("cloudpickle").dumps] if _has_cloudpickle() else []
     by_name = has_main and hasattr(sys.modules["__main__"], "__file__")
     return [pickle.dumps, *cloud] if by_name or not cloud else cloud
 
 
-class Clouded:
+class _CloudPickled:
     """An item or error of a class or function that has no name where it goes to."""
 
     def __init__(self, item: Any) -> None:
@@ -147,8 +157,8 @@ class Clouded:
         return pickle.loads, (self._frame,)
 
 
-def _culprit(parts: Iterable[Part], dumps: Callable[[Any], Any]) -> str:
-    calls: list[Call] = [call for part in parts for call in getattr(part, "calls", ())]
+def _unpicklable(handlers: Iterable[Handler], dumps: Callable[[Any], Any]) -> str:
+    calls: list[Call] = [call for handler in handlers for call in getattr(handler, "calls", ())]
     for call in calls:
         try:
             dumps(call)
@@ -157,36 +167,36 @@ def _culprit(parts: Iterable[Part], dumps: Callable[[Any], Any]) -> str:
     return "what is beside the pipeline, such as worker_init,"
 
 
-def sendable(outcome: Outcome, worker: str) -> Outcome:
+def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:
     """The outcome up to the first item that can't be pickled, and that as its failure."""
     items: list[Any] = []
     for item in outcome.items:
         try:
-            items.append(_sendable(item))
+            items.append(_picklable_item(item))
         except Exception as error:
             error.add_note(f"lazyckpt: an item, a {type(item).__name__}, can't leave its process")
-            failure = portable(Failure(error, ""), worker)
-            reached = outcome.reached and outcome.reached[: len(items) + 1]
-            return outcome._replace(items=items, failure=failure, reached=reached, end=None)
+            failure = picklable_failure(Failure(error, ""), worker)
+            positions = outcome.positions and outcome.positions[: len(items) + 1]
+            return outcome._replace(items=items, failure=failure, positions=positions, end=None)
     return outcome._replace(items=items)
 
 
-def _sendable(item: Any) -> Any:
+def _picklable_item(item: Any) -> Any:
     try:
-        taken_apart(item)
+        serialize(item)
     except Exception:
         if not _has_cloudpickle():
             raise
-        return Clouded(item)
+        return _CloudPickled(item)
     return item
 
 
-def portable(failure: Failure, worker: str) -> Failure:
+def picklable_failure(failure: Failure, worker: str) -> Failure:
     """A failure that can be pickled, with its traceback as text."""
     error = failure.error
-    trace = failure.trace or traced(error, (), worker).trace
-    _bare(error)
-    for way in (_itself, Rebuilt, Clouded)[: 2 + _has_cloudpickle()]:
+    trace = failure.trace or as_failure(error, (), worker).trace
+    _strip_tracebacks(error)
+    for way in (_itself, RebuiltError, _CloudPickled)[: 2 + _has_cloudpickle()]:
         with suppress(Exception):
             sent: Any = way(error)
             copy = pickle.loads(pickle.dumps(sent))
@@ -197,11 +207,11 @@ def portable(failure: Failure, worker: str) -> Failure:
     return Failure(error, failure.places, trace)
 
 
-def _bare(error: BaseException | None) -> None:
-    """Take tracebacks off, which some packages teach to pickle: they would come as cycles."""
+def _strip_tracebacks(error: BaseException | None) -> None:
+    """Remove tracebacks: some packages make them picklable, and they would come as cycles."""
     while error is not None and error.__traceback__ is not None:
         error.__traceback__ = None
-        _bare(error.__cause__)
+        _strip_tracebacks(error.__cause__)
         error = error.__context__
 
 

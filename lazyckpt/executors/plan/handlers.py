@@ -1,0 +1,229 @@
+"""What a worker does with a task: read a chunk of a pipeline, or map stages over items."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from operator import length_hint
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.machine import Flow, Machine, Position, machine
+from lazyckpt.errors import InvalidState
+from lazyckpt.failures.notes import Failure, as_failure
+from lazyckpt.failures.skip_log import SkipRecord
+from lazyckpt.failures.skipping import skip_log_of
+
+UNKNOWN_BYTES = 1 << 20  # what an item is taken to fill where nothing tells
+
+
+class Outcome(NamedTuple):
+    """The result of a task: items, and then perhaps an error or the end.
+
+    Attributes:
+        items: What was made, up to an error or the end.
+        failure: The error that came next.
+        positions: Of a stream, the position before the items and after each.
+        end: The position of the end, if the stream has ended.
+        seconds: How long it took.
+        item_bytes: About how large an item is.
+        skipped: Of a stream, what was left out, and after how many items.
+        is_transfer_error: Whether `failure` is of sending the task or this. No
+            items came through, though some may have been good.
+    """
+
+    items: list[Any]
+    failure: Failure | None = None
+    positions: list[Any] | None = None
+    end: Position | None = None
+    seconds: float = 0.0
+    item_bytes: float = 0.0
+    skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    is_transfer_error: bool = False
+
+
+class TaskLost(Exception):
+    """The workers that had a task, or the tasks before it, are gone: submit it again."""
+
+
+Handler = Callable[[Any], Outcome]
+
+
+class Reader:
+    """Reads items of a pipeline: a task is (position, count).
+
+    With random access any worker can do any task. A stream goes on from where it
+    is: only its first task has a position, the next ones have None.
+    """
+
+    def __init__(self, chain: Chain, machine: Machine[Any] | None = None) -> None:
+        self.chain = chain
+        self.calls = chain.calls
+        self._skip_log = skip_log_of(chain)
+        self.machine = machine or chain.machine
+        self.is_stream = self.machine.skip is None
+        self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Reader, (self.chain,)
+
+    def fresh(self) -> Reader:
+        """The same reader, without the flow that this one has open."""
+        return Reader(self.chain, self.machine)
+
+    def __call__(self, task: tuple[Position, int]) -> Outcome:
+        begun = perf_counter()
+        position, count = task
+        items: list[Any] = []
+        skipped: list[tuple[int, SkipRecord]] = []
+        positions: list[Any] | None = [] if self.is_stream else None
+        end = failure = None
+        try:
+            found = self._open.pop(self._key(position), None)
+            if found is None and position is None:  # a new worker, which goes on from nowhere
+                raise TaskLost
+            flow, stream = found or self._flow_from(position)
+            if positions is None:
+                items.extend(islice(stream, count))  # keeps what comes before an error
+            else:
+                positions.append(try_snapshot(flow))
+                for item in islice(stream, count):
+                    self._add_skipped(skipped, len(items))
+                    items.append(item)
+                    positions.append(try_snapshot(flow))
+            if len(items) == count:
+                self._open.clear()
+                self._open[None if self.is_stream else flow.snapshot()] = flow, stream
+            else:
+                self._add_skipped(skipped, len(items))
+                end = try_snapshot(flow)
+        except BaseException as error:
+            failure = as_failure(error, self.calls)
+        seconds = perf_counter() - begun
+        try:
+            size = item_bytes(items)
+            return Outcome(items, failure, positions, end, seconds, size, tuple(skipped))
+        finally:
+            del failure  # its traceback has this frame, which would be a cycle
+
+    def _add_skipped(self, skipped: list[tuple[int, SkipRecord]], place: int) -> None:
+        """Note what was left out since the last call."""
+        if self._skip_log is not None and (found := self._skip_log.drain()).spans:
+            skipped.append((place, found))
+
+    def _key(self, position: Position) -> Position:
+        """The key of the flow that is open at a position: None for that of a stream."""
+        stream = self._open.get(None)
+        is_there = stream is not None and try_snapshot(stream[0]) == position
+        return None if is_there else position
+
+    def _flow_from(self, position: Position) -> tuple[Flow[Any], Iterator[Any]]:
+        if self._skip_log is not None:
+            self._skip_log.drain()  # before an error; it comes again
+        flow = self.machine.flow(position)
+        return flow, iter(flow)
+
+
+class Mapper:
+    """Maps pointwise stages over items: a task is (position, epoch upstream, items)."""
+
+    def __init__(self, calls: tuple[Call, ...]) -> None:
+        self.calls = calls
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mapper, (self.calls,)
+
+    def __call__(self, task: tuple[Position, int, list[Any]]) -> Outcome:
+        begun = perf_counter()
+        position, epoch, items = task
+        made: list[Any] = []
+        failure = None
+        try:
+            made.extend(build_machine(self.calls, items_machine(items, epoch)).flow(position))
+        except BaseException as error:
+            failure = as_failure(error, self.calls)
+        size = item_bytes(made) + item_bytes(items)
+        try:
+            return Outcome(made, failure, None, None, perf_counter() - begun, size)
+        finally:
+            del failure
+
+
+def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:
+    """The machine of stages on top of another machine."""
+    for call in calls:
+        upstream = call.build(upstream)
+    assert upstream is not None
+    return upstream
+
+
+def items_machine(
+    items: list[Any],
+    epoch: int,
+    positions: list[Position] | None = None,
+    end: Position | None = None,
+) -> Machine[Any]:
+    """A machine of items at hand, entered at the first of them.
+
+    Args:
+        items: The items.
+        epoch: The epoch of all of them.
+        positions: Before the first item and after each; a worker doesn't know them.
+        end: Where upstream has ended, if it has.
+    """
+    places = positions or [None] * (len(items) + 1)
+
+    def flow(position: Position) -> Flow[Any]:
+        left = iter(items)
+        return Flow(left, lambda: places[len(items) - length_hint(left)])
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        if n > len(items):
+            return end, len(items)
+        return places[n], n
+
+    return machine(init=lambda _: places[0], epoch=lambda _: epoch, flow=flow, skip=skip)
+
+
+def try_snapshot(flow: Flow[Any]) -> Any:
+    """The flow's position, or the error of taking it, for `raise_or_position` to raise."""
+    try:
+        return flow.snapshot()
+    except InvalidState as error:
+        return error
+
+
+def raise_or_position(found: Any) -> Position:
+    """A position that `try_snapshot` took; raises the error if it is one."""
+    if isinstance(found, InvalidState):
+        raise found
+    return found
+
+
+def item_bytes(items: list[Any]) -> float:
+    """About how many bytes an item fills: the first one, or the last if that is larger."""
+    try:
+        return max(_bytes(items[0]), _bytes(items[-1])) if items else 0
+    except Exception:  # of attributes that a class makes up
+        return UNKNOWN_BYTES
+
+
+def _bytes(item: Any, depth: int = 0) -> float:
+    kind = type(item)
+    if kind in (int, float, bool, complex, str, bytes, bytearray, type(None), range):
+        return sys.getsizeof(item)
+    if depth > 8 or getattr(getattr(item, "dtype", None), "hasobject", False):
+        return UNKNOWN_BYTES
+    size = getattr(item, "nbytes", None)  # of arrays, tensors, NumPy's numbers
+    if isinstance(size, int):
+        return size + 128
+    if isinstance(item, (list, tuple, set, frozenset, dict, deque)):
+        values = item.values() if isinstance(item, dict) else item
+        some = [_bytes(value, depth + 1) for value in islice(values, 8)]
+        return sys.getsizeof(item) + (sum(some) / len(some) * len(item) if some else 0)
+    if getattr(kind, "__dict__", None) is not None and hasattr(item, "__dict__"):
+        return _bytes(vars(item), depth + 1)
+    return UNKNOWN_BYTES

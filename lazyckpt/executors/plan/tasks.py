@@ -1,0 +1,236 @@
+"""Tasks for workers, generated from a position on, and how many items each has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain, islice, repeat
+from operator import length_hint
+from typing import Any, NamedTuple
+
+from lazyckpt.core.call import Call
+from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
+from lazyckpt.failures.skip_log import SkipLog, SkipRecord
+
+_CHUNK_SECONDS = 32e-3  # what making a chunk may take
+_CHUNK_BYTES = 1 << 18  # what it may fill
+_HALF_BUFFER_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
+_CHUNK_ITEMS = 2048
+_FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
+
+
+class ChunkSizer:
+    """How many items a task has: one at first, then as many as are small and quickly made.
+
+    Attributes:
+        size: Items of the next task.
+        tail: How many tasks before the end they begin to shrink; 1 is never.
+    """
+
+    def __init__(self, workers: int, buffer_size: int, is_gated: bool) -> None:
+        self.size = 1
+        self.tail = 2 * workers if workers > 1 else 1
+        self._workers, self._buffer_size, self._is_gated = workers, buffer_size, is_gated
+        self._is_growing = not is_gated
+        self._is_small = False
+        self._singles = 0
+
+    def use_single_items(self, count: int) -> None:
+        """Make the next `count` items one by one."""
+        self.size, self._singles, self._is_growing = 1, count, False
+
+    def observe(self, outcome: Outcome) -> None:
+        """Fit the size to what the last task took."""
+        count = len(outcome.items)
+        self._singles -= min(count, self._singles)
+        if not count or self._is_gated or self._singles:
+            return
+        size = outcome.item_bytes or 1
+        half_buffer = min(self._buffer_size // 2, _HALF_BUFFER_BYTES / size)
+        small = max(_CHUNK_BYTES / size, half_buffer)
+        quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
+        fitting = min(small, quick, _CHUNK_ITEMS)
+        self._is_growing = fitting > 8 * self.size
+        self.size = max(1, min(int(fitting), 8 * self.size))
+        self._is_small = outcome.item_bytes <= _CHUNK_BYTES
+
+    def share(self, left: int) -> int:
+        """The size, or less near the end, so that workers end at the same time."""
+        return max(-(-left // self.tail), -(-self.size // 8))
+
+    def limit(self) -> int:
+        """Items to have under way: a chunk a worker, two more if they are small, and the buffer.
+
+        As long as chunks grow, few of them: a buffer full of the first would take long.
+        """
+        chunks = self._workers * (3 if self._is_small else 1)
+        buffer = self._buffer_size
+        return chunks * self.size + (min(buffer, _FIRST_ITEMS) if self._is_growing else buffer)
+
+
+class Task(NamedTuple):
+    """Something for a worker to do; or with `payload` None the end.
+
+    Attributes:
+        payload: What the handler gets.
+        position_after: The position after so many of its items; None if the outcome says.
+        size: How many items it has.
+        log_skips: Wraps its items so that they log what was left out before each.
+    """
+
+    payload: Any
+    position_after: Callable[[int], Position] | None = None
+    size: int = 0
+    log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
+
+
+TaskGenerator = Callable[[Position, ChunkSizer], Iterator[Task]]
+
+
+def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
+    """Tasks for a `Reader` with random access: each has its own position."""
+    skip = machine.skip
+    assert skip is not None
+
+    def generate(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
+        while True:
+            count = sizer.size
+            if sizer.tail > 1:
+                count = sizer.share(skip(position, sizer.tail * count)[1])
+            after, passed = skip(position, count)
+            if passed:
+                yield Task((position, passed), _after(skip, position), passed)
+            if passed < count:
+                yield Task(None, always(after))
+                return
+            position = after
+
+    return generate
+
+
+def stream_tasks(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
+    """Tasks for the only `Reader` of a stream: from a position, and then on and on."""
+    for start in chain([position], repeat(None)):
+        yield Task((start, sizer.size), size=sizer.size)
+
+
+def pointwise_tasks(
+    upstream: Machine[Any], calls: tuple[Call, ...], skip_log: SkipLog | None = None
+) -> TaskGenerator:
+    """Tasks for a `Mapper` of pointwise stages over a stream, which is read here.
+
+    What the skip log records meanwhile is recorded again where the items come back.
+    """
+
+    def log_skips(skipped: dict[int, SkipRecord]) -> Any:
+        if skip_log is None or not skipped:
+            return None
+        return partial(_LoggingItems, skip_log=skip_log, skipped=skipped)
+
+    def generate(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
+        before = _upstream_position(calls, position)
+        epoch = upstream.epoch(before)
+        flow = upstream.flow(before)
+        stream = iter(flow)
+        while True:
+            count = sizer.size
+            read = _read(flow, stream, count, skip_log)
+            items = read.items
+            skip = build_machine(calls, items_machine(items, epoch, read.positions, read.end)).skip
+            assert skip is not None
+            if items:
+                after = _after(skip, position)
+                yield Task((position, epoch, items), after, len(items), log_skips(read.skipped))
+            if read.error is not None:
+                try:
+                    raise read.error
+                finally:
+                    del read  # the error's traceback has this frame, which would be a cycle
+            position, passed = skip(position, count)
+            if passed < count:
+                rest = {0: read.skipped_last} if read.skipped_last.spans else {}
+                yield Task(None, always(position), log_skips=log_skips(rest))
+                return
+
+    return generate
+
+
+class _Read(NamedTuple):
+    """Items of a stream, and then perhaps an error or the end."""
+
+    items: list[Any]
+    positions: list[Position]
+    error: Exception | None
+    end: Position | None
+    skipped: dict[int, SkipRecord]  # after so many items
+    skipped_last: SkipRecord
+
+
+def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog | None) -> _Read:
+    items: list[Any] = []
+    positions = [flow.snapshot()]
+    error = end = None
+    skipped: dict[int, SkipRecord] = {}
+    earlier = last = SkipRecord() if skip_log is None else skip_log.drain()
+    try:
+        for item in islice(stream, count):
+            if skip_log is not None and (found := skip_log.drain()).spans:
+                skipped[len(items)] = found
+            items.append(item)
+            positions.append(flow.snapshot())
+        if len(items) < count:
+            end = flow.snapshot()
+    except Exception as raised:
+        error = raised
+    finally:
+        if skip_log is not None:
+            last = skip_log.drain()
+            skip_log.record(earlier)
+    try:
+        return _Read(items, positions, error, end, skipped, last)
+    finally:
+        del error  # its traceback has this frame, which would be a cycle
+
+
+class _LoggingItems(Iterator[Any]):
+    """Items that log, before each, what was left out there."""
+
+    def __init__(
+        self, items: Iterator[Any], skip_log: SkipLog, skipped: dict[int, SkipRecord]
+    ) -> None:
+        self._items, self._skip_log, self._skipped = items, skip_log, skipped
+        self._place = 0
+
+    def __next__(self) -> Any:
+        item = next(self._items)
+        if found := self._skipped.get(self._place):
+            self._skip_log.record(found)
+        self._place += 1
+        return item
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._items)
+
+
+def always(position: Position) -> Callable[[int], Position]:
+    """The same position after any number of items."""
+    return lambda given: position
+
+
+def _after(
+    skip: Callable[[Position, int], tuple[Position, int]], start: Position
+) -> Callable[[int], Position]:
+    return lambda given: skip(start, given)[0]
+
+
+def _upstream_position(calls: tuple[Call, ...], position: Position) -> Position:
+    """The upstream position within that of pointwise stages."""
+    found: list[Position] = []
+
+    def flow(before: Position) -> Flow[Any]:
+        found.append(before)
+        return Flow(iter(()), lambda: before)
+
+    build_machine(calls, items_machine([], 0)._replace(flow=flow)).flow(position)
+    return found[0]

@@ -1,0 +1,1 @@
+"""Who does it: pools of threads, processes, futures and Ray actors."""

@@ -1,0 +1,93 @@
+"""A pool of Ray actors."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from lazyckpt.errors import ArgumentError
+from lazyckpt.executors.ipc.serialization import (
+    Message,
+    OutcomeMessage,
+    SerializedMessage,
+    serialize_handlers,
+    this_process,
+)
+from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.pools.futures import FuturesPool, Job
+from lazyckpt.failures.notes import as_failure
+
+
+class ActorWorker:
+    """The class of an actor."""
+
+    def __init__(self, serialized: bytes) -> None:
+        self._start_failure: Outcome | None = None
+        self._handlers: list[Handler] = []
+        try:
+            self._handlers = pickle.loads(serialized)
+        except BaseException as error:
+            self._start_failure = Outcome([], as_failure(error, (), this_process()))
+
+    def work(self, handler: int, payload: Message | SerializedMessage) -> OutcomeMessage:
+        try:
+            received = payload.open()
+        except BaseException as error:
+            return OutcomeMessage(Outcome([], as_failure(error, (), this_process())))
+        return OutcomeMessage(self._start_failure or self._handlers[handler](received))
+
+
+class ActorPool(FuturesPool):
+    """Each task goes to the actor that has the fewest, and is done after those."""
+
+    def __init__(
+        self,
+        handlers: list[Handler],
+        workers: int,
+        buffer_size: int,
+        timeout: float | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(None, handlers, buffer_size, timeout)
+        self.workers, self.buffer_size = workers, buffer_size
+        self._ray: Any = import_module("ray")
+        try:
+            self._actor_class = self._ray.remote(ActorWorker).options(**options)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"ray: {error}") from None
+        self._handlers_ref: Any = None
+        self._actors: list[Any] = []
+
+    def start(self) -> None:
+        super().start()
+        if self._actors:
+            return
+        ray = self._ray
+        if not ray.is_initialized():
+            ray.init(include_dashboard=False)
+            self._handlers_ref = None  # of an earlier Ray
+        if self._handlers_ref is None:
+            self._handlers_ref = ray.put(serialize_handlers(self.handlers, has_main=False))
+        for _ in range(self.workers):
+            self._actors.append(self._actor_class.remote(self._handlers_ref))
+
+    def send(self, job: Job) -> Future[Any]:
+        has = [t.handle.worker for t in self.pending_tasks if not t.handle.future.done()]
+        job.worker = min(self._actors, key=has.count)
+        future: Future[Any] = job.worker.work.remote(job.handler, job.payload).future()
+        return future
+
+    def stop(self) -> None:
+        actors, self._actors = self._actors, []
+        super().stop()
+        if self._ray.is_initialized():
+            for actor in actors:
+                with suppress(Exception):  # it's gone already
+                    self._ray.kill(actor)
+
+    def __str__(self) -> str:
+        return "a Ray actor"

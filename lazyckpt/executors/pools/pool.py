@@ -1,0 +1,125 @@
+"""A pool of workers as the rest sees it: submit a task, get its outcome."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+from lazyckpt.executors.plan.handlers import Outcome
+
+
+class PendingTask:
+    """A task that was submitted, and its outcome once that is there.
+
+    Attributes:
+        generation: That of the pool when it was submitted; -1 once nobody wants it.
+        handle: What the pool knows it by.
+        size: How many items it has.
+        outcome: None until `WorkerPool.result` has it.
+    """
+
+    __slots__ = ("generation", "handle", "outcome", "size")
+
+    def __init__(self, generation: int, handle: Any, size: int) -> None:
+        self.generation = generation
+        self.handle = handle
+        self.size = size
+        self.outcome: Outcome | None = None
+
+
+class WorkerPool(ABC):
+    """Workers that start with the first task, can be stopped at any time, and start again.
+
+    A pool `is_driven` where the threads of another one submit its tasks: they call
+    `start` first, and what they submit after `stop` is refused.
+
+    Attributes:
+        workers: How many tasks are done at the same time.
+        buffer_size: Items to have ready beyond those.
+        generation: How often the workers were stopped.
+    """
+
+    is_driven = False
+    is_external = False  # whether stopping it waits for other people's software
+
+    def __init__(self, workers: int, buffer_size: int) -> None:
+        self.workers = workers
+        self.buffer_size = buffer_size
+        self.generation = 0
+
+    def start(self) -> None:  # noqa: B027  # most need no preparation
+        """Start the workers, if they aren't running."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether workers are running; True where that is unknown."""
+        return True
+
+    def recover(self) -> None:  # noqa: B027  # most drive no others
+        """After an error, stop if the pools that this one drives have: they start first."""
+
+    @abstractmethod
+    def submit(self, handler: int, payload: Any, size: int) -> PendingTask:
+        """Submit a task of so many items, without waiting. `TaskLost` if it is refused."""
+
+    @abstractmethod
+    def result(self, pending: PendingTask) -> Outcome:
+        """Wait for a task. `TaskLost` if its workers were stopped before it was done."""
+
+    def is_done(self, pending: PendingTask) -> bool:
+        """Whether `result` would return at once."""
+        return pending.outcome is not None
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the workers, and keep what they have done. Idempotent."""
+
+    def allow_work(self, is_allowed: bool) -> None:  # noqa: B027  # not every pool can be held back
+        """Let workers begin tasks, or hold them back."""
+
+
+class PrefetchGate:
+    """Whether items are made that nobody waits for yet; none at all once it `is_closed`."""
+
+    def __init__(self, is_gated: bool) -> None:
+        self.is_gated = is_gated
+        self.is_closed = False  # by who closes the run, perhaps amid its work: a signal's handler
+        self.pools: list[WorkerPool] = []
+        self._reasons = int(not is_gated)
+        self._is_waited_for = False
+        self._lock = RLock()  # another thread, or a signal's handler, may pause the run
+
+    @property
+    def is_open(self) -> bool:
+        return self._reasons > 0
+
+    def add_reason(self, count: int) -> None:
+        """Count a reason to be open, or with -1 take one back."""
+        with self._lock:
+            self._reasons += count
+            self._update()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let workers make what is waited for."""
+        try:
+            self._is_waited_for = True
+            self._update()
+            yield
+        finally:
+            self._is_waited_for = False
+            self._update()
+
+    def _update(self) -> None:
+        with self._lock:
+            for pool in self.pools:
+                pool.allow_work(self.is_open or self._is_waited_for)
+
+
+def abandon(pending_tasks: Iterable[PendingTask]) -> None:
+    """Mark tasks whose outcome nobody wants any more."""
+    for pending in pending_tasks:
+        pending.generation = -1

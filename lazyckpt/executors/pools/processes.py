@@ -1,0 +1,244 @@
+"""A pool of processes on this machine."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import threading
+import weakref
+from contextlib import suppress
+from importlib import import_module
+from math import inf
+from time import monotonic
+from typing import Any
+
+from lazyckpt.errors import WorkerDied, WorkerTimeout
+from lazyckpt.executors.ipc.serialization import serialize_handlers
+from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
+from lazyckpt.executors.ipc.transport import Unwritable
+from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.worker_main import (
+    WorkerSettings,
+    has_threadpoolctl,
+    poll,
+    serve,
+    transfer_failure,
+)
+from lazyckpt.executors.pools.worker_process import (
+    PipeGate,
+    WorkerProcess,
+    choose_start_method,
+    reap,
+    without_interrupts,
+)
+
+_PATIENCE = 0.2  # seconds that stopping waits for a message under way
+_TICK = 0.25  # seconds between two looks whether a worker lives, if others hold its pipe open
+
+_pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in list(_pools):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+@atexit.register  # after multiprocessing's own, and so called before it, which waits for workers
+def _stop_all() -> None:
+    for pool in list(_pools):
+        pool.stop()
+
+
+class ProcessPool(WorkerPool):
+    """Workers that are processes, each fed through a pipe of its own, first in, first out."""
+
+    def __init__(
+        self,
+        handlers: list[Handler],
+        workers: int,
+        buffer_size: int,
+        timeout: float | None,
+        start_method: str | None,
+        settings: WorkerSettings,
+    ) -> None:
+        super().__init__(workers, buffer_size)
+        self._handlers = handlers
+        self._timeout = timeout
+        self._start_method = start_method
+        self._settings = settings._replace(slots=2 * workers + buffer_size + 2 + LENT_SLOTS)
+        self._workers: list[WorkerProcess] = []
+        self._lock = threading.RLock()  # between who takes an outcome in and who stops
+        self._gate: PipeGate | None = None
+        self._is_allowed = True
+        self._serialized: bytes | None = None
+        _pools.add(self)
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._workers)
+
+    def submit(self, handler: int, payload: Any, size: int) -> PendingTask:
+        if not self.is_driven:
+            self.start()
+        generation, workers = self.generation, self._workers
+        if not workers:
+            raise TaskLost
+        if len(workers) > 1:  # who has less to do shows in what has come
+            with self._lock:
+                for each in workers:
+                    each.receive_ready()
+        worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
+        worker.submitted += 1
+        pending = PendingTask(generation, worker, size)
+        worker.pending_tasks.append(pending)
+        worker.load += size
+        try:
+            worker.sender.send((handler, payload))
+        except Unwritable as error:
+            worker.pending_tasks.remove(pending)
+            worker.load -= size
+            pending.outcome = transfer_failure(error)
+        except OSError:
+            pass  # it has died, as `result` will tell in its turn
+        except BaseException:  # amid a message, perhaps
+            self.stop()
+            raise
+        return pending
+
+    def result(self, pending: PendingTask) -> Outcome:
+        worker: WorkerProcess | None = pending.handle
+        deadline = None if self._timeout is None else monotonic() + self._timeout
+        while pending.outcome is None:
+            if self._timeout is not None and not self._is_allowed:  # nobody is late
+                deadline = monotonic() + self._timeout
+            if pending.generation != self.generation or worker is None:
+                raise TaskLost
+            if not poll(worker.connection, min(_TICK, (deadline or inf) - monotonic())):
+                self._check_worker(pending, deadline)
+                continue
+            try:
+                with self._lock:
+                    if pending.generation == self.generation:
+                        worker.receive()
+            except EOFError:
+                self._raise_death(pending)
+            except BaseException:  # amid a message, perhaps
+                self.stop()
+                raise
+        if worker is not None and worker.has_failed_to_start:
+            self.stop()
+        return pending.outcome
+
+    def is_done(self, pending: PendingTask) -> bool:
+        with self._lock:
+            worker: WorkerProcess | None = pending.handle
+            if worker is None or pending.generation != self.generation:
+                return pending.outcome is not None
+            worker.receive_ready()
+            return pending.outcome is not None
+
+    def stop(self) -> None:
+        if not self._lock.acquire(timeout=_PATIENCE):  # a message that goes on and on
+            for worker in self._workers:
+                worker.hang_up()
+            self._lock.acquire()
+        try:
+            workers, self._workers = self._workers, []
+            for worker in workers:
+                with suppress(OSError):
+                    worker.receive_ready()
+            self.generation += bool(workers)
+            for worker in workers:
+                worker.hang_up()
+                if not worker.is_amid:
+                    worker.receiver.close()
+                for pending in worker.pending_tasks:
+                    pending.handle = None
+        finally:
+            self._lock.release()
+        reap([worker.process for worker in workers if worker.process is not None])
+
+    def allow_work(self, is_allowed: bool) -> None:
+        self._is_allowed = is_allowed
+        if self._gate is not None:
+            self._gate.open(is_allowed)
+
+    def start(self) -> None:
+        if self._workers:
+            return
+        context: Any = multiprocessing.get_context(choose_start_method(self._start_method))
+        self._gate = PipeGate(self._is_allowed)
+        arguments: Any = self._handlers, self._settings
+        if context.get_start_method() == "forkserver":
+            context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
+            import_module("multiprocessing.forkserver").ensure_running()  # with no Ctrl-C held back
+        if context.get_start_method() != "fork":
+            self._serialized = self._serialized or serialize_handlers(*arguments)
+            arguments = self._serialized
+        elif has_threadpoolctl():
+            import_module("threadpoolctl")  # once here, for all workers
+        try:
+            with without_interrupts():
+                for index in range(self.workers):
+                    self._start_worker(context, index, arguments)
+        except BaseException:
+            self.stop()
+            raise
+
+    def forget(self) -> None:
+        """Leave the workers to the process that this one was forked from."""
+        for worker in self._workers:
+            worker.connection.close()
+        if self._gate is not None:
+            self._gate.writer.close()
+        self._workers, self._gate = [], None
+        self._lock = threading.RLock()
+        self.generation += 1
+
+    def _start_worker(self, context: Any, index: int, arguments: Any) -> None:
+        assert self._gate is not None
+        ours, theirs = context.Pipe()
+        worker = WorkerProcess(ours, self._settings)
+        self._workers.append(worker)
+        process = context.Process(
+            target=serve,
+            args=(theirs, self._gate.reader, arguments, index),
+            name=f"lazyckpt-{index}",
+        )
+        with theirs:
+            process.start()
+        worker.process = process
+
+    def _check_worker(self, pending: PendingTask, deadline: float | None) -> None:
+        """See whether the worker lives, as nothing has come for a while."""
+        with self._lock:
+            if pending.generation != self.generation:
+                return
+            worker: WorkerProcess = pending.handle
+            if not worker.process.is_alive() and not poll(worker.connection, 0):
+                self._raise_death(pending)
+        if deadline is not None and monotonic() >= deadline:
+            self.stop()
+            raise WorkerTimeout(f"no item within {self._timeout} s, from {worker.process.name}")
+
+    def _raise_death(self, pending: PendingTask) -> None:
+        with self._lock:
+            if pending.generation != self.generation:
+                raise TaskLost  # because of `stop`
+            worker: WorkerProcess = pending.handle
+            end, when = worker.describe_end(), "amid its work; the run can go on, with new workers"
+            is_new = self._serialized is not None and not worker.has_answered
+            if is_new and worker.process.exitcode == 1:
+                when = (
+                    "before its first item; it runs the script anew, whose main part has to be "
+                    "guarded by if __name__ == '__main__'"
+                )
+            died = WorkerDied(f"{end} {when}")
+        self.stop()
+        raise died

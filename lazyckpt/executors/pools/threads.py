@@ -1,0 +1,224 @@
+"""A pool of threads in this process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import suppress
+from math import inf
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+from lazyckpt.errors import WorkerTimeout
+from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader, TaskLost
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.failures.notes import Failure
+
+_TICK = 0.25  # seconds after which a signal is seen that came just before a wait
+_PATIENCE = 1.0  # seconds that stopping waits for what is being made
+
+live_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+class ThreadPool(WorkerPool):
+    """Workers that are threads, all fed from one queue.
+
+    It may drive other pools, which have to run before a thread does: a process with
+    threads is not to be forked.
+    """
+
+    def __init__(
+        self,
+        handlers: list[Handler],
+        workers: int,
+        buffer_size: int,
+        timeout: float | None = None,
+        drives: tuple[WorkerPool, ...] = (),
+    ) -> None:
+        super().__init__(workers, buffer_size)
+        self._handlers = handlers
+        self._drives = drives
+        self._timeout = timeout
+        self._is_allowed = True
+        self._threads: list[threading.Thread] = []
+        self._has_begun = False  # also where starting or stopping them was interrupted
+        self._awaited: PendingTask | None = None
+        _pools.add(self)
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._threads)
+
+    def recover(self) -> None:
+        if not all(pool.is_running for pool in self._drives):
+            self.stop()
+
+    def submit(self, handler: int, payload: Any, size: int) -> PendingTask:
+        if not self.is_driven:
+            self.start()
+        generation = self.generation  # first, for a signal's handler may stop this at any time
+        if not self._threads:
+            raise TaskLost
+        pending = PendingTask(generation, SimpleQueue(), size)
+        self._tasks.put((pending, handler, payload))
+        return pending
+
+    def result(self, pending: PendingTask) -> Outcome:
+        if pending.outcome is None:
+            self._awaited = pending
+            try:
+                if pending.generation != self.generation and pending.handle.empty():
+                    raise TaskLost
+                pending.outcome = self._wait_for(pending.handle)
+            finally:
+                self._awaited = None
+        if pending.outcome is None:
+            raise TaskLost
+        return pending.outcome
+
+    def _wait_for(self, results: SimpleQueue[Any]) -> Outcome | None:
+        patience = inf if self._timeout is None else self._timeout
+        deadline = monotonic() + patience
+        while True:
+            try:
+                found: Outcome | None = results.get(
+                    timeout=max(0.0, min(_TICK, deadline - monotonic()))
+                )
+                return found
+            except Empty:
+                if not self._is_allowed:  # nobody is late
+                    deadline = monotonic() + patience
+                if monotonic() < deadline:
+                    continue
+            self.stop(_PATIENCE if self._drives else 0.0)  # a driver ends with those it drives
+            raise WorkerTimeout(f"no item within {self._timeout} s, from a thread")
+
+    def is_done(self, pending: PendingTask) -> bool:
+        return pending.outcome is not None or not pending.handle.empty()
+
+    def stop(self, patience: float = _PATIENCE) -> None:
+        self.generation += 1
+        threads, self._threads = self._threads, []
+        if not self._has_begun:
+            return
+        self._gate.stop()
+        if self._awaited is not None:
+            self._awaited.handle.put(None)
+        for _ in range(self.workers):
+            self._tasks.put(None)
+        self._has_begun = False
+        for pool in self._drives:
+            pool.stop()
+        deadline = monotonic() + patience
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - monotonic()))
+        if any(thread.is_alive() for thread in threads):  # and will go on with what it has
+            self._handlers = [h.fresh() if isinstance(h, Reader) else h for h in self._handlers]
+
+    def allow_work(self, is_allowed: bool) -> None:
+        self._is_allowed = is_allowed
+        if self._has_begun and self._gate.is_open != is_allowed:
+            self._gate.open(is_allowed)
+
+    def start(self) -> None:
+        if self._threads:
+            return
+        if self._has_begun:
+            self.stop()
+        for pool in self._drives:
+            pool.start()
+        self._tasks: SimpleQueue[Any] = SimpleQueue()
+        self._gate = _ThreadGate(self._is_allowed, self.workers)
+        self._has_begun = True
+        threads = []
+        try:
+            for number in range(self.workers):
+                thread = threading.Thread(
+                    target=_serve,
+                    args=(self._tasks, self._handlers, self._gate),
+                    name=f"lazyckpt-{number}",
+                    daemon=True,  # one that hangs holds no interpreter up
+                )
+                thread.start()
+                live_threads.add(thread)
+                threads.append(thread)
+        except BaseException:
+            self.stop()
+            raise
+        self._threads = threads
+
+    def forget(self) -> None:
+        """Forget the threads, which a forked process has not."""
+        self._threads, self._has_begun = [], False
+        self.generation += 1
+
+
+_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in list(_pools):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+class _ThreadGate:
+    """What threads pass while it is open.
+
+    Not an Event, whose lock stays taken for ever where a signal's handler raises within `set`.
+    """
+
+    def __init__(self, is_open: bool, threads: int) -> None:
+        self.is_open = is_open
+        self._has_stopped = False
+        self._threads = threads
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
+
+    def open(self, is_open: bool) -> None:
+        """Open the gate, or close it."""
+        self.is_open = is_open
+        with suppress(Empty):
+            while not is_open:
+                self._wakeups.get_nowait()
+        for _ in range(self._threads if is_open else 0):
+            self._wakeups.put(None)
+
+    def stop(self) -> None:
+        """Let all threads pass, who find that it `has_stopped`."""
+        self._has_stopped = True
+        self.open(True)
+
+    def has_stopped(self) -> bool:
+        return self._has_stopped
+
+    def wait(self) -> None:
+        while not self.is_open:
+            with suppress(Empty):
+                self._wakeups.get(timeout=_TICK)
+
+
+def _serve(tasks: SimpleQueue[Any], handlers: list[Handler], gate: _ThreadGate) -> None:
+    while (task := tasks.get()) is not None:
+        gate.wait()
+        pending, handler, payload = task
+        if gate.has_stopped():
+            pending.handle.put(None)  # whoever waits for it learns that it is not done
+        elif pending.generation >= 0:
+            outcome = _outcome(handlers[handler], payload)
+            is_lost = gate.has_stopped() and outcome.failure is not None  # it may be of stopping
+            pending.handle.put(None if is_lost else outcome)
+            del outcome
+        del task, pending, payload  # an error in there may hold the run, which nobody else holds
+
+
+def _outcome(handler: Handler, payload: Any) -> Outcome:
+    try:
+        return handler(payload)
+    except BaseException as error:  # of ours, which nobody else would learn of
+        return Outcome([], Failure(error, ""))

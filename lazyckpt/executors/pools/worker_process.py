@@ -1,0 +1,162 @@
+"""One worker process, seen from the consumer: its start, its pipe and its end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from time import monotonic
+from typing import Any
+
+from lazyckpt.errors import PipelineError
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable
+from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.executors.pools.pool import PendingTask
+from lazyckpt.executors.pools.threads import live_threads
+from lazyckpt.executors.pools.worker_main import (
+    StartFailed,
+    WorkerSettings,
+    poll,
+    transfer_failure,
+)
+
+_PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
+
+
+class WorkerProcess:
+    """One worker process, with the tasks that it has.
+
+    Its connection is closed when nobody holds this any more: a thread that
+    waits for an outcome may, for a while.
+
+    Attributes:
+        process: It, once it is started.
+        connection: The pipe to it.
+        pending_tasks: Its tasks, first in, first out.
+        load: How many items those have.
+        submitted: How many tasks it was ever given.
+        has_answered: Whether any outcome has come.
+        is_amid: Whether half a message may have been read.
+        has_failed_to_start: Whether it has said so.
+    """
+
+    def __init__(self, connection: Connection[Any, Any], settings: WorkerSettings) -> None:
+        self.process: Any = None
+        self.connection = connection
+        self.sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
+        self.receiver = Receiver(connection)
+        self.pending_tasks: deque[PendingTask] = deque()
+        self.load = 0
+        self.submitted = 0
+        self.has_answered = False
+        self.is_amid = False
+        self.has_failed_to_start = False
+
+    def receive(self) -> None:
+        """Wait for the next outcome and take it in; EOFError if there can be none."""
+        self.is_amid = True
+        try:
+            found = self.receiver.receive()
+        except Unreadable as error:
+            found = transfer_failure(error)
+        self.is_amid, self.has_answered = False, True
+        if isinstance(found, StartFailed):
+            self.has_failed_to_start = True
+            while self.pending_tasks:
+                self._finish_next(Outcome([], found.failure))
+        else:
+            self._finish_next(found)
+
+    def _finish_next(self, outcome: Outcome) -> None:
+        pending = self.pending_tasks.popleft()
+        self.load -= pending.size
+        pending.outcome = outcome
+
+    def receive_ready(self) -> None:
+        """Take in the outcomes that have come."""
+        with suppress(EOFError):  # as waiting for a task will tell
+            while self.pending_tasks and not self.is_amid and poll(self.connection, 0):
+                self.receive()
+
+    def hang_up(self) -> None:
+        """Whoever waits at either end learns that it is over."""
+        with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as pipe:
+            pipe.shutdown(socket.SHUT_RDWR)
+
+    def describe_end(self) -> str:
+        """How it has ended."""
+        self.process.join(1.0)
+        code, name = self.process.exitcode, self.process.name
+        if code is None:
+            return f"{name} has closed its pipe"
+        if code >= 0:
+            return f"{name} ended with exit code {code}"
+        with suppress(ValueError):
+            return f"{name} was ended by {signal.Signals(-code).name}"
+        return f"{name} was ended by signal {-code}"
+
+
+class PipeGate:
+    """A pipe in which a byte lies while work may begin: whoever is killed, nobody hangs."""
+
+    def __init__(self, is_open: bool) -> None:
+        self.reader, self.writer = multiprocessing.Pipe(duplex=False)
+        self._is_open = False
+        self.open(is_open)
+
+    def open(self, is_open: bool) -> None:
+        """Open the gate, or close it."""
+        if is_open and not self._is_open:
+            os.write(self.writer.fileno(), b"1")
+        if self._is_open and not is_open:
+            os.read(self.reader.fileno(), 1)
+        self._is_open = is_open
+
+
+def reap(processes: list[Any]) -> None:
+    """See that processes end which have been told to."""
+    for end in ("", "terminate", "kill"):
+        for process in processes:
+            if end and process.is_alive():
+                getattr(process, end)()
+        deadline = monotonic() + _PATIENCE
+        for process in processes:
+            process.join(max(0.0, deadline - monotonic()))
+    for process in processes:
+        if not process.is_alive():
+            process.close()
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Hold a Ctrl-C back, from workers too, which inherit this: it is not theirs."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # which would let it through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def choose_start_method(wanted: str | None) -> str:
+    """The start method: never fork where a thread of ours lives, for it may hold a lock."""
+    threads = any(thread.is_alive() for thread in live_threads)
+    if wanted == "fork" and threads:
+        raise PipelineError(
+            "processes(start_method='fork') can't start while threads of another run are alive; "
+            "use 'forkserver', or close that run"
+        )
+    if wanted is not None:
+        return wanted
+    default = multiprocessing.get_start_method(allow_none=True)
+    default = default or multiprocessing.get_all_start_methods()[0]
+    return "forkserver" if default == "fork" and threads else default

@@ -1,0 +1,179 @@
+"""A session: an executor's workers on one pipeline, for one run."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from _thread import start_new_thread
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from lazyckpt.core.call import Chain
+from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
+from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.plan.tasks import (
+    TaskGenerator,
+    pointwise_tasks,
+    random_access_tasks,
+    stream_tasks,
+)
+from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
+from lazyckpt.executors.prefetcher import Prefetcher
+from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.skipping import skip_log_of
+
+
+class Prefetching(Protocol):
+    """Items from some position on, made ahead."""
+
+    def flow(self) -> Flow[Any]: ...
+
+    def fill(self) -> None:
+        """Have items made ahead."""
+
+
+class Session:
+    """An executor's workers on one pipeline, for one run.
+
+    They start when the first item is asked for, and end with `stop`, at the
+    interpreter's end, or when nobody holds the session any more.
+
+    Attributes:
+        gate: Whether items are made ahead.
+        prefetching: The items under way, once a flow is open.
+    """
+
+    def __init__(
+        self,
+        machine: Machine[Any],
+        prefetch_from: Callable[[Position], Prefetching],
+        gate: PrefetchGate,
+    ) -> None:
+        self.gate = gate
+        self.prefetching: Prefetching | None = None
+        self._prefetch_from = prefetch_from
+        self._machine = machine
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _finalize, gate.pools, self._owner)
+
+    @property
+    def machine(self) -> Machine[Any]:
+        """The pipeline's machine, with a flow that workers make."""
+        return self._machine._replace(flow=self._flow)  # kept here it would be a cycle
+
+    def _flow(self, position: Position) -> Flow[Any]:
+        self._machine.flow(position)  # which checks it
+        self.prefetching = self._prefetch_from(position)
+        return self.prefetching.flow()
+
+    def add_buffering(self, count: int, *, fill: bool = False) -> None:
+        """Count a reason to make items ahead, or with -1 take one back."""
+        self.gate.add_reason(count)
+        if fill and self.gate.is_open:
+            self.fill()
+
+    def fill(self) -> None:
+        """Have items made ahead, where that has begun."""
+        if self.prefetching is not None:
+            self.prefetching.fill()
+
+    def start(self) -> None:
+        """Let workers start when they are needed, as at first."""
+        self.gate.is_closed = False
+
+    def stop(self) -> None:
+        """End all workers. What is ready stays, and after `start` they start again."""
+        self.gate.is_closed = True
+        _stop(self.gate.pools, self._owner)
+
+
+def _stop(pools: list[WorkerPool], owner: int) -> None:
+    is_forked = os.getpid() != owner  # so that the pools are the parent's
+    for pool in pools:
+        if not (pool.is_external and is_forked):
+            pool.stop()
+
+
+def _finalize(pools: list[WorkerPool], owner: int) -> None:
+    """Stop pools; in a thread where that may wait, as garbage collection may interrupt anything."""
+    if any(pool.is_external for pool in pools):
+        with suppress(RuntimeError):  # the interpreter ends
+            start_new_thread(_stop, (pools, owner))
+    else:
+        _stop(pools, owner)
+
+
+def open_session(
+    chain: Chain,
+    segments: list[Segment],
+    gate: PrefetchGate,
+    start_pool: Callable[[list[Handler], int], WorkerPool],
+    start_driver: Callable[[Handler, WorkerPool], WorkerPool],
+    workers: int,
+) -> Session:
+    """Begin to work on a pipeline whose segments run where they should.
+
+    Args:
+        chain: The pipeline.
+        segments: It, cut.
+        gate: Says whether items are made ahead.
+        start_pool: Makes a pool of so many workers that can do all handlers.
+        start_driver: Makes a pool of one in this process, which reads the whole
+            pipeline and drives the other pool.
+        workers: How many workers there are.
+    """
+    handlers: list[Handler] = [
+        Mapper(segment.calls) if segment.kind == "items" else Reader(Chain(segment.calls))
+        for segment in segments
+        if segment.kind != "local"
+    ]
+    is_stream = chain.machine.skip is None
+    is_whole = len(segments) == 1 and segments[0].kind == "chunks"
+    pool = start_pool(handlers, 1 if is_whole and is_stream else workers)
+    gate.pools.append(pool)
+    skip_log = skip_log_of(chain)
+    if is_whole:
+        generate = stream_tasks if is_stream else random_access_tasks(chain.machine)
+        return Session(chain.machine, _prefetch(pool, gate, 0, generate, skip_log), gate)
+    pool.is_driven = True
+    machine = _with_prefetching(segments, pool, gate, skip_log)
+    driver = start_driver(Reader(chain, machine), pool)
+    gate.pools.insert(0, driver)
+    return Session(chain.machine, _prefetch(driver, gate, 0, stream_tasks, skip_log), gate)
+
+
+def _with_prefetching(
+    segments: list[Segment], pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None
+) -> Machine[Any] | None:
+    """The pipeline's machine, in which the pool does what is not local."""
+    machine: Machine[Any] | None = None
+    handler = 0
+    for segment in segments:
+        below, machine = machine, build_machine(segment.calls, machine)
+        if segment.kind == "local":
+            continue
+        if segment.kind == "items":
+            assert below is not None
+            generate = pointwise_tasks(below, segment.calls, skip_log)
+        else:
+            generate = stream_tasks if machine.skip is None else random_access_tasks(machine)
+        prefetch_from = _prefetch(pool, gate, handler, generate, None)
+        machine = machine._replace(flow=_flow_of(prefetch_from), view=None)
+        handler += 1
+    return machine
+
+
+def _prefetch(
+    pool: WorkerPool,
+    gate: PrefetchGate,
+    handler: int,
+    generate: TaskGenerator,
+    skip_log: SkipLog | None,
+) -> Callable[[Position], Prefetcher]:
+    return lambda position: Prefetcher(pool, gate, handler, generate, position, skip_log)
+
+
+def _flow_of(prefetch_from: Callable[[Position], Prefetcher]) -> Callable[[Position], Flow[Any]]:
+    return lambda position: prefetch_from(position).flow()
