@@ -1,28 +1,27 @@
 """Infinibatch's iterators, each a pipeline with the old protocol."""
 
-from lazyckpt.compat.infinibatch.arranging import (
-    BlockwiseShuffleIterator,
-    BucketedReadaheadBatchIterator,
-    BufferedShuffleIterator,
-    FixedBatchIterator,
-    MultiplexIterator,
-    WindowedIterator,
-    ZipIterator,
-)
-from lazyckpt.compat.infinibatch.mapping import (
-    MapIterator,
-    RecurrentIterator,
-    SamplingRandomMapIterator,
-    SelectManyIterator,
-)
-from lazyckpt.compat.infinibatch.prefetching import ParallelMapIterator, PrefetchIterator
 from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator
-from lazyckpt.compat.infinibatch.reading import (
+from lazyckpt.compat.infinibatch.source_iterators import (
     ChunkedSourceIterator,
     InfinitePermutationSourceIterator,
     NativeCheckpointableIterator,
     RandomIterator,
     create_source_iterator,
+)
+from lazyckpt.compat.infinibatch.stage_iterators import (
+    BlockwiseShuffleIterator,
+    BucketedReadaheadBatchIterator,
+    BufferedShuffleIterator,
+    FixedBatchIterator,
+    MapIterator,
+    MultiplexIterator,
+    ParallelMapIterator,
+    PrefetchIterator,
+    RecurrentIterator,
+    SamplingRandomMapIterator,
+    SelectManyIterator,
+    WindowedIterator,
+    ZipIterator,
 )
 
 __all__ = [

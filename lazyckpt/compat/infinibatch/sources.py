@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.combinators.source import source
-from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words, told
+from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, told
+from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.machine import (
     Flow,
     Machine,
@@ -168,7 +169,7 @@ def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
         within("RandomIterator", place, math.inf)
 
         calls = repeat((), sys.maxsize)
-        items = starmap(Tracked(seed, origin, place, 0).random.random, calls)
+        items = starmap(TrackedRandom(seed, origin, place, 0).random.random, calls)
 
         def taken() -> int:
             return sys.maxsize - length_hint(calls)
