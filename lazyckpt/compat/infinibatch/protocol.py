@@ -6,6 +6,7 @@ import collections.abc
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import lazyckpt as lz
@@ -117,7 +118,10 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
 
     def _block(self) -> Iterator[Any] | None:
         self._check_open()
-        return (self._run or self._start())._block()
+        loop = iter(self._run or self._start())
+        for first in loop:
+            return chain([first], loop)
+        return None
 
     def _start(self) -> Run[Any]:
         pipeline, executor = self._pipeline, None
