@@ -1057,7 +1057,7 @@ def test_gl18_len_with_shards(case: Any, shards: int, shuffle: bool) -> None:
         assert list(sampler) == naive.sharded(shards)
 
 
-@pytest.mark.parametrize("split_batch", range(3, 12))
+@pytest.mark.parametrize("shards", range(3, 12))
 def test_gl19_fewer_batches_than_shards_lose_none(shards: int) -> None:
     sampler = FixedBucketSampler([1, 2, 3], 1, 1, num_shards=shards)
     assert list(sampler) == [[[0], [1], [2]]]

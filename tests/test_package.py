@@ -32,7 +32,7 @@ ROOMS = [
     ["executors.ipc"],
     ["executors.pools"],
     ["executors"],
-    ["cursor"],
+    ["cursor", "epochs"],
     ["run"],
     ["state.saving"],
     ["pipeline"],

@@ -1,4 +1,4 @@
-"""The stream of `compat.emloop`: passes that a function opens, cut in epochs."""
+"""The stream under `StreamWrapper`: passes that a function opens, cut in epochs."""
 
 from __future__ import annotations
 
@@ -140,6 +140,12 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
         return Flow(pull, reached)
 
     return machine(init=lambda epoch: (epoch, 0), epoch=lambda position: position[0], flow=flow)
+
+
+def next_start(size: int, position: Position) -> Position:
+    """Where the next epoch of so many batches begins, after one that ended at a position."""
+    number, given, *place = position
+    return (number, 0, *place) if 0 < size == given else (number + 1, 0)
 
 
 class _Reached:

@@ -18,8 +18,8 @@ from lazyckpt.combinators.select import take
 from lazyckpt.combinators.shuffle import repeat as repeated
 from lazyckpt.combinators.shuffle import shuffle as shuffled
 from lazyckpt.combinators.source import source
-from lazyckpt.compat.gluon_batches import Plan, Sampler, drawn, seeded
-from lazyckpt.compat.gluon_buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
+from lazyckpt.compat.gluon.batches import Plan, Sampler, drawn, seeded
+from lazyckpt.compat.gluon.buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
 from lazyckpt.core.checks import Unfit, boolean, checked, natural, positive
 from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError

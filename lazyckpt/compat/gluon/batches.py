@@ -54,11 +54,11 @@ def sampled(sampler: Any, rolling_by: int = 0) -> Pipeline[Any]:
         return source(sampler)
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
         raise ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
-    pipeline: Pipeline[Any] = drawn(Draws(sampler, rolling_by))
+    pipeline: Pipeline[Any] = drawn(SamplerEpochs(sampler, rolling_by))
     return pipeline
 
 
-class Draws:
+class SamplerEpochs:
     """What a sampler of the user's gave, kept as long as it may be asked for again.
 
     One with a `len` is gone through when its epoch begins, another as far as
@@ -131,7 +131,7 @@ class Plan:
 
 
 @source_combinator(listed=False, describe=lambda draws: draws.described)
-def drawn(draws: Draws | Plan) -> Machine[Any]:
+def drawn(draws: SamplerEpochs | Plan) -> Machine[Any]:
     """The items of a sampler or a plan.
 
     State: the epoch, a count of items, and a checksum of the last one.
