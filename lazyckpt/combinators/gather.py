@@ -21,6 +21,10 @@ from lazyckpt.pipeline import combinator
 A = TypeVar("A")
 
 
+class IndexOutOfRange(ArgumentError, IndexError):
+    """There is no item with an index that was given."""
+
+
 class Order(Protocol):
     """Which of upstream's items is the i-th, for one i and for many."""
 
@@ -124,7 +128,7 @@ class _Given:
         most, ends = MOST - 1 if length == math.inf else sys.maxsize, _ends(indices)
         for index in ends:
             if not -length <= index < length or (index < 0 and length == math.inf):
-                raise ArgumentError(f"gather: index {index} is out of range for {length} items")
+                raise IndexOutOfRange(f"gather: index {index} is out of range for {length} items")
             if abs(index) > most:
                 raise ArgumentError(f"gather: index {index} is beyond {most}, the largest possible")
         self._as_they_are = min(ends, default=0) >= 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -113,24 +113,3 @@ def standard_collate(alone: bool) -> Callable[[Any], Any]:
 
 def _same(item: Any) -> Any:
     return item
-
-
-def pins() -> bool:
-    """Whether there is a device that memory is pinned for."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or torch.backends.mps.is_available():  # which has none to pin
-        return False
-    return bool(getattr(torch, "accelerator", torch.cuda).is_available())
-
-
-def pinned(batch: Any) -> Any:
-    """The batch with its tensors in pinned memory; whatever else there is stays as it is."""
-    if hasattr(batch, "pin_memory"):
-        return batch.pin_memory()
-    if isinstance(batch, Mapping) and hasattr(batch, "copy"):
-        moved: Any = batch.copy()
-        moved.update({key: pinned(value) for key, value in batch.items()})
-        return moved
-    if isinstance(batch, tuple) and hasattr(batch, "_make"):
-        return batch._make(map(pinned, batch))
-    return type(batch)(map(pinned, batch)) if type(batch) in (list, tuple) else batch
