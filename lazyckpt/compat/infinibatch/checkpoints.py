@@ -80,8 +80,8 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             start = start, *_drawn(arguments, state["recurrent_state"]), 0
             return _later(machine, start, found["flattened_items_yielded"])
         case "infinibatch_buckets":
-            drawn: tuple[int, ...] = _drawn(arguments, found["random_state"]) if arguments["shuffle"] else (0,)
-            start = _position(upstream, found["source_state"]), *drawn, 0
+            mark = _drawn(arguments, found["random_state"]) if arguments["shuffle"] else (0,)
+            start = _position(upstream, found["source_state"]), *mark, 0
             return _later(machine, start, found["num_served"])
         case "infinibatch_reservoir":
             return _position(upstream, None), 0, *_refilled(arguments, found)
