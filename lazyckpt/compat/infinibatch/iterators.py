@@ -68,11 +68,8 @@ class SelectManyIterator(_Stage):
     StopIteration raised by the selector is a `PipelineError`. A set is refused: its
     order doesn't outlive the process.
 
-    State: the place before the current collection, and a count of its items given.
-    Resume: selects that collection again, and passes over those.
-
-    Raises:
-        RuntimeError: The collection has become too short for the state.
+    State: the place before the current collection, and a count of its items.
+    Resume: selects that collection again; `RuntimeError` if it became too short.
     """
 
     def __init__(
@@ -91,12 +88,11 @@ def _itself(item: Any) -> Any:
 
 
 class MapIterator(_Stage):
-    """`transform(item)` for every item.
+    """`transform(item)` for every item; [D] a StopIteration raised by it is a `PipelineError`.
 
     [Q] It begins where its source is, and `setstate(None)` goes to the source's
-    beginning, as in Infinibatch; the source itself stays where it is. The state's
-    position has no layer for it, its description of the pipeline has.
-    [D] A StopIteration raised by `transform` is a `PipelineError`.
+    beginning; the source itself stays where it is. The state's position has no
+    layer for it, its description of the pipeline has.
     """
 
     def __init__(
@@ -106,12 +102,10 @@ class MapIterator(_Stage):
 
 
 class ParallelMapIterator(PipelineIterator):
-    """`transform(item)` for every item, by several processes, in order.
+    """`transform(item)` for every item, by several processes, in order. State: the source's.
 
     [D] The processes start with the first item, and `close` ends them.
     `num_processes * num_items_per_process` items are held ready.
-
-    State: that of the source.
     """
 
     def __init__(
@@ -129,13 +123,10 @@ class ParallelMapIterator(PipelineIterator):
 
 
 class RecurrentIterator(_Stage):
-    """The outputs of `step_function(state, item) -> (state, output)`.
+    """The outputs of `step_function(state, item) -> (state, output)`, which may change it in place.
 
-    The step may change its state in place. [D] To be saved the state has to be made
-    of JSON values and tuples: `getstate` refuses another with `InvalidState`;
-    iterating doesn't mind.
-
-    State: the source's, and your own as it is.
+    State: the source's, and your own as it is. [D] It has to be made of JSON values
+    and tuples: `getstate` refuses another with `InvalidState`; iterating doesn't mind.
     """
 
     def __init__(
@@ -168,10 +159,9 @@ class _Boxed:
 class SamplingRandomMapIterator(_Stage):
     """`transform(random, item)` for every item, with one `random.Random(seed)` for all.
 
-    [D] With `seed=None` the seed drawn is in the state.
-
     State: the source's, and how many random words were drawn; where `transform`
-    gives the generator another seed or state, all its 624 words, 5 KB.
+    gives the generator another seed or state, all its 624 words, 5 KB. [D] With
+    `seed=None` it has the seed drawn.
     """
 
     def __init__(
@@ -190,12 +180,11 @@ class BufferedShuffleIterator(_Stage):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
     The slots are those of `random.Random(seed).randrange`. [D] None is an item like
-    any other; `buffer_size` is checked here; the state holds no items.
+    any other; `buffer_size` is checked here.
 
-    State: a place before the oldest item in the buffer, and counts.
-    Resume: reads about 12 times the buffer. Infinibatch's own states, which hold
-    items, are found by reading from the beginning; not where the source has None
-    items, or where more than 2**27 words were drawn.
+    State: a place before the oldest item in the buffer, and counts; [D] no items.
+    Resume: reads about 12 times the buffer; from Infinibatch's own state, all from
+    the beginning, if the source has no None items.
     """
 
     def __init__(
@@ -210,9 +199,8 @@ class BufferedShuffleIterator(_Stage):
 class BlockwiseShuffleIterator(_Stage):
     """Consecutive blocks of items, each shuffled by `random.Random(seed)`, the short last one too.
 
-    State: the place before the block, how many random words were drawn before it,
-    and a count of its items given.
-    Resume: reads one block again.
+    State: the place and the random words drawn before the block, and a count of its
+    items. Resume: reads one block again.
     """
 
     def __init__(
@@ -230,18 +218,15 @@ class BucketedReadaheadBatchIterator(_Stage):
     [D] `read_ahead` is checked here; NumPy's ints are ints; None as a boundary key
     is a `ValueError` that names the item.
 
-    State: the place before the section, how many random words were drawn before
-    it, and a count of its batches given.
-    Resume: reads one section again.
+    State: the place and the random words drawn before the section, and a count of
+    its batches. Resume: reads one section again.
 
     Args:
-        source_iterator: Gives the items.
-        read_ahead: Items a section.
+        source_iterator, read_ahead: Gives the items, so many to a section.
         key: None leaves the section's order.
         batch_size: An int, or a function of a batch's first item; at least 1 is taken.
         boundary_key: A new batch begins where its value changes.
-        shuffle: Gives a section's batches in an order by `random.Random(seed)`.
-        seed: Anything that `random.Random` takes.
+        shuffle, seed: Gives a section's batches in an order by `random.Random(seed)`.
     """
 
     def __init__(
@@ -269,9 +254,7 @@ class BucketedReadaheadBatchIterator(_Stage):
 
 
 class WindowedIterator(_Stage):
-    """Tuples of `width` consecutive items, each beginning one item after the last.
-
-    [D] `width` is checked here.
+    """Tuples of `width`, which [D] is checked, consecutive items, at every item a new one.
 
     State: the place of the next window's first item.
     """
@@ -282,10 +265,7 @@ class WindowedIterator(_Stage):
 
 
 class FixedBatchIterator(_Stage):
-    """Lists of `batch_size` items, the last one shorter.
-
-    State: that of the source.
-    """
+    """Lists of `batch_size` items, the last one shorter. State: that of the source."""
 
     def __init__(self, source_iterator: CheckpointableIterator, batch_size: int) -> None:
         size = checked("FixedBatchIterator", "batch_size", batch_size, positive)
@@ -293,12 +273,10 @@ class FixedBatchIterator(_Stage):
 
 
 class ZipIterator(PipelineIterator):
-    """Tuples of one item from each source, until the shortest ends.
+    """Tuples of one item from each source, until the shortest ends. State: that of each.
 
     [Q] It begins where its sources are, as `MapIterator` does. [D] No sources, a
     state with another number of them, or the same iterator twice are refused.
-
-    State: that of each source.
     """
 
     def __init__(self, *source_iterators: CheckpointableIterator) -> None:
@@ -313,9 +291,7 @@ class MultiplexIterator(PipelineIterator):
 
     [D] A source that has ended is a `PipelineError` which says so. [Q] Negative
     indices are refused, as those too large are: -1 is more often a mistake than
-    the last source. The same iterator twice is refused.
-
-    State: that of the control iterator and of each source.
+    the last source. The same iterator twice is refused. State: that of each.
     """
 
     def __init__(
@@ -338,15 +314,13 @@ class PrefetchIterator(PipelineIterator):
     process, and may be called twice; then `next` and `setstate` raise
     `RuntimeError`, and `getstate` works. What is dropped unclosed gives a
     `ResourceWarning`. One inside another is made by the outer one's process.
-
-    State: that of the source, whatever the buffer.
+    State: that of the source.
 
     Args:
-        source_iterator: Gives the items.
-        buffer_size: Items held ready; of small ones, that are soon made, some more.
+        source_iterator, buffer_size: Gives the items, of which so many are held
+            ready; of small ones, that are soon made, some more.
         buffer_in_main_process: No matter; they always are.
-        log_empty_buffer_warning: Log "prefetch buffer is empty" where an item is
-            asked for and none is ready.
+        log_empty_buffer_warning: Log "prefetch buffer is empty" where none is ready.
     """
 
     def __init__(

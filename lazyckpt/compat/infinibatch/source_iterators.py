@@ -18,12 +18,9 @@ from lazyckpt.pipeline import Stage
 class NativeCheckpointableIterator(PipelineIterator):
     """The items of an iterable that can be iterated over again.
 
-    State: a count of items.
-    Resume: at once in a list, tuple or range; replays anything else.
-
-    Raises:
-        ValueError: It is an iterator.
-        RuntimeError: The source has become too short for the state; names both numbers.
+    An iterator is a `ValueError`. State: a count of items. Resume: at once in a list,
+    tuple or range, replays anything else; `RuntimeError`, with both numbers, where it
+    has become too short.
 
     >>> it = NativeCheckpointableIterator("abc")
     >>> next(it), next(it)
@@ -52,8 +49,7 @@ def create_source_iterator(
 ) -> CheckpointableIterator:
     """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
 
-    Raises:
-        ValueError: `shuffle` without `train`.
+    `shuffle` without `train` is a `ValueError`.
     """
     if not train and shuffle:
         raise ArgumentError("shuffling is not supported when train=False")
@@ -96,14 +92,12 @@ class InfinitePermutationSourceIterator(PipelineIterator):
 
     [D] `seed=None` is a seed drawn by chance, which the state holds, where there is
     one rank. Several ranks have to share their permutations, and nothing connects
-    them: there None is the seed 0. Negative ranks are refused.
+    them: there None is the seed 0. No items, and ranks out of range, negative ones
+    too, are a `ValueError`.
 
     State: how many random words were drawn before this permutation, and the place
-    in it; the same on all ranks.
-    Resume: jumps over the words, in less than 0.1 s, and draws one permutation.
-
-    Raises:
-        ValueError: No items, or a rank out of range.
+    in it; the same on all ranks. Resume: jumps over the words, in less than 0.1 s,
+    and draws one permutation.
 
     >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
     >>> [next(it) for _ in range(6)]
