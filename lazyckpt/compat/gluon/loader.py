@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 from lazyckpt.combinators.batch import batch
@@ -104,9 +105,7 @@ class ShardedDataLoader:
         *,
         seed: int | None = None,
     ) -> None:
-        def fit(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
-            return checked("ShardedDataLoader", name, value, check)
-
+        fit = partial(checked, "ShardedDataLoader")
         self._batch_size: int | None = fit("batch_size", batch_size, optional(positive))
         kinds = optional(one_of("keep", "discard", "rollover"))
         self._last_batch = fit("last_batch", last_batch, kinds) or "keep"

@@ -21,7 +21,7 @@ class _End:
         raise StopIteration
 
 
-_GIVEN: list[Any] = [True] * 64
+_GIVEN: list[Any] = [True] * 256
 _OVER: list[Any] = [_End()]
 
 

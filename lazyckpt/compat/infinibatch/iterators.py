@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -239,9 +240,7 @@ class BucketedReadaheadBatchIterator(_Stage):
         shuffle: bool = True,
         seed: Seed = 0,
     ) -> None:
-        def fit(option: str, value: Any, check: Callable[[Any], Any]) -> Any:
-            return checked("BucketedReadaheadBatchIterator", option, value, check)
-
+        fit = partial(checked, "BucketedReadaheadBatchIterator")
         stage = stages.infinibatch_buckets(
             fit("read_ahead", read_ahead, positive),
             fit("key", key, optional(function)),

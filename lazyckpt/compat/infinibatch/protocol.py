@@ -6,7 +6,6 @@ import collections.abc
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import lazyckpt as lz
@@ -57,7 +56,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
     """A pipeline under the protocol. The iterators that it is made of stay where they are."""
 
     _run: Run[Any] | None = None
-    _is_closed = False
+    _is_closed = _is_looping = False
 
     def __init__(
         self,
@@ -118,10 +117,8 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
 
     def _block(self) -> Iterator[Any] | None:
         self._check_open()
-        loop = iter(self._run or self._start())
-        for first in loop:
-            return chain([first], loop)
-        return None
+        self._is_looping = not self._is_looping
+        return iter(self._run or self._start()) if self._is_looping else None  # a loop is over
 
     def _start(self) -> Run[Any]:
         pipeline, executor = self._pipeline, None

@@ -34,10 +34,9 @@ class Fetch:
 class Sampled:
     """An epoch's indices, the same each time: what a sampler draws from torch depends on the epoch.
 
-    - `seeds`: of the loader, then those that generators of the sampler's own had at first
-
-    These begin the first epoch with that, as they would for torch. The global
-    generator is afterwards as it was.
+    `seeds` are the loader's, then those that generators of the sampler's own had at
+    first, who begin the first epoch so, as for torch. The global generator is
+    afterwards as it was.
     """
 
     def __init__(self, sampler: Any, seeds: list[int], epoch: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from types import GenericAlias
 from typing import Any
 from weakref import ref
@@ -136,9 +137,7 @@ class DataLoader:
         shm_size: int | None = None,
         seed: int | None = None,
     ) -> None:
-        def check(name: str, value: Any, fit: Callable[[Any], Any]) -> Any:
-            return checked("DataLoader", name, value, fit)
-
+        check = partial(checked, "DataLoader")
         self.dataset = dataset
         self.batch_size = check("batch_size", batch_size, optional(positive))
         self.sampler, self.batch_sampler = sampler, batch_sampler
@@ -256,7 +255,7 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was given, as JSON values, and the seed."""
         batches = self._batches()
-        state = self._state if batches is None else batches.state
+        state = self._state if batches is None else batches.state()
         seeds = {"sampler_seeds": [hex(seed) for seed in self._seeds]} if self._seeds else {}
         return {**state.to_dict(), "seed": hex(self._seed), **seeds}
 
@@ -303,7 +302,6 @@ class Batches(Iterator[Any]):
         self._pins = loader.pin_memory and has_device()
         self._items = ForgivingIterator(run, pipeline).items
 
-    @property
     def state(self) -> State:
         """The place after the last batch that was given."""
         return self._run.state
