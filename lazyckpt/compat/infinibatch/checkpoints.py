@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.compat.infinibatch.mersenne import Seed, as_int, located
+from lazyckpt.compat.infinibatch.stages import boxed
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
 from lazyckpt.core.machine import Machine, Position, entered, within
@@ -68,7 +69,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return _later(machine, start, found["flattened_items_yielded"])
         case "scan":
             state = found["recurrent_state"]
-            held = [state] if getattr(arguments["step"], "boxes", False) else state
+            held = [state] if getattr(arguments["step"], "func", None) is boxed else state
             return _position(upstream, found["source_state"]), freeze(held, "scan")
         case "infinibatch_random_map":
             state = found["recurrent_state"]

@@ -140,21 +140,8 @@ class RecurrentIterator(_Stage):
         try:
             storable(first)
         except Unfit:
-            step, first = _Boxed(step_function, deepcopy(initial_state)), []
+            step, first = partial(stages.boxed, step_function, deepcopy(initial_state)), []
         super().__init__(source_iterator, lz.scan(step, first))
-
-
-class _Boxed:
-    """A step whose first state is no value of a state: it goes in a list."""
-
-    boxes = True
-
-    def __init__(self, step: Callable[[Any, Any], tuple[Any, Any]], first: Any) -> None:
-        self.step, self.first = step, first
-
-    def __call__(self, held: list[Any], item: Any) -> tuple[list[Any], Any]:
-        state, output = self.step(held[0] if held else deepcopy(self.first), item)
-        return [state], output
 
 
 class SamplingRandomMapIterator(_Stage):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import partial
 from random import Random
 from typing import Any
@@ -18,6 +19,14 @@ from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.machine import Flow, Machine, Position, machine, within
 from lazyckpt.pipeline import combinator
+
+
+def boxed(
+    step: Callable[[Any, Any], tuple[Any, Any]], first: Any, held: list[Any], item: Any
+) -> tuple[list[Any], Any]:
+    """A step whose first state is no value of a state: it goes in a list."""
+    state, output = step(held[0] if held else deepcopy(first), item)
+    return [state], output
 
 
 @combinator(listed=False, free=("origin",))

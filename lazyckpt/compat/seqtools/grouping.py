@@ -6,6 +6,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.sequence import LazySequence, places, produced, stage
@@ -92,19 +93,15 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
             cuts = [0, *edges, size]
             edges = itertools.pairwise(cuts)
         bounds = [(_within(start, size), _within(stop, size)) for start, stop in edges]
-    return LazySequence(produced("source", bounds) | stage("map", _Part(sequence)))
+    return LazySequence(produced("source", bounds) | stage("map", partial(_part, sequence)))
 
 
 def _within(edge: Any, size: int) -> int:
     return max(0, min(int(edge), size))
 
 
-class _Part:
-    def __init__(self, sequence: Any) -> None:
-        self._sequence = sequence
-
-    def __call__(self, bounds: tuple[int, int]) -> Any:
-        return self._sequence[slice(*bounds)]
+def _part(sequence: Any, bounds: tuple[int, int]) -> Any:
+    return sequence[slice(*bounds)]
 
 
 class _Last(threading.local):

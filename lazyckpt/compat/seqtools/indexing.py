@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
@@ -90,7 +91,7 @@ def repeat(value: A, times: int | None = None) -> LazySequence[A]:
     (['x', 'x', 'x'], [], 'x')
     """
     times = checked("repeat", "times", times, optional(natural))
-    return LazySequence(places(times) | stage("map", _Always(value)))
+    return LazySequence(places(times) | stage("map", partial(_always, value)))
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
@@ -128,7 +129,9 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     ['a', 'y', 'z']
     """
     first, *others = _even("case", [selector, *values])
-    return LazySequence(produced("case", first | stage("map", _Choice(len(others))), *others))
+    return LazySequence(
+        produced("case", first | stage("map", partial(_choice, len(others))), *others)
+    )
 
 
 def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
@@ -163,22 +166,13 @@ def _even(name: str, sequences: Iterable[Iterable[Any]]) -> list[Pipeline[Any]]:
     return pipelines
 
 
-class _Always:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, index: int) -> Any:
-        return self.value
+def _always(value: Any, index: int) -> Any:
+    return value
 
 
-class _Choice:
-    """A selector as the number of a sequence."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __call__(self, selector: Any) -> Any:
-        if isinstance(selector, (bool, np.bool_)):
-            return int(selector)
-        is_last = is_integer(selector) and -self._count <= selector < 0
-        return int(selector) + self._count if is_last else selector
+def _choice(count: int, selector: Any) -> Any:
+    """A selector as the number of one of so many sequences."""
+    if isinstance(selector, (bool, np.bool_)):
+        return int(selector)
+    is_last = is_integer(selector) and -count <= selector < 0
+    return int(selector) + count if is_last else selector

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
@@ -64,7 +65,7 @@ class LazySequence(Sequence[T], Generic[T]):
         try:
             len(data)
         except TypeError:
-            return places(None) | stage("map", _Endless(data))
+            return places(None) | stage("map", partial(_item, data))
         if isinstance(data, (str, Mapping)):  # which a source takes for mistakes
             return places(len(data)) | stage("map", data.__getitem__)
         return produced("source", data)
@@ -149,17 +150,12 @@ class LazySequence(Sequence[T], Generic[T]):
         return LazySequence, (self.pipeline,)
 
 
-class _Endless:
-    """Reads a sequence without a length, which may have an end nevertheless."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def __call__(self, index: int) -> Any:
-        try:
-            return self._data[index]
-        except IndexError as error:
-            raise Past(f"sequence index {index} out of range: {error}") from None
+def _item(data: Any, index: int) -> Any:
+    """Of a sequence without a length, which may have an end nevertheless."""
+    try:
+        return data[index]
+    except IndexError as error:
+        raise Past(f"sequence index {index} out of range: {error}") from None
 
 
 class ForgivingIterator(Generic[T]):
