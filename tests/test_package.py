@@ -43,7 +43,7 @@ ROOMS = [
     ["executors.ipc"],
     ["executors.pools"],
     ["executors"],
-    ["cursor"],
+    ["cursor", "epochs"],
     ["run"],
     ["state.saving"],
     ["pipeline"],

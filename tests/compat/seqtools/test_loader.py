@@ -258,7 +258,7 @@ def test_sq7_pinning_leaves_alone_what_is_no_tensor(monkeypatch: pytest.MonkeyPa
     assert plain(list(loader)) == plain([item])
     assert len(pinned) == 2
     held = SimpleNamespace(pin_memory=lambda: "pinned")
-    assert fetching.pinned([held, None]) == ["pinned", None]
+    assert pinning.pinned([held, None]) == ["pinned", None]
 
 
 def test_sq7_without_a_device_pinning_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
