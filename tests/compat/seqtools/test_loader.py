@@ -25,6 +25,7 @@ from torch.utils.data import (
 )
 
 import lazyckpt as lz
+from lazyckpt.compat import pinning
 from lazyckpt.compat import seqtools as ours
 from lazyckpt.compat.seqtools import fetching
 from tests.compat.seqtools.cases import (

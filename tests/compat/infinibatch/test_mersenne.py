@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch import iterators, twister
+from lazyckpt.compat.infinibatch import iterators
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
