@@ -15,7 +15,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.integrations import trackers
-from tests.docstrings import named, parsed
+from tests.docstrings import parsed
 
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
@@ -112,9 +112,9 @@ def tables(code: str) -> list[str]:
 
 def knows(node: ast.AST) -> bool:
     if isinstance(node, (ast.Set, ast.Tuple, ast.List)):
-        return named(*node.elts) > 1
+        return count_names(*node.elts) > 1
     if isinstance(node, ast.Dict):
-        return named(*node.keys) > 1 or named(*node.values) > 1
+        return count_names(*node.keys) > 1 or count_names(*node.values) > 1
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # "map filter".split()
         words = getattr(node.func.value, "value", None)
         return isinstance(words, str) and len({*words.split()} & {*lz.registry}) > 1
@@ -122,11 +122,11 @@ def knows(node: ast.AST) -> bool:
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.subject]
         inside = [part for side in sides for part in getattr(side, "elts", [side])]
         inside += [p.value for p in ast.walk(node) if isinstance(p, ast.MatchValue)]
-        return any(map(is_name, sides)) and named(*inside) > 0
+        return any(map(is_name, sides)) and count_names(*inside) > 0
     return False
 
 
-def named(*nodes: ast.AST | None) -> int:
+def count_names(*nodes: ast.AST | None) -> int:
     """How many of these are the name of a combinator."""
     return sum(isinstance(node, ast.Constant) and node.value in lz.registry for node in nodes)
 
@@ -217,7 +217,9 @@ def test_public_functions_say_what_their_arguments_are() -> None:
     for name, function in public.items():
         if inspect.isfunction(function) and function.__module__.startswith("lazyckpt."):
             wanted = {*inspect.signature(function).parameters} - {"options"}
-            told = {each.lstrip("*") for each in named(parsed(function).sections.get("Args", ""))}
+            told = {
+                each.lstrip("*") for each in count_names(parsed(function).sections.get("Args", ""))
+            }
             assert wanted <= told, f"{name}: {wanted - told}"
 
 
