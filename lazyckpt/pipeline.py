@@ -252,13 +252,14 @@ def combinator(
         validate: Called with all arguments, to refuse what doesn't go together.
         unrecorded: Arguments that change no order, which a state doesn't mind.
         functions: The functions among the arguments, with what each does: see
-            `lazyckpt.core.registry.Role`.
+            `lazyckpt.core.registry.Role`. By these alone the stage looks at items.
         rebasable: Arguments that `rebase` may change, with what the stages behind have to
             be for that: "any", "stateless" or "lockstep".
         branch: What `rebase` makes of the stage's own part where `seed` has changed: given
             upstream's place, the part, the old seed and all arguments.
-        trace: A function of the arguments and a stage's items with their origins, where
-            neither rates nor functions tell which items went into one; see `lazyckpt.trace`.
+        trace: From the stored call and a `lazyckpt.provenance.Tracing` to a stage that takes
+            and gives items with their origins and has the same positions, where neither
+            rates nor functions tell which items went into one; see `lazyckpt.trace`.
         registered: Whether it is in `lazyckpt.registry`; a library's inner stages need not be.
 
     >>> from lazyckpt.core.stages import stateless

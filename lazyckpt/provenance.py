@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
+from numbers import Number
 from typing import Any, cast, overload
 
 import numpy as np
@@ -13,11 +16,11 @@ import numpy as np
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain, runnable
-from lazyckpt.core.checks import brief, checked, is_integer, natural
+from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, apart, entered
 from lazyckpt.core.prng import Indices
-from lazyckpt.core.stages import stateful, stateless
+from lazyckpt.core.stages import stateful, stateless, stepping
 from lazyckpt.pipeline import Pipeline, Stage, combinator, source_combinator
 from lazyckpt.state.algebra import between
 from lazyckpt.state.rebase import matching
@@ -82,8 +85,9 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     collated batch that is taken apart again is told as the batch is.
 
     Of a combinator of your own it tells what its rate and rereads say: the items
-    that upstream gives between its place before and after the output. Where its
-    functions have roles, or it has a `trace` of its own, it is as exact as ours.
+    that upstream gives between its place before and after the output, and those
+    that a resume behind it takes again. Where its functions have roles, or it has
+    a `trace` of its own, it is as exact as ours.
 
     Args:
         pipeline: One of which the items are.
@@ -100,10 +104,10 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     [810775110, 507087939, 945658273]
     """
     chain: Chain = runnable("trace", pipeline)
-    if is_integer(at):
+    if at is None or isinstance(at, Number):
         found = _after(chain, checked("trace", "at", at, natural))
         if not found:
-            raise IndexError(f"trace: {brief(at)}, but the pipeline has fewer items")
+            raise IndexError(f"trace: at={brief(at)}, but the pipeline has fewer items")
         return _told(found[0])
     state = matching(as_state(cast(AnyState, at)), chain)
     if until is None:
@@ -189,9 +193,12 @@ class Tracing:
             return found
         roles = call.functions
         if not roles:
-            is_seen = call.combinator.keeps_items or call.combinator.functions
+            keeps = call.combinator.keeps_items or call.combinator.functions
+            is_seen = keeps and not call.combinator.pointwise
             return Stage((call,)) if is_seen else _between(call, self.reads)
-        if {*roles.values()} & {"star", "tap"}:
+        if "tap" in roles.values():
+            return mapped(lambda item: item)
+        if "star" in roles.values():
             return mapped(lambda item: self.made(partial(self.alone, call), item))
         return Stage(
             (call.replaced(**{k: self.role(v, call.arguments[k]) for k, v in roles.items()}),)
@@ -263,28 +270,9 @@ def _leaf(call: Call, stage: str, reads: bool) -> Machine[Any]:
     is_read = reads or machine.skip is None
     return machine._replace(
         step=step,
-        flow=flow if is_read else _stepping_flow(step),
+        flow=flow if is_read else stepping(step),
         view=machine.view and _leaf_view(machine.view, told, reads),
     )
-
-
-def _stepping_flow(
-    step: Callable[[Position], tuple[Position, Any]],
-) -> Callable[[Position], Flow[Any]]:
-    def flow(position: Position) -> Flow[Any]:
-        def items() -> Iterator[Any]:
-            nonlocal position
-            while True:
-                try:
-                    position, item = step(position)
-                except End as end:
-                    position = end.position
-                    return
-                yield item
-
-        return Flow(items(), lambda: position)
-
-    return flow
 
 
 def _leaf_view(view: View[Any], told: Callable[..., Traced], reads: bool) -> View[Traced]:
@@ -330,21 +318,19 @@ def _between(upstream: Machine[Any], call: Call, reads: bool) -> Machine[Any]:
     )
     machine = call.build(values)
 
+    window = _Window(upstream)
+
     def taken(before: Position, after: Position) -> Iterator[Origin]:
         """The origins of upstream's items between two positions, and of those held besides."""
         begin, end = (apart(machine, position)[0] for position in (before, after))
-        flow = upstream.flow(begin)
-        items = iter(flow)
+        items = window.since(begin)
         if machine.rate.is_fixed:
-            yield from _origins(islice(items, int(machine.rate.each + machine.rate.more)))
-            return
-        while flow.snapshot() != end:
-            item = next(items, End)
-            if item is End:
-                return
-            yield from origins(item)
-        held = sum(each.items for each in machine.rereads(after) if each.position == end)
-        yield from _origins(islice(items, int(held)))
+            most = int(machine.rate.each + machine.rate.more)
+        else:
+            held = sum(each.items for each in machine.rereads(after) if each.position == end)
+            most = window.count(begin, end) + (0 if held == math.inf else int(held))
+        for _, found in islice(items, most):
+            yield from found
 
     def step(position: Position) -> tuple[Position, Traced]:
         if reads or machine.skip is None:
@@ -370,6 +356,27 @@ def _plain_step(upstream: Machine[Any], position: Position) -> tuple[Position, A
     return after, plain(item)
 
 
-def _origins(items: Iterable[Any]) -> Iterator[Origin]:
-    for item in items:
-        yield from origins(item)
+class _Window:
+    """A machine's items from a place on that moves forward, each read once."""
+
+    def __init__(self, machine: Machine[Any]) -> None:
+        self.machine = machine
+        self.held: deque[tuple[Position, list[Origin]]] = deque()
+        self.here: Position = None
+
+    def since(self, position: Position) -> Iterator[tuple[Position, list[Origin]]]:
+        """Places before items, with the items' origins."""
+        while self.held and self.held[0][0] != position:
+            self.held.popleft()
+        if not self.held and (self.here is None or self.here != position):
+            self.here, self.flow = position, self.machine.flow(position)
+            self.items = iter(self.flow)
+        yield from self.held
+        for item in self.items:
+            self.held.append((self.here, list(origins(item))))
+            self.here = self.flow.snapshot()
+            yield self.held[-1]
+
+    def count(self, begin: Position, end: Position) -> int:
+        """How many items lie between two positions."""
+        return sum(1 for _ in takewhile(lambda pair: pair[0] != end, self.since(begin)))

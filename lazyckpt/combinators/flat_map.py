@@ -9,12 +9,13 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from lazyckpt.core.call import Call
 from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Reread, entered, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import Pipeline, combinator
+from lazyckpt.pipeline import Pipeline, Stage, combinator
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -52,7 +53,18 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
     return _expanding("flat_map", upstream, fn)
 
 
-@combinator()
+def _traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
+    """Rows of a list keep their own origins; of any other batch they have the batch's."""
+
+    def rows(batch: Any) -> Iterable[Any]:
+        if type(batch) is list:
+            return batch
+        return [tracing.traced(row, tracing.origins(batch)) for row in _rows(tracing.plain(batch))]
+
+    return flat_map(rows)
+
+
+@combinator(trace=_traced_rows)
 def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     """The items of every batch: the inverse of `batch`, with or without `collate=stack`.
 
@@ -75,11 +87,11 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     >>> list(lz.source([{"x": [1, 2], "y": [3, 4]}]) | lz.unbatch())
     [{'x': 1, 'y': 3}, {'x': 2, 'y': 4}]
     """
+    return _expanding("unbatch", upstream, _rows)
 
-    def rows(item: Any) -> Iterable[Any]:
-        return item if type(item) is list else unstacked(item)
 
-    return _expanding("unbatch", upstream, rows)
+def _rows(batch: Any) -> Iterable[Any]:
+    return batch if type(batch) is list else unstacked(batch)
 
 
 def unstacked(batch: Any) -> Iterable[Any]:

@@ -9,22 +9,44 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.combinators.map import map as mapped
+from lazyckpt.core.call import Call
 from lazyckpt.core.checks import boolean, brief, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import combinator
+from lazyckpt.pipeline import Stage, combinator
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 _Placed: TypeAlias = tuple[Position, Features]  # a row, and the position after it
 
 _OURS = ("segment_ids", "positions")
+_CODES = "which item each token is from"
+
+
+def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
+    """The stage on sequences with one feature more: for each token a code of its origins."""
+    known: list[tuple[Any, ...]] = []
+
+    def marked(item: Any) -> Any:
+        value = tracing.plain(item)
+        features = value if isinstance(value, dict) else {"tokens": value}
+        sizes = [len(each) for each in map(np.asarray, features.values()) if each.ndim]
+        known.append(tuple(tracing.origins(item)))
+        return {**features, _CODES: np.full(sizes[0], len(known))} if sizes else value
+
+    def found(row: Features) -> Any:
+        codes = [code for code in row.pop(_CODES).tolist() if code]
+        return tracing.traced(row, [origin for code in codes for origin in known[code - 1]])
+
+    return mapped(marked) | Stage((call,)) | mapped(found)
 
 
 @combinator(
     checks={"length": positive, "drop_last": boolean},
     rebasable={"length": "stateless", "drop_last": "stateless"},
+    trace=_traced,
 )
 def concat_then_split(
     upstream: Machine[Any], length: int, *, drop_last: bool = False
@@ -102,7 +124,7 @@ def concat_then_split(
     return _packed("concat_then_split", upstream, rows, rereads)
 
 
-@combinator(checks={"length": positive, "num_bins": positive})
+@combinator(checks={"length": positive, "num_bins": positive}, trace=_traced)
 def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Machine[Features]:
     """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
 

@@ -6,19 +6,22 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain, cycle, islice, repeat
-from typing import TypeVar
+from typing import Any
 
 from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate, Reread, begun
 from lazyckpt.core.stages import stateless
-from lazyckpt.pipeline import combinator
-
-A = TypeVar("A")
+from lazyckpt.pipeline import Stage, combinator
 
 
-@combinator(checks={"width": positive, "stride": positive})
-def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Machine[tuple[A, ...]]:
+@combinator(
+    checks={"width": positive, "stride": positive},
+    trace=lambda call, tracing: Stage((call,)),
+)
+def sliding_window(
+    upstream: Machine[Any], width: int, *, stride: int = 1
+) -> Machine[tuple[Any, ...]]:
     """Tuples of `width` consecutive items, each window beginning `stride` items after the last.
 
     A stream shorter than `width` has none. Items between windows, where
@@ -52,8 +55,8 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
     if length is not None and length != math.inf:
         length = max(0, (int(length) - width) // stride + 1)
 
-    def step(position: Position) -> tuple[Position, tuple[A, ...]]:
-        items: list[A] = []
+    def step(position: Position) -> tuple[Position, tuple[Any, ...]]:
+        items: list[Any] = []
         following = position
         for number in range(max(width, stride)):
             try:
@@ -68,26 +71,26 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
                 following = position
         return following, tuple(items)
 
-    def apart(position: Position) -> Flow[tuple[A, ...]]:
+    def apart(position: Position) -> Flow[tuple[Any, ...]]:
         before = upstream.flow(position)
 
-        def windows() -> Iterator[tuple[A, ...]]:
+        def windows() -> Iterator[tuple[Any, ...]]:
             stream = iter(before)
             while len(some := list(islice(stream, stride))) >= width:
                 yield tuple(some[:width])
 
         return Flow(windows(), before.snapshot)
 
-    def overlapping(position: Position) -> Flow[tuple[A, ...]]:
+    def overlapping(position: Position) -> Flow[tuple[Any, ...]]:
         before = upstream.flow(position)
         # Where upstream can't go anywhere, its last few positions have to be kept.
         marks: deque[Position] = deque([position], shared + 1)
         given, ended = 0, False
         turns = [True] + [False] * (stride - 1)
 
-        def windows() -> Iterator[tuple[A, ...]]:
+        def windows() -> Iterator[tuple[Any, ...]]:
             nonlocal given, ended
-            held: deque[A] = deque(maxlen=width)
+            held: deque[Any] = deque(maxlen=width)
             dues = chain(repeat(False, width - 1), cycle(turns))
             for item, due in zip(before, dues, strict=False):
                 held.append(item)

@@ -221,7 +221,7 @@ def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
         flow = _viewing(skip, view)
     if flow is None:
         assert step is not None, "a machine needs a step or a flow"
-        flow = _stepping(step)
+        flow = stepping(step)
     return Machine(
         step=step or _continuing(flow),
         flow=flow,
@@ -232,9 +232,11 @@ def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
     )
 
 
-def _stepping(
+def stepping(
     step: Callable[[Position], tuple[Position, U]],
 ) -> Callable[[Position], Flow[U]]:
+    """A flow that takes one step after another."""
+
     def flow(position: Position) -> Flow[U]:
         def items() -> Iterator[U]:
             nonlocal position

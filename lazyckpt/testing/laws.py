@@ -20,10 +20,10 @@ from lazyckpt.combinators.take import take
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import End, Machine
+from lazyckpt.core.machine import End, Machine, apart, fitting
 from lazyckpt.core.stages import stateless
 from lazyckpt.core.user_state import Own
-from lazyckpt.errors import ArgumentError
+from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.executors.local import inline, threads
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
@@ -334,15 +334,18 @@ def positions(pipeline: Pipeline[Any], limit: int) -> None:
     """A machine owns the part of a position that it says, and its check takes all that it gives."""
     trace = Trace(pipeline.machine, 0, limit)
     for machine, call in zip(pipeline.machines, pipeline.calls, strict=True):
-        begin = machine.init(0)
-        if machine.upstream is not None and machine.owns:
-            machine.upstream.check(begin[0])
-        machine.check(begin)
         assert machine.children or not call.chains or machine.upstream, f"{call!r} joins nothing"
     for position in [*trace.positions, *[trace.end] * trace.ended]:
-        pipeline.machine.check(position)
         parts = places(pipeline.entries, position)
         same("a position from its parts", position_of(pipeline.entries, parts), position)
+        here = position
+        for machine, call in zip(pipeline.machines[::-1], pipeline.calls[::-1], strict=True):
+            try:
+                with fitting(here):
+                    machine.check(here)
+            except InvalidState as error:
+                raise AssertionError(f"{call!r} refuses its place in {position}: {error}") from None
+            here = apart(machine, here)[0]
 
 
 def _counting(pipeline: Chain, reads: list[int]) -> Any:

@@ -150,7 +150,7 @@ def test_building_and_looking_reads_no_data(tail: lz.Stage[Any, Any]) -> None:
         lz.concat(pipeline | lz.repeat(), other)[3:9:2]
         if "lambda" not in repr(tail):
             pickle.dumps(pipeline)
-        assert pipeline.identity
+        assert pipeline.entries
         assert count(data) == 0
 
 
@@ -202,7 +202,7 @@ def test_memory_maps(tmp_path: Path) -> None:
         lazy = [lz.source(mapped), lz.columns(x=mapped, y=mapped[:, 0])]
         for one, other in zip(lazy, plain, strict=True):
             assert equal(list(one | tail), list(other | tail))
-            assert (one | tail).identity == (other | tail).identity
+            assert (one | tail).entries == (other | tail).entries
             check_resume(one | tail)
     items = [lz.source(mapped)[0], next(iter(lz.source(mapped) | lz.batch(2, collate=lz.stack)))]
     items += [lz.columns(x=mapped)[1]["x"], *lz.columns(x=mapped) | lz.map(lambda row: row["x"])]

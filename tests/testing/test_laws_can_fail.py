@@ -11,8 +11,18 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.core.machine import End, Flow, Machine, Position, machine, stateless
 from lazyckpt.executors.prefetcher import Prefetcher
+from lazyckpt.machines import (
+    End,
+    Flow,
+    Machine,
+    Position,
+    Rate,
+    Reread,
+    stateful,
+    stateless,
+    within,
+)
 from lazyckpt.testing import laws, models
 
 
@@ -60,7 +70,7 @@ def misjudges_its_length(up: Machine[Any]) -> Machine[Any]:
 
 
 def misnames_its_epoch(up: Machine[Any]) -> Machine[Any]:
-    return machine(init=up.init, epoch=lambda p: 0, step=up.step, flow=up.flow)
+    return stateless(up, epoch=lambda p: 0, step=up.step, flow=up.flow)
 
 
 def keeps_a_sum_elsewhere(up: Machine[Any]) -> Machine[Any]:
@@ -79,7 +89,7 @@ def holds_its_items(up: Machine[Any]) -> Machine[Any]:
         after, item = up.step(before)
         return (after, (*held, *map(ord, repr(item) * 50))), item
 
-    return machine(init=lambda e: (up.init(e), ()), epoch=lambda p: up.epoch(p[0]), step=step)
+    return stateful("holds", up, first=((),), check=lambda held: None, step=step)
 
 
 def rolls_dice(up: Machine[Any]) -> Machine[Any]:
@@ -111,7 +121,7 @@ def ends_twice(up: Machine[Any]) -> Machine[Any]:
             return (before, 1), "farewell"
         return (after, 0), item
 
-    return machine(init=lambda e: (up.init(e), 0), epoch=lambda p: up.epoch(p[0]), step=step)
+    return stateful("ends_twice", up, check=lambda over: within("ends_twice", over, 1), step=step)
 
 
 def asks_again(up: Machine[Any]) -> Machine[Any]:
@@ -139,7 +149,51 @@ def asks_again(up: Machine[Any]) -> Machine[Any]:
 def looks_back_in_secret(up: Machine[Any]) -> Machine[Any]:
     """A window that does not say that a resume reads it again."""
     found: Machine[Any] = lz.registry["sliding_window"].build(up, 3, stride=1)
-    return found
+    return found._replace(rereads=lambda position: (Reread(position),))
+
+
+def says_too_little(up: Machine[Any]) -> Machine[Any]:
+    """A window that says that a resume reads one item again, where it reads two."""
+    found: Machine[Any] = lz.registry["sliding_window"].build(up, 3, stride=1)
+    return found._replace(rereads=lambda position: (Reread(position, 1),))
+
+
+def takes_more_than_it_says(up: Machine[Any]) -> Machine[Any]:
+    """Pairs, at a rate of one."""
+    found: Machine[Any] = lz.registry["batch"].build(up, 2)
+    return found._replace(rate=Rate(1))
+
+
+def takes_less_than_it_says(up: Machine[Any]) -> Machine[Any]:
+    """Items, at a rate of two."""
+    return stateless(up, rate=Rate(2), step=up.step, flow=up.flow)
+
+
+def takes_ahead_in_secret(up: Machine[Any]) -> Machine[Any]:
+    """A window, at a rate that has no more than the items between two windows."""
+    found: Machine[Any] = lz.registry["sliding_window"].build(up, 3, stride=1)
+    return found._replace(rate=Rate(1))
+
+
+def owns_nothing_of_what_it_says(up: Machine[Any]) -> Machine[Any]:
+    """Upstream's positions, said to have a part of its own behind."""
+    return stateless(up, step=up.step, flow=up.flow)._replace(owns=True)
+
+
+def owns_more_than_it_says(up: Machine[Any]) -> Machine[Any]:
+    """A count behind upstream's positions, said to be upstream's own."""
+    found: Machine[Any] = lz.registry["take"].build(up, 5)
+    return found._replace(owns=False)
+
+
+def refuses_its_own(up: Machine[Any]) -> Machine[Any]:
+    """A count whose check takes no more than the first."""
+    found: Machine[Any] = lz.registry["take"].build(up, 5)
+
+    def check(position: Position) -> None:
+        up.check(position[0]), within("refuses_its_own", position[1], 1)
+
+    return found._replace(check=check)
 
 
 def same(items: models.Items) -> models.Items:
@@ -163,6 +217,13 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("elastic", skips_short),
     ("resharding", keeps_a_sum_elsewhere),
     ("rereading", looks_back_in_secret),
+    ("rereading", says_too_little),
+    ("rates", takes_more_than_it_says),
+    ("rates", takes_less_than_it_says),
+    ("rates", takes_ahead_in_secret),
+    ("positions", owns_nothing_of_what_it_says),
+    ("positions", owns_more_than_it_says),
+    ("positions", refuses_its_own),
     ("executors", skips_short),
 ]
 
