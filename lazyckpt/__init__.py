@@ -14,7 +14,7 @@ Each module imports only from those before it:
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, run
+- cursor, epochs, run
 - state: saving
 - pipeline, combinators, provenance, integrations
 - testing, demo, compat

@@ -15,7 +15,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.integrations import trackers
-from tests.docstrings import parsed
+from tests.docstrings import named, parsed
 
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
@@ -217,9 +217,7 @@ def test_public_functions_say_what_their_arguments_are() -> None:
     for name, function in public.items():
         if inspect.isfunction(function) and function.__module__.startswith("lazyckpt."):
             wanted = {*inspect.signature(function).parameters} - {"options"}
-            told = {
-                each.lstrip("*") for each in count_names(parsed(function).sections.get("Args", ""))
-            }
+            told = {each.lstrip("*") for each in named(parsed(function).sections.get("Args", ""))}
             assert wanted <= told, f"{name}: {wanted - told}"
 
 
