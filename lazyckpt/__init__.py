@@ -6,10 +6,18 @@
             ...
             save(batches.state, "data.json")
 
-The rooms, each of which imports only from those before it: errors, checks,
-noise, machine, frozen, catalogue, call, blame and diagram, tally, skipping,
-state, layers and windows, comparing, rebasing, algebra, resharding, costs, executors,
-run, saving, pipeline, combinators, tracing, integrations, testing.
+Each module imports only from those before it:
+
+- errors
+- core: checks, prng, flow, machine, stages, user_state, show, entries, registry, call, define
+- machines, diagram
+- failures: notes, skip_log, skipping
+- state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
+- executors: plan, ipc, pools
+- cursor, run
+- state: saving
+- pipeline, combinators, provenance, integrations
+- testing, demo, compat
 """
 
 from __future__ import annotations

@@ -185,21 +185,32 @@ def run(
     executor: Executor | None = None,
     on_error: Literal["raise", "skip"] = "raise",
 ) -> Run[T]:
-    """Walk through a pipeline from a state on: an iterator that knows its own state.
+    """Run a pipeline from a state on: an iterator that knows its own state.
 
-    - `state`: where to go on, as a `State`, its JSON text or its dict; None is the beginning
-    - `strict`: refuse a state of another pipeline with `StateMismatch`
-    - `executor`: who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
-    - `on_error`: "skip" leaves out an item where the function of a `map`, `starmap`,
-      `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` fails, a `collate`
-      or an index of the source, and counts it in `Run.skipped` and in the state;
-      of an iterable that fails midway, the rest counts as one. Other errors are
-      raised: of `take_while`, `scan`, `flat_scan`, vectorized maps, streams, and
-      within the parts of a `zip`, as they would shift it. Positions are those of
-      the pipeline, but for that of a `skip` that has lost its random access: behind
-      such a stage items have none
+    A resume re-reads what the stages say that they re-read, and no more.
 
-    Resuming reads again what the stages say that they read again, no more.
+    With `on_error="skip"` an item is left out where the function of a `map`,
+    `starmap`, `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` fails, a
+    `collate` or an index of the source, and counted in `Run.skipped` and in the
+    state; of an iterable that fails midway, the rest counts as one. Other errors
+    are raised: of `take_while`, `scan`, `flat_scan`, vectorized maps, streams, and
+    within the parts of a `zip`, as they would shift it. Positions are those of
+    the pipeline, but for that of a `skip` that has lost its random access: behind
+    such a stage items have none.
+
+    Args:
+        pipeline: What to run.
+        state: Where to go on, as a `State`, its JSON text or its dict; None is the beginning.
+        strict: Whether to refuse a state of another pipeline.
+        executor: Who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
+        on_error: "raise", or "skip" to leave out what fails.
+
+    Returns:
+        A `Run`: an iterator and a context manager, with `state`.
+
+    Raises:
+        StateMismatch: The state belongs to another pipeline, and `strict` is set.
+        InvalidState: The state is damaged, or doesn't fit.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(6)) | lz.batch(2)
@@ -366,17 +377,17 @@ def _composite(
     @wraps(make)
     def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
         frame = sys._getframe(1)
-        arguments = combinator.bind(args, kwargs)
+        arguments = known.bind(args, kwargs)
         made = make(*args, **kwargs)
         if not isinstance(made, (Stage, Pipeline)):
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
         site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        return type(made)((*made.calls, Call(combinator, arguments, site, len(made.calls))))
+        return type(made)((*made.calls, Call(known, arguments, site, len(made.calls))))
 
-    combinator: Combinator = marked.combinator._replace(public=public)
-    public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
+    known: Combinator = marked.combinator._replace(public=public)
+    public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it
     return public
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import subprocess
 import sys
 from importlib.metadata import requires, version
 from pathlib import Path
 
+import pytest
+
 import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.integrations import trackers
+from tests.docstrings import parsed
 
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
@@ -16,16 +23,19 @@ ROOMS = [
     ["errors"],
     ["core.checks"],
     ["core.prng"],
+    ["core.flow"],
     ["core.machine"],
-    ["core.user_state"],
+    ["core.stages", "core.user_state", "core.show"],
+    ["core.entries"],
     ["core.registry"],
     ["core.call"],
-    ["failures.notes", "diagram"],
+    ["core.define"],
+    ["machines", "diagram", "failures.notes"],
     ["failures.skip_log"],
     ["failures.skipping"],
-    ["state.state"],
     ["state.positions", "state.windows"],
-    ["state.mismatch"],
+    ["state.mismatch", "state.codec"],
+    ["state.state"],
     ["state.rebase"],
     ["state.algebra"],
     ["state.reshard", "state.resume_cost"],
@@ -33,7 +43,7 @@ ROOMS = [
     ["executors.ipc"],
     ["executors.pools"],
     ["executors"],
-    ["cursor"],
+    ["cursor", "epochs"],
     ["run"],
     ["state.saving"],
     ["pipeline"],
@@ -79,8 +89,96 @@ def test_each_room_imports_from_the_rooms_before_it() -> None:
             continue  # it holds a docstring
         mine = ".".join(parts)
         for other in imported(file):
-            inside = room(other) == room(mine) and other.split(".")[1] == parts[1]
+            inside = parts[1] not in SPLIT and other.split(".")[1:2] == [parts[1]]
             assert inside or room(other) < room(mine), f"{mine} imports {other}"
+
+
+NAMELESS = [
+    "core",
+    "state",
+    "failures",
+    "executors",
+    "cursor.py",
+    "run.py",
+    "pipeline.py",
+    "provenance.py",
+]
+
+
+def tables(code: str) -> list[str]:
+    """Where code knows combinators by name: tables of two or more, and comparisons with one."""
+    return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if knows(node)]
+
+
+def knows(node: ast.AST) -> bool:
+    if isinstance(node, (ast.Set, ast.Tuple, ast.List)):
+        return count_names(*node.elts) > 1
+    if isinstance(node, ast.Dict):
+        return count_names(*node.keys) > 1 or count_names(*node.values) > 1
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # "map filter".split()
+        words = getattr(node.func.value, "value", None)
+        return isinstance(words, str) and len({*words.split()} & {*lz.registry}) > 1
+    if isinstance(node, (ast.Compare, ast.Match)):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.subject]
+        inside = [part for side in sides for part in getattr(side, "elts", [side])]
+        inside += [p.value for p in ast.walk(node) if isinstance(p, ast.MatchValue)]
+        return any(map(is_name, sides)) and count_names(*inside) > 0
+    return False
+
+
+def count_names(*nodes: ast.AST | None) -> int:
+    """How many of these are the name of a combinator."""
+    return sum(isinstance(node, ast.Constant) and node.value in lz.registry for node in nodes)
+
+
+def is_name(node: ast.AST) -> bool:
+    """Whether it reads as the name of something: `name`, `call.name`, `build.__name__`."""
+    found = getattr(node, "id", getattr(node, "attr", ""))
+    return found.strip("_").endswith("name")
+
+
+def test_nothing_knows_combinators_by_name() -> None:
+    for name in NAMELESS:
+        file = ROOT / name
+        for each in [file] if file.suffix else file.rglob("*.py"):
+            assert not tables(each.read_text("utf-8")), each
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'SEVERAL = {"interleave_map", "mix"}',
+        'LAZY = frozenset(["flat_map", "other", "interleave_map"])',
+        'ENDED = ("take", "take_while")',
+        'SEEING = {"filter": 1, "take_while": 2}',
+        'KINDS = {1: "filter", 2: "take_while"}',
+        'KNOWN = "map filter".split()',
+        'call.name == "mix"',
+        'if name != "shuffle": pass',
+        '"mix" == call.combinator.name',
+        'x = build.__name__ in ("mix", "other")',
+        'match call.name:\n    case "mix": pass',
+        'match name:\n    case "other" | "zip": pass',
+    ],
+)
+def test_a_table_of_names_is_caught(code: str) -> None:
+    assert tables(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ['registry["map"]', 'on_error == "skip"', '("raise", "skip")', "name in registry", "name == x"],
+)
+def test_what_is_no_table_of_names_is_not(code: str) -> None:
+    assert not tables(code)
+
+
+def test_the_docstring_lists_the_rooms_in_order() -> None:
+    listed = []
+    for folder, names in re.findall(r"^- (?:(\w+): )?(.*)$", lz.__doc__ or "", re.MULTILINE):
+        listed += [f"{folder}.{name}".lstrip(".") for name in names.split(", ")]
+    rooms = [each for floor in ROOMS for each in floor]
+    assert listed == [each for each in rooms if each not in ("executors", "__init__", "__main__")]
 
 
 def test_no_import_hides_in_a_function() -> None:
@@ -109,6 +207,20 @@ def test_exports_are_sorted_and_hold_every_combinator() -> None:
     assert set(lz.registry) <= set(lz.__all__)
     for name, combinator in lz.registry.items():
         assert getattr(lz, name) is combinator.public
+
+
+def test_public_functions_say_what_their_arguments_are() -> None:
+    public = {name: getattr(lz, name) for name in lz.__all__ if name not in {*lz.registry}}
+    public |= {
+        name: getattr(module, name) for module in (testing, trackers) for name in module.__all__
+    }
+    for name, function in public.items():
+        if inspect.isfunction(function) and function.__module__.startswith("lazyckpt."):
+            wanted = {*inspect.signature(function).parameters} - {"options"}
+            told = {
+                each.lstrip("*") for each in count_names(parsed(function).sections.get("Args", ""))
+            }
+            assert wanted <= told, f"{name}: {wanted - told}"
 
 
 def test_the_wheel_needs_numpy_and_toolz_alone() -> None:

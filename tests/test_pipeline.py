@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine
-from lazyckpt.core.stages import stateless
+from lazyckpt.core.machine import Machine, Rate
+from lazyckpt.core.stages import sourced, stateless
 from lazyckpt.testing import check_combinator, check_pipeline, equal, strategies
 from lazyckpt.testing.laws import Stream
 
@@ -150,7 +150,7 @@ def test_pipelines_cannot_be_changed(value: Any) -> None:
 def test_pickling_keeps_value_and_meaning(pipeline: lz.Pipeline[Any]) -> None:
     copy = pickle.loads(pickle.dumps(pipeline))
     assert repr(copy) == repr(pipeline)
-    assert copy.identity == pipeline.identity
+    assert copy.entries == pipeline.entries
     assert equal(list(copy), list(pipeline))
     assert copy.calls[0].site == pipeline.calls[0].site
 
@@ -315,6 +315,7 @@ def add(upstream: Machine[int], n: int, *, also: int = 0) -> Machine[int]:
     """Numbers, n higher."""
     return stateless(
         upstream,
+        rate=Rate(),
         flow=lambda position: upstream.flow(position).map(lambda x: x + n + also),
         skip=upstream.skip,
         length=upstream.length,
@@ -336,7 +337,7 @@ def triangle(n: int) -> Machine[int]:
 
         return Flow(items(), lambda: (epoch, given))
 
-    return machine(init=lambda epoch: (epoch, 0), epoch=lambda p: p[0], flow=flow)
+    return sourced("triangle", flow=flow)
 
 
 OWN = {name: lz.registry.pop(name) for name in ("add", "triangle")}
@@ -368,7 +369,7 @@ def test_a_combinator_of_ones_own() -> None:
         lz.run(lz.source([1]) | add(11), lz.init(lz.source([1]) | add(10)))
 
 
-@lz.combinator(listed=False, transparent=True)
+@lz.combinator(registered=False)
 def unlisted(upstream: Machine[int], n: int) -> Machine[int]:
     """Numbers, n times as high."""
     return stateless(upstream, flow=lambda at: upstream.flow(at).map(lambda x: x * n))
@@ -393,6 +394,49 @@ def test_a_producer_of_ones_own() -> None:
         triangle(-1)
     check_pipeline(pipeline, model=False)
     check_pipeline(triangle(3), model=False)
+
+
+# --- composites ---
+
+
+@lz.composite(checks={"seconds": positive})
+def windows(seconds: int, *, seed: int = 0) -> lz.Stage[Any, Any]:
+    """Windows of so many seconds, shuffled."""
+    return lz.sliding_window(seconds) | lz.shuffle(seed=seed)
+
+
+@lz.composite
+def corpus(size: int) -> lz.Pipeline[int]:
+    return lz.source(range(size)) | windows(2) | lz.map(sum)
+
+
+def test_a_composite_is_a_stage_of_stages() -> None:
+    pipeline = lz.source([1, 2, 3]) | windows(2, seed=1) | lz.batch(2)
+    assert repr(pipeline) == "source([1, 2, 3]) | windows(2, seed=1) | batch(2)"
+    assert repr(corpus(3) | lz.batch(2)) == "corpus(3) | batch(2)"
+    assert sorted(corpus(3)) == [1, 3]
+    assert windows.__doc__ == "Windows of so many seconds, shuffled."
+    assert "windows" not in lz.registry
+    with pytest.raises(lz.ArgumentError, match="windows: seconds must be an int >= 1"):
+        windows(0)
+    with pytest.raises(lz.ArgumentError, match="a composite must return stages, got 3"):
+        lz.composite(lambda: 3)()  # type: ignore[type-var]
+
+
+def test_the_arguments_of_a_composite_are_part_of_a_state() -> None:
+    one, other = (corpus(9) | windows(n) | lz.batch(2) for n in (2, 3))
+    state = lz.state_at(one, 1)
+    assert list(lz.run(one, state.to_json())) == list(one)[1:]
+    with pytest.raises(lz.StateMismatch, match=r"windows\(seconds=2\) -> windows\(seconds=3\)"):
+        lz.run(other, state)
+
+
+def test_a_composite_pickles() -> None:
+    pipeline = corpus(5) | windows(2, seed=1)
+    copy = pickle.loads(pickle.dumps(pipeline))
+    assert repr(copy) == repr(pipeline) == "corpus(5) | windows(2, seed=1)"
+    assert copy == pipeline
+    assert list(copy) == list(pipeline)
 
 
 def test_ints_too_long_for_python_to_write() -> None:

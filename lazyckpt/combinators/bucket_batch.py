@@ -1,4 +1,4 @@
-"""`bucket_batch`: batches of items of like length, out of windows."""
+"""`bucket_batch`: batches of items of similar length, out of windows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def bucket_batch(
     shuffle: bool = True,
     seed: int | None = None,
 ) -> Machine[list[A]]:
-    """Batches of items of like length, out of windows of `window_size` items in turn.
+    """Batches of items of similar length, out of windows of `window_size` items in turn.
 
     `key` sorts each window, longest first, equal ones in their order, and the
     batches are cut from its beginning. The last batch of a window may be smaller.

@@ -1,4 +1,4 @@
-"""`bucket_by_boundaries`: batches of items of like length, out of fixed buckets."""
+"""`bucket_by_boundaries`: batches of items of similar length, out of fixed buckets."""
 
 from __future__ import annotations
 

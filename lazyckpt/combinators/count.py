@@ -26,7 +26,7 @@ _LARGEST = 1 << 16  # items made at once
 
 @source_combinator(checks={"start": integer, "step": integer})
 def count(start: int = 0, step: int = 1) -> Machine[int]:
-    """The numbers `start`, `start + step`, `start + 2 * step`, ..., for ever.
+    """The numbers `start`, `start + step`, `start + 2 * step`, ..., forever.
 
     Args:
         start: The first number, an int of any size and sign.
@@ -67,7 +67,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
 
 @source_combinator(checks={"seed": natural}, branch=lambda here, own, *_, **__: own)
 def random_floats(*, seed: int) -> Machine[float]:
-    """Random floats in [0, 1), for ever; other ones in each epoch.
+    """Random floats in [0, 1), forever, different in each epoch.
 
     Args:
         seed: An int >= 0; the same seed gives the same floats.
@@ -99,7 +99,7 @@ def random_floats(*, seed: int) -> Machine[float]:
     checks={"weights": weighing, "seed": natural}, branch=lambda here, own, *_, **__: own
 )
 def random_indices(weights: Sequence[float] | NDArray[Any], *, seed: int) -> Machine[int]:
-    """Random indices of `weights`, each as often as its weight says, for ever.
+    """Random indices of `weights`, forever, each as often as its weight says.
 
     Args:
         weights: A sequence of finite numbers >= 0, of which one is above 0; they
@@ -144,7 +144,7 @@ def _drawn(
     one: Callable[[int], T],
     many: Callable[[NDArray[np.uint64]], NDArray[Any]],
 ) -> Machine[T]:
-    """What `one` makes of 53 random bits, for ever; `many` makes the same of an array of them."""
+    """What `one` makes of 53 random bits, forever; `many` makes the same of an array of them."""
     key, unused = derive(seed, name), 64 - _FINEST
 
     def stacked(indices: Indices) -> NDArray[Any]:

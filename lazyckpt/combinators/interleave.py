@@ -1,4 +1,4 @@
-"""Several pipelines by turns: `interleave`."""
+"""Several pipelines in turn: `interleave`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
 
 
 class Turns(Generic[A]):
-    """Machines that give items by turns, as a machine.
+    """Machines that give items in turn, as a machine.
 
     Its own part: which have ended, as bits; whose turn it is; how many items
     were given in that turn.

@@ -1,4 +1,4 @@
-"""Several items expanded at once, by turns: `interleave_map`."""
+"""Several items expanded at once, in turn: `interleave_map`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def interleave_map(
     cycle_length: int,
     block_length: int = 1,
 ) -> Machine[B]:
-    """The items of `fn(item)` for every item, several items open at once and read by turns.
+    """The items of `fn(item)` for every item, several items open at once and read in turn.
 
     When one has ended, the next input takes its place at its next turn, as in
     tf.data's `interleave`.

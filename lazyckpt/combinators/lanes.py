@@ -64,14 +64,17 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     for rank, (places, ended, _, index) in enumerate(positions):
         if index != rank:
             raise Unfit(f"in place of rank {rank}'s state there is that of rank {index}")
-        for turn, number in enumerate(range(rank, width, len(positions))):
+        mine = range(rank, width, len(positions))
+        if [number for number, place in enumerate(places) if place != ()] != [*mine]:
+            raise InvalidState(f"lanes: the state of rank {rank} has not the places of its lanes")
+        for turn, number in enumerate(mine):
             lanes[number] = places[number], ended >> turn & 1
     dealt = []
     for rank in range(num_shards):
-        mine = {number: lanes[number] for number in range(rank, width, num_shards)}
-        bits = sum(ended << turn for turn, (_, ended) in enumerate(mine.values()))
-        first = next((turn for turn, (_, ended) in enumerate(mine.values()) if not ended), 0)
-        places = tuple([mine[number][0] if number in mine else () for number in range(width)])
+        new = {number: lanes[number] for number in range(rank, width, num_shards)}
+        bits = sum(ended << turn for turn, (_, ended) in enumerate(new.values()))
+        first = next((turn for turn, (_, ended) in enumerate(new.values()) if not ended), 0)
+        places = tuple([new[number][0] if number in new else () for number in range(width)])
         dealt.append((places, bits, first, rank))
     return dealt
 

@@ -84,7 +84,7 @@ def mix(
         seed: An int >= 0; not needed with `deterministic`.
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
             With "all_exhausted" and "never" that pipeline begins again, in its next epoch,
-            until each (of a weight that isn't 0) has ended once, or for ever.
+            until each (of a weight that isn't 0) has ended once, or forever.
         deterministic: By exact proportions instead of chance: after n items every pipeline
             has given its share of n, to within less than one item.
 

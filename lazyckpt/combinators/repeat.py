@@ -26,10 +26,10 @@ A = TypeVar("A")
     rebasable={"count": "any"},
 )
 def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
-    """The stream again and again, shuffled anew in each epoch: `count` times or for ever.
+    """The stream again and again, shuffled anew in each epoch: `count` times or forever.
 
     Args:
-        count: How many times, an int >= 0; None for ever.
+        count: How many times, an int >= 0; None forever.
 
     Raises:
         PipelineError: When a stream that is repeated for ever is empty.

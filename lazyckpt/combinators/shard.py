@@ -69,8 +69,8 @@ def shard(
         ArgumentError: With `contiguous`, where upstream has no random access or no end.
 
     State:
-        None; the place is that in the global stream. With `contiguous`, the place where
-        the epoch begins and a count of the part's items, equal on all ranks.
+        None; with `contiguous`, a count of the part's items, equal on all ranks. The
+        place is that in the global stream; with `contiguous`, where the epoch begins.
 
     Resume:
         Re-reads nothing, with another number of shards too (`rebase`), unless

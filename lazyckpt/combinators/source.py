@@ -65,7 +65,7 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         The epoch and a count of items.
 
     Resume:
-        Re-reads nothing; an iterable, from its beginning.
+        Re-reads nothing; an iterable is read from its beginning.
 
     Random access:
         Where the data have indices.

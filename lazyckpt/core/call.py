@@ -132,7 +132,7 @@ class Call:
         }
 
     def _recorded(self, value: Any, name: str, detail: int) -> Any:
-        if name in self.combinator.rebasable:
+        if name in self.combinator.rebasable or self.combinator.describe is not None:
             return described_whole(value)
         is_state = self.combinator.checks.get(name) is storable
         found = described_state(value) if is_state else described(value)

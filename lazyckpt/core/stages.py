@@ -134,7 +134,7 @@ def sourced(
         first: What stands behind epoch and index where an epoch begins.
         check: Called with that; raises `InvalidState` if it doesn't fit.
         most: The highest index.
-        rereads: What of its data a resume from a position reads again; by default nothing.
+        rereads: What of its data a resume from a position re-reads; by default nothing.
         lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
     """
 

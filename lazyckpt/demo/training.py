@@ -61,7 +61,7 @@ class Job:
 
 
 def pipeline_of(job: Job) -> lz.Pipeline[Tokens]:
-    """Lines of all chunks in random order, in another one each epoch, as batches of bytes."""
+    """Lines of all chunks in random order, a new one in each epoch, as batches of bytes."""
     folder, chunks = Path(job.folder), list(job.names)
 
     def read_lines(chunk: str) -> Iterator[bytes]:
@@ -128,7 +128,7 @@ class Bigrams:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything that a training needs to go on: the model, the pipeline's state, a running digest.
+    """All that a training run needs to resume: the model, the pipeline's state, a running digest.
 
     `digest` is the SHA-256 of the digest before and the batch, from the first batch on.
     """
@@ -163,10 +163,13 @@ class Checkpoint:
 
 
 def train(job: Job, path: Path, say: Say) -> None:
-    """Go on from the checkpoint at `path` to the end, saving now and then.
+    """Train from the checkpoint at `path` to the end, saving now and then.
 
-    `say` is told: `start BATCH`, `first SECONDS`, `batch BATCH LOSS`,
-    `save BATCH`, `saved BATCH`.
+    Args:
+        job: What to train on.
+        path: The checkpoint's file; without one, training begins.
+        say: Called with what happens: `start BATCH`, `first SECONDS`, `batch BATCH LOSS`,
+            `save BATCH`, `saved BATCH`.
     """
     pipeline = pipeline_of(job)
     if not path.exists():
@@ -190,7 +193,7 @@ def train(job: Job, path: Path, say: Say) -> None:
 
 
 def main() -> int:
-    """Train as the files named on the command line tell, and say so on stdout."""
+    """Train the job that the command line names, and report on stdout."""
     if len(sys.argv) != 3:
         sys.exit("python -m lazyckpt.demo is run by lazyckpt demo, with a JOB and a CHECKPOINT")
     job, path = Path(sys.argv[1]), Path(sys.argv[2])

@@ -36,7 +36,7 @@ class Killed:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The batch gone on from, and the seconds from `lz.run` to the first batch delivered."""
+    """The batch to resume from, and the seconds from `lz.run` to the first batch delivered."""
 
     batch: int
     seconds: float
@@ -65,7 +65,7 @@ class Trial:
     loss: float = 0.0
     digest: str = ""
     parameters: str = ""
-    state: str = ""  # the longest that was gone on from, or at the end
+    state: str = ""  # the longest that was resumed from, or at the end
     size: int = 0  # bytes of the checkpoint file
 
     def note(self, path: Path) -> None:
@@ -163,7 +163,7 @@ def interrupted(
     """The training, killed so often at random moments of the seconds that it takes.
 
     Where it ends before the last kill, all begins again, with kills closer
-    together; `again` is told how many there were.
+    together; `again` is called with how many there were.
     """
     path = work / "killed.npz"
     for attempt in range(ATTEMPTS):

@@ -51,14 +51,14 @@ class Prefetcher:
         return self._chunk.items
 
     @property
-    def has_pending(self) -> bool:
-        """Whether anything is known to come after the chunk at hand."""
-        return bool(self._pending)
-
-    @property
-    def next_pending(self) -> PendingTask | BaseException | None:
-        """What comes after the chunk at hand: a task, an error, or None for the end."""
-        return self._pending[0][1]
+    def is_ready(self) -> bool:
+        """Whether the next item is there, or an error or the end instead."""
+        if length_hint(self.items):
+            return True
+        if not self._pending:
+            return False
+        pending = self._pending[0][1]
+        return not isinstance(pending, PendingTask) or self._pool.is_done(pending)
 
     def taken(self) -> int:
         return self._chunk.before + self._chunk.given()

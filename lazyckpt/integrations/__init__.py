@@ -1,40 +1,41 @@
-"""Trainers and checkpointers: what you write, what is kept, what to know.
+"""Trainers and checkpointers: what you write, what is saved, what to know.
 
 A run, and `lz.torch.loader`, have `state_dict()` and `load_state_dict()`, and
-most frameworks want no more. The dict is flat, of ints and texts, below 1 KB.
-Many keep that of rank 0 alone, and where every stage is rank-free, `shard`
-among them, it is that of all ranks: each rank loads it into its own pipeline.
+most frameworks need no more. The dict is flat, of ints and texts, below 1 KB.
+Many save only that of rank 0. Where every stage is rank-free, `shard` among
+them, it is that of all ranks: each rank loads it into its own pipeline.
 
-`import lazyckpt` imports none of these; `lz.torch` and its like do, when they
-are first used, and an `ImportError` names the extra to install. States in
-experiment trackers are `lazyckpt.integrations.trackers`.
+`import lazyckpt` imports none of these; `lz.torch` and its like do on first
+use, and an `ImportError` names the extra to install.
+`lazyckpt.integrations.trackers` stores states in experiment trackers.
 
 **A loop in torch.** `lz.torch.loader(pipeline, executor)`: tensors without a copy,
-pinned if told, `len`, one epoch a loop. Kept wherever you put its `state_dict()`;
+pinned if asked, `len`, one epoch a loop. Save its `state_dict()` wherever you like;
 `torch.load(..., weights_only=True)` reads it.
 
 **torch's DataLoader.** `DataLoader(lz.torch.dataset(pipeline), batch_size=None,
-num_workers=4)`: the order is the pipeline's with any number of workers. Nothing is
-kept: the place is in the workers. Tell the dataset a `batch_size` that is the DataLoader's.
+num_workers=4)`: the order is the pipeline's with any number of workers. It saves
+nothing: the place is in the workers. If the DataLoader has a `batch_size`, give it to
+the dataset too.
 
-**torchdata's StatefulDataLoader.** The same, and its `state_dict()` keeps the place of
+**torchdata's StatefulDataLoader.** The same, and its `state_dict()` has the place of
 each worker, for as many of them. `lz.torch.state(...)` finds the pipeline's own in it.
 
 **torch DCP.** `dcp.save({"model": model, "data": run}, ...)` and `dcp.load` alike: a run is
 `Stateful`. For another number of ranks load a plain dict, and `lz.rebase` it.
 
 **Accelerate.** `accelerator.register_for_checkpointing(run)`; `save_state` and `load_state`
-keep it. `lz.shard` gives each rank its batches and `lz.to_device` moves them, so that the data
+include it. `lz.shard` gives each rank its batches and `lz.to_device` moves them, so that the data
 need not go through `prepare`; a DataLoader that does draws one batch ahead of its state.
 
-**Lightning.** `trainer.fit(model, lz.torch.loader(pipeline))`: its checkpoints keep the
+**Lightning.** `trainer.fit(model, lz.torch.loader(pipeline))`: its checkpoints have the
 loader's state, within epochs too. Where `len` is unknown Lightning draws one batch ahead,
-and a resume leaves that out: give `epoch_size`. What `limit_train_batches` leaves of an epoch
+and a resume drops it: give `epoch_size`. What `limit_train_batches` leaves of an epoch
 comes in the next one.
 
-**Hugging Face's Trainer.** `lz.transformers.feed(trainer, loader)`: kept in
-`trainer_state.json` by rank 0. `ignore_data_skip`, without which the Trainer skips what the
-loader has skipped already, is set.
+**Hugging Face's Trainer.** `lz.transformers.feed(trainer, loader)`: rank 0 saves the state
+in `trainer_state.json`. `feed` sets `ignore_data_skip`, without which the Trainer skips what
+the loader has skipped already.
 
 **JAX, Flax.** `lz.run(pipeline, executor=lz.jax.device_put(lz.threads(4), sharding))`: the next
 item is on its way while you compute, and the state is that of the one you have.
@@ -43,5 +44,5 @@ item is on its way while you compute, and the state is that of the one you have.
 `ocp.args.JsonRestore()` finds.
 
 **grain.** `lz.grain.dataset(pipeline)`, an `IterDataset` whose iterators have `get_state` and
-`set_state`; `grain.checkpoint.CheckpointSave` takes them.
+`set_state`; `grain.checkpoint.CheckpointSave` accepts them.
 """

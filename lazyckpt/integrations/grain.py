@@ -22,11 +22,13 @@ T = TypeVar("T")
 def dataset(pipeline: Pipeline[T], executor: Executor | None = None) -> Dataset[T]:
     """A pipeline as a grain `IterDataset`, to go on with or to iterate over.
 
-    - `executor`: who makes the items, as for `lz.run`
-
     Its iterators have `get_state` and `set_state`; the state is the pipeline's
     own, as the dict that `Run.state_dict` gives. `grain.checkpoint.CheckpointSave`
-    and `CheckpointRestore` take them.
+    and `CheckpointRestore` accept them.
+
+    Args:
+        pipeline: What to read.
+        executor: Who makes the items, as for `lz.run`.
 
     >>> import lazyckpt as lz
     >>> batches = lz.grain.dataset(lz.source(range(6)) | lz.shuffle(seed=0)).batch(3)

@@ -28,14 +28,16 @@ def device_put(
     Arrays of numbers become `jax.Array`s, wherever they are in a pytree; all
     else stays as it is. Items, order and states are otherwise those of the executor.
 
-    - `executor`: any, `lz.inline()` too
-    - `device`: a device or a sharding, as for `jax.device_put`; None is the default device
-
     While the consumer computes with one item, the next is on its way; the state
     is that of the one delivered, which `flax.jax_utils.prefetch_to_device` can't
     tell. On the CPU arrays may share memory with the items.
 
-    Memory: two items on the device.
+    Args:
+        executor: Any, `lz.inline()` too.
+        device: A device or a sharding, as for `jax.device_put`; None is the default device.
+
+    Memory:
+        Two items on the device.
 
         sharding = NamedSharding(mesh, PartitionSpec("data"))
         run = lz.run(pipeline, saved, executor=lz.jax.device_put(lz.threads(4), sharding))

@@ -45,17 +45,25 @@ def loader(
     NumPy arrays of numbers come as tensors that share their memory, also within
     dicts, lists, tuples and named tuples; all else stays as it is.
 
-    - `executor`: who makes the items, as for `lz.run`; `lz.to_device(...)` for a GPU
-    - `state`: where to go on, as for `lz.run`
-    - `epoch_size`: how many items a loop gives, over ends of the stream, for a
-      pipeline that is endless or whose length is unknown
-    - `pin_memory`: copy tensors to pinned memory, for `batch.to(device, non_blocking=True)`;
-      it needs a GPU, and is done where the item is asked for
-    - `strict`, `on_error`: as for `lz.run`
-
-    Each loop gives one epoch: the rest of that under way, or the next one, as
-    `Run.epoch` does. `len` is that of a whole one. The state is the pipeline's
+    Each loop gives one epoch: the rest of the current one, or the next one, as
+    `Run.epoch` does. `len` is that of a whole epoch. The state is the pipeline's
     own, after the last item delivered.
+
+    Args:
+        pipeline: What to run.
+        executor: Who makes the items, as for `lz.run`; `lz.to_device(...)` for a GPU.
+        state: Where to go on, as for `lz.run`.
+        epoch_size: How many items a loop gives, across ends of the stream, for a
+            pipeline that is endless or whose length is unknown.
+        pin_memory: Whether to copy tensors to pinned memory, for
+            `batch.to(device, non_blocking=True)`. It needs a GPU; the copy is made
+            where the item is asked for.
+        strict: As for `lz.run`.
+        on_error: As for `lz.run`.
+
+    Raises:
+        ArgumentError: With `pin_memory`, where torch finds no GPU.
+        StateMismatch: The state belongs to another pipeline, and `strict` is set.
 
     >>> import lazyckpt as lz
     >>> batches = lz.torch.loader(lz.columns(x=[1, 2, 3]) | lz.batch(2, collate=lz.stack))
@@ -140,21 +148,26 @@ def dataset(
 ) -> Dataset[T]:
     """A pipeline as an `IterableDataset`, for `DataLoader` and torchdata's `StatefulDataLoader`.
 
-    - `state`: where loops begin, as for `lz.run`; None is the beginning
-    - `batch_size`: that of the DataLoader, where it has one and several workers;
-      None where the pipeline batches, with `DataLoader(..., batch_size=None)`
-
-    The order is the pipeline's, whatever `num_workers` is, if `batch_size` is told:
+    The order is the pipeline's, whatever `num_workers` is, if you give `batch_size`:
     workers make items, or whole batches, in turn. With random access a worker makes only its
     own; else each reads the whole stream and drops those of the others, and
     executors, as in `lz.torch.loader`, are the better workers.
 
-    `StatefulDataLoader.state_dict()` holds the state of each worker, and goes
-    back to as many of them. `lz.torch.state` finds the pipeline's own in it,
-    which goes on here, with any number of workers or under `lz.run`.
+    `StatefulDataLoader.state_dict()` has the state of each worker, and loads into
+    as many of them. `lz.torch.state` finds the pipeline's own state in it, which
+    resumes here with any number of workers, or under `lz.run`.
 
     As with torch's samplers, each loop gives the same epoch until `set_epoch(n)`
-    says which: call it before each, or `repeat()` in the pipeline.
+    says which: call it before each, or put `repeat()` into the pipeline.
+
+    Args:
+        pipeline: What to read.
+        state: Where loops begin, as for `lz.run`; None is the beginning.
+        batch_size: That of the DataLoader, where it has one and several workers;
+            None where the pipeline batches, with `DataLoader(..., batch_size=None)`.
+
+    Raises:
+        StateMismatch: The state belongs to another pipeline.
 
     >>> import lazyckpt as lz
     >>> from torch.utils.data import DataLoader
@@ -243,9 +256,14 @@ class Turns(Iterator[T]):
 def state(found: Mapping[str, Any]) -> State:
     """The pipeline's own state, out of a `StatefulDataLoader`'s.
 
-    For another number of workers, `lz.run` or `lz.rebase`. `ArgumentError` where
-    there is none, or where it is older than the last batch, as with
-    `snapshot_every_n_steps` above 1.
+    It is for another number of workers, `lz.run` or `lz.rebase`.
+
+    Args:
+        found: What `StatefulDataLoader.state_dict()` gave.
+
+    Raises:
+        ArgumentError: There is none, or it is older than the last batch, as with
+            `snapshot_every_n_steps` above 1.
 
         batches = StatefulDataLoader(lz.torch.dataset(pipeline), batch_size=None, num_workers=4)
         ...

@@ -19,22 +19,24 @@ __all__ = ["PipelineCallback", "feed"]
 
 
 def feed(trainer: Trainer, loader: Loader[Any]) -> None:
-    """Train a Trainer, of whatever class, on a loader, and keep its state in the checkpoints.
+    """Train a Trainer, of whatever class, on a loader, and save its state in the checkpoints.
 
-    - `loader`: from `lz.torch.loader`. Where its length is known the Trainer has
-      epochs; else it wants `max_steps`
-
-    `train(resume_from_checkpoint=True)` then goes on with the very next batch,
-    and skips none: `ignore_data_skip` is set, without which the Trainer would
-    skip the batches before once more. Rank 0 alone writes the checkpoint's
+    `train(resume_from_checkpoint=True)` then continues with exactly the next batch,
+    and skips none: `feed` sets `ignore_data_skip`, without which the Trainer would
+    skip the batches before once more. Only rank 0 writes the checkpoint's
     state: `lz.shard` gives each rank its batches. The Trainer doesn't wrap the
-    loader, so no batch is drawn ahead; `per_device_train_batch_size` and
+    loader, so it draws no batch ahead; `per_device_train_batch_size` and
     `dataloader_num_workers` do nothing.
 
     Where `gradient_accumulation_steps` doesn't divide an epoch, a resume in its
     middle accumulates the last batches of it into the next one.
 
-    `PipelineError` where a checkpoint that is resumed has no state of the data.
+    `train` raises a `PipelineError` where the checkpoint has no state of the data.
+
+    Args:
+        trainer: A `transformers.Trainer`.
+        loader: From `lz.torch.loader`. Where its length is known the Trainer has
+            epochs; else it needs `max_steps`.
 
         trainer = Trainer(model, TrainingArguments("out", max_steps=1000))
         lz.transformers.feed(trainer, lz.torch.loader(pipeline, lz.threads(4)))

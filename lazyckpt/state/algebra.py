@@ -20,7 +20,11 @@ from lazyckpt.state.state import AnyState, Rebased, State, as_state
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:
-    """The state before the first item. Reads no data.
+    """The state before the first item. It reads no data.
+
+    Args:
+        pipeline: The one to begin.
+        epoch: Its epoch, an int >= 0.
 
     >>> import lazyckpt as lz
     >>> lz.init(lz.source("abc".split()))
@@ -36,6 +40,13 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
 
     A pure function: the same state gives the same result, however often and in
     whatever order states are stepped.
+
+    Args:
+        pipeline: That of the state.
+        state: Where the item comes next.
+
+    Raises:
+        Exhausted: The stream has ended there.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(5)) | lz.batch(3)
@@ -59,7 +70,12 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
 def state_at(pipeline: Chain, n: int) -> State:
     """The state after n items: at once with random access, else by going there.
 
-    `IndexError` if there are fewer.
+    Args:
+        pipeline: The one that gives the items.
+        n: How many, an int >= 0.
+
+    Raises:
+        IndexError: There are fewer.
 
     >>> import lazyckpt as lz
     >>> lz.state_at(lz.source(range(10**9)) | lz.shuffle(seed=0), 123_456_789)
@@ -75,7 +91,13 @@ def state_at(pipeline: Chain, n: int) -> State:
 def advance(pipeline: Chain, state: AnyState, n: int) -> State:
     """The state n items on: at once with random access, else by going there.
 
-    `IndexError` if fewer are left.
+    Args:
+        pipeline: That of the state.
+        state: Where to begin.
+        n: How many items, an int >= 0.
+
+    Raises:
+        IndexError: Fewer are left.
 
     >>> import lazyckpt as lz
     >>> evens = lz.count(0, 2) | lz.batch(3)
@@ -206,7 +228,11 @@ class Difference:
 
 
 def diff(a: AnyState, b: AnyState) -> Difference:
-    """Which stages moved from state `a` to state `b`, and how far. Reads no data.
+    """Which stages moved from state `a` to state `b`, and how far. It reads no data.
+
+    Args:
+        a: The one to compare with, most often the earlier one.
+        b: Another state of the same pipeline.
 
     Raises:
         StateMismatch: The states are of two pipelines; the message says what differs.

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import starmap
 from typing import Any, NamedTuple
 
+from lazyckpt.core.checks import brief
 from lazyckpt.core.entries import Described, Entries, Entry
 from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import fitting
 from lazyckpt.errors import InvalidState
 
 
@@ -23,7 +25,15 @@ class Place(NamedTuple):
 
 
 def places(entries: Entries, position: Position) -> list[Place]:
-    """The parts of a position, one for each stage from the source on; `()` is that of none."""
+    """The parts of a position, one for each stage from the source on; `()` is that of none.
+
+    An `InvalidState` for one that these stages can't have.
+    """
+    with fitting(position):
+        return _places(entries, position)
+
+
+def _places(entries: Entries, position: Position) -> list[Place]:
     found: list[Place] = []
     for entry in reversed(entries[1:]):
         if entry.owns and position != ():
@@ -36,9 +46,9 @@ def places(entries: Entries, position: Position) -> list[Place]:
         found.append(Place(None, ((),) * len(first.pipelines)))
     elif first.pipelines:
         children, *own = position
-        if len(children) != len(first.pipelines):
+        if type(children) is not tuple or len(children) != len(first.pipelines):
             raise InvalidState(
-                f"{first.name}: places of {len(children)} pipelines for {len(first.pipelines)}"
+                f"{first.name}: places {brief(children)} for {len(first.pipelines)} pipelines"
             )
         found.append(Place(tuple(own), children))
     else:

@@ -62,7 +62,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     delivered, and where the new pipeline stands may be another number of its own.
 
     What `on_error="skip"` has left out is carried over. Where stages or the
-    position change, that of a window which is read again counts once more.
+    position change, that of a window which is re-read counts once more.
 
     Args:
         state: A state of the pipeline as it was.
@@ -241,12 +241,15 @@ def _rebuilt(stages: Entries, position: Position, pairs: list[Pair], chain: Chai
     """The position, taken apart as the old stages have it and put together as the new ones do."""
     parts = places(stages, position)
     here: Position = ()
+    moved: Pair | None = None  # since which change places are made up of other parts
     for pair in pairs:
         if not pair.new:
+            moved = moved or (pair if parts[pair.old - 1].own is not None else None)
             continue
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         if not pair.old:
             here = _begun(pair, call, chain.machines[pair.new - 2], here)
+            moved = moved or (pair if machine.owns else None)
             continue
         part = parts[pair.old - 1]
         if (part.own is not None) != machine.owns:
@@ -255,6 +258,8 @@ def _rebuilt(stages: Entries, position: Position, pairs: list[Pair], chain: Chai
             here = _source(pair, part, call)
         elif machine.owns:
             here = (here, *_branched(pair, part.own, call, here))
+            if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
+                raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
     return here
 
 

@@ -1,4 +1,4 @@
-"""What a resume reads again, told before it is done: `resume_cost`."""
+"""What a resume re-reads, told beforehand: `resume_cost`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class ResumeCost:
-    """What a resume reads again.
+    """What a resume re-reads.
 
     Attributes:
         items: How many items of the sources, at most, that were read before; infinity
@@ -52,14 +52,18 @@ class ResumeCost:
 
 
 def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
-    """What a resume from a state will read again, before it is done. Reads no data.
+    """What a resume from a state will re-read, told beforehand. It reads no data.
 
     Nothing with random access and no buffer. A stage that holds a window begins
-    it anew, and an iterable is gone through from its beginning. The stages'
+    it again, and an iterable is read from its beginning. The stages'
     counts are exact but at the end of the data, where they may be more. Those of
     source items are so where as many are taken for each item, as by `map` and
     `batch`; behind `filter` and `flat_map` only reading tells. What a function
     of `flat_map` reads is not counted.
+
+    Args:
+        pipeline: That of the state.
+        state: Where to resume.
 
     >>> import lazyckpt as lz
     >>> pairs = lz.source(range(10**6)) | lz.batch(2)
@@ -92,7 +96,7 @@ def _shown(items: float) -> str:
 def _cost(
     chain: Chain, position: Position, prefix: str, costs: dict[str, StageCost]
 ) -> Iterator[float]:
-    """Items of the sources, in portions, that are read again from a position on."""
+    """Items of the sources, in portions, that are re-read from a position on."""
     machines, rates = chain.machines, _rates(chain)
     places = [(len(machines) - 1, position)]  # where a stage begins again
     while places:

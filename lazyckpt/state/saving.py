@@ -34,22 +34,25 @@ class _Place(NamedTuple):
 def save(state: State | Run[Any], path: str | os.PathLike[str], *, keep: int = 1) -> None:
     """Write a state, or that of a run, to a file: the whole of it, or nothing at all.
 
-    - `path`: a path, or any URL that fsspec knows, such as `s3://bucket/state.json`
-    - `keep`: how many of the states saved before stay, as `path.1`, the one
-      before this, `path.2`, and so on
-
-    On a disk the state is written beside the path, flushed to the device, and
-    renamed: whenever the process is killed or the power goes, the path has the
+    On a disk it writes the state beside the path, flushes it to the device, and
+    renames it: whenever the process is killed or the power fails, the path has the
     old state or the new one. A kill in the middle can leave a `path.*.tmp`. The
-    file has the permissions it had, or those of any new one. Several processes
-    may save to one path; the last one stays. On an object store a put does the
+    file keeps its permissions, or has those of any new file. Several processes
+    may save to one path; the last one wins. On an object store a put does the
     same; on other remote systems a write that is cut off may tear the file,
     which `load` notices.
 
     A file that is no whole state is never kept as a previous one.
 
-    Errors: those of the file system, after which the old state is there;
-    `PipelineError` for a URL where fsspec is missing.
+    Args:
+        state: What to save; of a run, its state at present.
+        path: A path, or any URL that fsspec knows, such as `s3://bucket/state.json`.
+        keep: How many of the states saved before stay: the last as `path.1`, the one
+            before it as `path.2`, and so on.
+
+    Raises:
+        OSError: The file system's; the old state is still there.
+        PipelineError: For a URL where fsspec is missing.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -71,14 +74,17 @@ def save(state: State | Run[Any], path: str | os.PathLike[str], *, keep: int = 1
 
 
 def load(path: str | os.PathLike[str]) -> State:
-    """The state that `save` wrote. Executes nothing.
+    """The state that `save` wrote. It executes nothing.
 
-    - `path`: a path, or any URL that fsspec knows
+    Args:
+        path: A path, or any URL that fsspec knows.
 
-    A file that is torn, truncated or no state at all raises `InvalidState`,
-    which names it and the newest state before it that is whole. That is not
-    taken unasked, for it may not be that of the model saved with the other.
-    `FileNotFoundError` where there is none.
+    Raises:
+        InvalidState: The file is torn, truncated or no state at all. The message names
+            it and the newest whole state before it. `load` doesn't fall back to that
+            by itself: it may not be the state of the model saved with the other.
+        FileNotFoundError: There is no such file.
+        PipelineError: For a URL where fsspec is missing.
     """
     place = _place("load", path)
     try:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import fitting
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
@@ -140,12 +139,10 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
-        with fitting(self.position):
-            stages = encode_stages(self.stages, self.position)
         body: dict[str, Any] = {
             "lazyckpt": FORMAT,
             "items": encode(self.items),
-            "stages": stages,
+            "stages": encode_stages(self.stages, self.position),
         }
         if self.rebased is not None:
             body["rebased"] = [None if n is None else encode(n) for n in self.rebased]
@@ -170,8 +167,8 @@ class State:
 
         Executes nothing, whoever wrote the text, and takes a few seconds and half
         a gigabyte at most: more than 16 MiB are refused. What no run of a pipeline
-        could have reached is refused where that enters it, or reads again
-        what it says was read before: an endless source can be read for ever.
+        could have reached is refused where that enters it, or re-reads
+        what it says was read before: an endless source can be read forever.
         """
         if not isinstance(text, (str, bytes)):
             raise InvalidState(f"expected the JSON text of a state, got {brief(text)}")

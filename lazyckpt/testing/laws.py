@@ -411,9 +411,15 @@ LAWS: dict[str, Law] = {
 
 
 def check_pipeline(pipeline: Pipeline[Any], *, limit: int = 60, model: bool = True) -> None:
-    """All laws, on the first `limit` items of a pipeline.
+    """Check all laws on the first items of a pipeline.
 
-    - `model`: also hold it against the naive model of its combinators
+    Args:
+        pipeline: Of the built-in combinators, or with `model=False` of any.
+        limit: How many items to look at.
+        model: Whether to compare it with the naive model of its combinators too.
+
+    Raises:
+        AssertionError: Names the law and the first difference.
     """
     for name, law in LAWS.items():
         if name != "meaning" or model:
@@ -421,10 +427,17 @@ def check_pipeline(pipeline: Pipeline[Any], *, limit: int = 60, model: bool = Tr
 
 
 def check_resume(pipeline: Pipeline[Any], *, limit: int = 60) -> None:
-    """That a pipeline resumes exactly: `AssertionError` with the first difference if not.
+    """Check that a pipeline resumes exactly.
 
-    Steps it, runs it, stops at many places within the first `limit` items, goes
-    through JSON and on, twice. Your functions are called many times.
+    It steps the pipeline, runs it, stops at many places within the first items, goes
+    through JSON and on, twice. It calls your functions many times.
+
+    Args:
+        pipeline: The one to check.
+        limit: How many items to look at.
+
+    Raises:
+        AssertionError: Names the law and the first difference.
 
     >>> import lazyckpt as lz
     >>> from lazyckpt import testing
@@ -442,10 +455,16 @@ def check_combinator(
     model: Callable[[list[Any]], Iterable[Any]] | None = None,
     limit: int = 60,
 ) -> None:
-    """That a stage keeps the laws, over examples given by index and as a stream, and repeated.
+    """Check that a stage keeps the laws, over examples by index, as a stream, and repeated.
 
-    - `examples`: items to feed it; take more than it holds at once
-    - `model`: what it means, from the list of its inputs to that of its outputs
+    Args:
+        stage: The one to check.
+        examples: Items to feed it; give more than it holds at once.
+        model: What it means, from the list of its inputs to that of its outputs.
+        limit: How many items to look at.
+
+    Raises:
+        AssertionError: Names the law and the first difference.
 
     >>> import lazyckpt as lz
     >>> from lazyckpt import testing

@@ -16,7 +16,12 @@ from lazyckpt.pipeline import Pipeline
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Whether two items are alike: by type and value, arrays element by element."""
+    """Whether two items are alike: by type and value, arrays element by element.
+
+    Args:
+        a: An item.
+        b: Another one.
+    """
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return (
             type(a) is type(b)

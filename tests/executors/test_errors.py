@@ -100,7 +100,7 @@ def test_exceptions_that_end_things(
             error = fails(run, found, SPECIAL[raises])
             assert found == [0, 1, 2, 3, 4]
             assert raises is not exit_system or error.args == (3,)
-            assert SPECIAL[raises] is not lz.PipelineError or "which is no end" in str(error)
+            assert SPECIAL[raises] is not lz.PipelineError or "which does not end" in str(error)
         flag.unlink()
         found.extend(run)
     assert found == list(range(9))

@@ -315,7 +315,7 @@ def test_marks_that_fit_no_position_do_no_harm(marks: list[tuple[int, int, int]]
     steps = walk(WINDOWED)
     state = lz.State.from_json(steps[5][1])
     forged = lz.State(
-        state.pipeline, state.items, state.position, state.skipped.with_marks(tuple(marks))
+        state.stages, state.items, state.position, state.skipped.with_marks(tuple(marks))
     )
     rest = walk(WINDOWED, forged.to_json())
     assert [step[0] for step in rest] == [step[0] for step in steps[6:]]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.core.entries import size
 from lazyckpt.testing.laws import Stream
 from tests.failures.cases import NUMBERS, Data, Rejecting, Sum, picky
 
@@ -111,7 +112,7 @@ def told(pipeline: lz.Pipeline[Any], executor: lz.Executor | None) -> list[Any]:
 def first_of(texts: list[str], pipeline: lz.Pipeline[Any]) -> list[str]:
     """At most 8, for which a state has room."""
     first = texts[:8]
-    while len(json.dumps(first)) > 704 - len(pipeline.identity):
+    while len(json.dumps(first)) > 704 - size(pipeline.entries):
         first.pop()
     return first
 

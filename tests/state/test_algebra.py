@@ -84,8 +84,8 @@ def test_advance_takes_a_state_in_any_form_and_says_what_is_wrong() -> None:
             use(None)
         with pytest.raises(lz.InvalidState, match=r"(?s)got <run of .*; pass its \.state"):
             use(lz.run(PIPELINE))
-        with pytest.raises(lz.InvalidState, match="format 2"):
-            use({**state.to_dict(), "lazyckpt": 2})
+        with pytest.raises(lz.InvalidState, match="format 3"):
+            use({**state.to_dict(), "lazyckpt": 3})
     for function in (lz.advance, lz.replay, lz.step):
         with pytest.raises(lz.ArgumentError, match=r"pipeline must be a Pipeline, got 3"):
             function(3, state, *[1] * (function is lz.advance))  # type: ignore[operator]
@@ -121,7 +121,7 @@ BOTH = lz.mix([DATA, STREAM], [1, 1], deterministic=True)
         (DATA | lz.take(9) | lz.skip(3), {"1 source": (0, 2), "2 take": (2,)}),
         (STREAM | lz.skip(3) | lz.take(9), {"1 source": (0, 2), "3 take": (2,)}),
         (STREAM | lz.take(9) | lz.skip(3), {"1 source": (0, 2), "2 take": (2,)}),
-        (DATA | lz.map(str) | lz.shuffle(seed=0) | lz.repeat(), {"3 shuffle": (0, 2)}),
+        (DATA | lz.map(str) | lz.shuffle(seed=0) | lz.repeat(), {"3 shuffle": (2,)}),
         (DATA | lz.repeat() | lz.shuffle(5, seed=0), {"3 shuffle": (0, 2)}),
         (lz.zip(DATA, DATA | lz.batch(3)), {"1[0].1 source": (0, 2), "1[1].1 source": (0, 6)}),
         (
@@ -154,7 +154,7 @@ def test_a_difference_reads_well() -> None:
     pipeline = DATA | lz.repeat() | lz.take(99)
     back = lz.diff(lz.state_at(pipeline, 50), lz.state_at(pipeline, 2))
     assert str(back) == (
-        "-48 items, -1 epochs\nstage 1, source: (1, 10) -> (0, 2)\nstage 3, take: (50,) -> (2,)"
+        "-48 items, -1 epochs\nstage 1, source: 1, 10 -> 0, 2\nstage 3, take: 50 -> 2"
     )
     assert (back.items, back.epochs, bool(back)) == (-48, -1, True)
     assert str(lz.diff(lz.init(DATA), lz.init(DATA))) == "+0 items"

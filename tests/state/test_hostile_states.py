@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -26,6 +26,8 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt import State
 from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
+from lazyckpt.state.codec import encode
+from lazyckpt.state.state import as_state
 from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.strategies import pipelines
 
@@ -46,10 +48,11 @@ def signed(text: str | None = None, **body: Any) -> str:
     return json.dumps({**found, "check": check})
 
 
-def used(pipeline: lz.Pipeline[Any], text: str | bytes, executor: Any = None) -> bool:
+def used(pipeline: lz.Pipeline[Any], text: str | bytes | State, executor: Any = None) -> bool:
     """Whether a state is taken, in every way there is; any error but ours goes through."""
     ways: list[Callable[[], Any]] = [
-        lambda: State.from_json(text).epoch,
+        lambda: as_state(text).epoch,
+        lambda: as_state(text).to_json(),
         lambda: lz.step(pipeline, text),
         lambda: lz.rebase(text, pipeline),
         lambda: lz.diff(lz.init(pipeline), text),
@@ -72,7 +75,7 @@ def refusal(way: Callable[[], Any]) -> str:
     return ""
 
 
-def walked(pipeline: lz.Pipeline[Any], text: str | bytes, executor: Any) -> None:
+def walked(pipeline: lz.Pipeline[Any], text: str | bytes | State, executor: Any) -> None:
     with lz.run(pipeline, text, strict=False, executor=executor) as run:
         for _ in islice(run, 5):
             pass
@@ -81,38 +84,73 @@ def walked(pipeline: lz.Pipeline[Any], text: str | bytes, executor: Any) -> None
 
 # --- positions that no run has reached ---
 
+Path: TypeAlias = tuple[int, ...]
 
-def places(position: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """The paths to all that a position consists of."""
+
+def parts(found: Any, path: Path = ()) -> Iterator[Path]:
+    """The paths to all that a position consists of, as tuples or as JSON."""
     yield path
-    if type(position) is tuple:
-        for number, inner in enumerate(position):
-            yield from places(inner, (*path, number))
+    if type(found) in (tuple, list):
+        for number, inner in enumerate(found):
+            yield from parts(inner, (*path, number))
 
 
-def put(position: Any, path: tuple[int, ...], new: Any) -> Any:
+def placed(stages: list[Any], path: Path = ()) -> Iterator[Path]:
+    """The paths to all that the places in a state's stages consist of."""
+    for number, (_, _, *rest) in enumerate(stages):
+        here = (*path, number)
+        if rest:
+            yield from parts(rest[0], (*here, 2))
+        for n, pipeline in enumerate(rest[1] if len(rest) > 1 else ()):
+            inner = (*here, 3, n)
+            yield inner
+            if type(pipeline[0]) is str:  # a digest, and a place
+                yield from (path for path in parts(pipeline, inner) if path[len(inner) :])
+            else:
+                yield from placed(pipeline, inner)
+
+
+def put(found: Any, path: Path, new: Any) -> Any:
     if not path:
         return new
     number, rest = path[0], path[1:]
-    return (*position[:number], put(position[number], rest, new), *position[number + 1 :])
+    inner = put(found[number], rest, new)
+    return type(found)((*found[:number], inner, *found[number + 1 :]))
 
 
-def at(position: Any, path: tuple[int, ...]) -> Any:
-    return at(position[path[0]], path[1:]) if path else position
+def spoiled(state: State, path: Path, leaf: Any) -> State | str:
+    """The state with that in place of a part of its position, or of its stages as JSON."""
+    if path[:1] == HERE:
+        return State(state.stages, state.items, put(state.position, path[1:], leaf))
+    found = state.to_dict()
+    return signed(json.dumps(found), stages=put(found["stages"], path, encode(leaf)))
+
+
+HERE = (-1,)
+
+
+def paths(state: State) -> list[Path]:
+    """What `spoiled` takes of it."""
+    whole = [(*HERE, *path) for path in parts(state.position)]
+    return [*whole, *placed(state.to_dict()["stages"])]
 
 
 @given(pipelines(), st.data())
 def test_any_position_is_taken_or_refused(pipeline: lz.Pipeline[Any], data: st.DataObject) -> None:
     states = [lz.init(pipeline), *(s for _, s in islice(lz.run(pipeline).with_state(), 12))]
     state = data.draw(st.sampled_from(states))
-    position = state.position
-    has_own = any(type(at(position, path)) is Own for path in places(position))
+    has_own = '{"own"' in state.to_json()
     news = [leaf for leaf in LEAVES if not (has_own and type(leaf) is Own)]  # for users' functions
+    bad: Any = state
     for _ in range(data.draw(st.integers(1, 3))):
-        path = data.draw(st.sampled_from(sorted(places(position), key=len, reverse=True)))
-        position = put(position, path, data.draw(st.sampled_from(news)))
-    text = State(state.pipeline, state.items, position).to_json()
-    used(pipeline, text, data.draw(st.sampled_from([None, None, None, lz.threads(2)])))
+        path = data.draw(st.sampled_from(sorted(paths(state), key=len, reverse=True)))
+        bad = spoiled(state, path, data.draw(st.sampled_from(news)))
+        try:
+            state = as_state(bad)
+            state.to_json()
+        except lz.InvalidState:
+            break
+    used(pipeline, bad, data.draw(st.sampled_from([None, None, None, lz.threads(2)])))
 
 
 def kept(state: Any, item: Any) -> Any:
@@ -193,10 +231,9 @@ def every_leaf() -> None:
     """Every leaf of every pipeline's positions, in place of every part of them."""
     for pipeline in table():
         good = lz.state_at(pipeline, 1)
-        for path in places(good.position):
+        for path in paths(good):
             for leaf in LEAVES:
-                position = put(good.position, path, leaf)
-                used(pipeline, State(good.pipeline, 1, position).to_json())
+                used(pipeline, spoiled(good, path, leaf))
 
 
 # --- texts that fill memory or take for ever ---
@@ -207,8 +244,15 @@ NUMBERS = lz.source(range(9))
 
 def own(inner: str) -> str:
     """The text of a state of `SCAN` with that as the user's own, and a fitting checksum."""
+    return scanned([0, 0], [{"own": json.loads(inner)}])
+
+
+def scanned(*news: Any) -> str:
+    """The text of a state of `SCAN` with these as the places of its stages."""
     start = lz.init(SCAN).to_json()
-    return signed(start, position=[[0, 0], {"own": json.loads(inner)}])
+    stages = json.loads(start)["stages"]
+    pairs = zip(stages, news, strict=True)
+    return signed(start, stages=[[*stage[:2], place] for stage, place in pairs])
 
 
 def deep(depth: int, begin: str, end: str, core: str = "0") -> str:
@@ -222,10 +266,10 @@ def large_texts() -> dict[str, Callable[[], Any]]:
         "zeros": lambda: b"\0" * 100_000_000,
         "digits": lambda: "0" * 100_000_000,
         "an int": lambda: "9" * most,
-        "an int in its place": lambda: '{"lazyckpt":1,"items":' + "9" * most + "}",
+        "an int in its place": lambda: '{"lazyckpt":2,"items":' + "9" * most + "}",
         "a float": lambda: "0." + "9" * most,
-        "an exponent": lambda: '{"lazyckpt":1e' + "9" * most + "}",
-        "empty lists": lambda: '{"lazyckpt":1,"position":[' + "[]," * (most // 3) + "0]}",
+        "an exponent": lambda: '{"lazyckpt":2e' + "9" * most + "}",
+        "empty lists": lambda: '{"lazyckpt":2,"stages":[' + "[]," * (most // 3) + "0]}",
         "empty dicts": lambda: "[" + "{}," * (whole // 3) + "0]",
         "small dicts": lambda: "[" + '{"":0},' * (most // 7) + "0]",
         "deep lists": lambda: "[" * most,
@@ -233,11 +277,13 @@ def large_texts() -> dict[str, Callable[[], Any]]:
         "escapes": lambda: '"' + "\\u0000" * (most // 6) + '"',
         "a quote": lambda: '"' + "a" * most,
         "one name": lambda: "{" + '"a":0,' * (most // 6) + '"b":0}',
-        "names": lambda: signed(pipeline=[["x" * 1000, {}]] * (most // 1010)),
+        "names": lambda: signed(stages=[["x" * 1000, {}, [0]]] * (most // 1013)),
         "long hex": lambda: signed(items={"int": "0x" + "f" * (most - 1000)}),
         "long hex of one's own": lambda: own('{"int":"0x' + "f" * (most - 1000) + '"}'),
-        "a wide position": lambda: signed(position=[0] * (most // 3)),
-        "a position of wholes": lambda: signed(position=[[[]]] * (whole // 7)),
+        "a wide place": lambda: scanned([0] * (most // 3), [{"own": 0}]),
+        "a place of wholes": lambda: scanned([[[]]] * (whole // 7), [{"own": 0}]),
+        "many pipelines": lambda: signed(stages=[["zip", {}, [0], [["a#0"]] * (most // 11)]]),
+        "joined deep": lambda: deep(most // 22, '[["zip",{},[0],[', "]]]"),
         "keys of one hash": lambda: own(
             json.dumps({"dict": [[{"int": hex(clash * k)}, 0] for k in range(1, 200_000)]})
         ),
@@ -282,9 +328,10 @@ def test_within_limits(name: str) -> None:
     [("[", "]"), ('{"list":[', "]}"), ('{"dict":[[0,', "]]}"), ('{"own":', "}")],
 )
 def test_deep_states(depth: int, begin: str, end: str) -> None:
-    start = lz.init(SCAN).to_json().replace('[[0,0],{"own":0}]', "DEEP")
+    start = lz.init(SCAN).to_json().replace('[{"own":0}]', "DEEP")
+    assert "DEEP" in start
     body = start.replace("DEEP", deep(depth, begin, end))
-    owned = start.replace("DEEP", '[[0,0],{"own":' + deep(depth, begin, end) + "}]")
+    owned = start.replace("DEEP", '[{"own":' + deep(depth, begin, end) + "}]")
     for text in (body, owned):
         with suppress(RecursionError):  # its checksum is wrong then
             text = signed(text)
@@ -310,7 +357,7 @@ _json = st.recursive(
 @given(_json)
 def test_any_json_as_a_field(value: Any) -> None:
     good = lz.state_at(SCAN, 3).to_json()
-    for field in ("lazyckpt", "items", "position", "pipeline", "check", "other"):
+    for field in ("lazyckpt", "items", "stages", "rebased", "skipped", "check", "other"):
         text = signed(good, **{field: value}) if field != "check" else json.dumps({"check": value})
         try:
             found = State.from_json(text)
@@ -320,6 +367,7 @@ def test_any_json_as_a_field(value: Any) -> None:
         hash(found)
         used(SCAN, text)
     used(SCAN, own(json.dumps({"list": [{"tuple": 0}]})))
+    used(SCAN, scanned(value, [{"own": 0}]))
     try:
         used(SCAN, own(json.dumps(value)))
     except TypeError as error:  # of the user's function
@@ -332,19 +380,19 @@ def test_any_json_as_a_field(value: Any) -> None:
 def test_any_arguments_of_stages(found: list[Any]) -> None:
     pipeline: Any = lz.source([[1], [2, 3]]) | lz.concat_then_split(2)
     pipeline = pipeline | lz.repeat() | lz.shard(num_shards=2, index=0) | lz.batch(2)
-    stages = json.loads(pipeline.identity)
+    stages = lz.init(pipeline).to_dict()["stages"]
     names = {"batch": "batch_size", "repeat": "count", "shard": "num_shards"}
     for name, value in found:
         for stage in stages:
             if stage[0] == name:
                 stage[1] = {**stage[1], names.get(name, "length"): value}
-    text = signed(lz.init(pipeline).to_json(), pipeline=stages)
+    text = signed(lz.init(pipeline).to_json(), stages=stages)
     assert len(refusal(lambda: lz.run(pipeline, text))) < 5000
     assert len(refusal(lambda: lz.rebase(text, pipeline))) < 5000
 
 
 def test_an_error_shows_no_control_codes() -> None:
-    text = signed(pipeline=[["source\x1b[2J\n", {}]])
+    text = signed(stages=[["source\x1b[2J\n", {}, [0, 0]]])
     with pytest.raises(lz.StateMismatch) as caught:
         lz.run(lz.source([]), text)
     assert "\x1b" not in str(caught.value)
@@ -367,10 +415,7 @@ def test_what_is_written_can_be_read(mine: Any) -> None:
 def test_a_list_of_ones_own_is_a_list() -> None:
     seen = []
     pipeline = lz.source([1]) | lz.scan(lambda s, x: (s, seen.append(s)), 0)
-    text = signed(
-        lz.init(pipeline).to_json(), position=[[0, 0], {"own": {"list": [[1], {"dict": []}]}}]
-    )
-    list(lz.run(pipeline, text))
+    list(lz.run(pipeline, own('{"list": [[1], {"dict": []}]}'), strict=False))
     assert seen == [[(1,), {}]]
     assert FrozenList((1,)) == (1,)
 

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.core.entries import size
 from lazyckpt.testing import strategies
 from lazyckpt.testing.laws import Stream
 
@@ -69,7 +70,7 @@ def test_what_is_carried_over_runs_and_all_else_is_refused(
     old, new = change
     run = lz.run(old)
     list(islice(run, cut))
-    if run.state.pipeline != new.identity:
+    if run.state.stages != new.entries:
         with pytest.raises(lz.StateMismatch, match=r"the state belongs to another pipeline:\n +\w"):
             lz.run(new, run.state)
     try:
@@ -127,8 +128,9 @@ def test_why_a_layer_may_not_come_or_go() -> None:
         with pytest.raises(lz.StateMismatch, match=r"random_map.*keeps several places"):
             lz.rebase(lz.state_at(old | several, 3), new | several)
         tail = lz.block_shuffle(4, seed=1) | lz.skip(1)
-        with pytest.raises(lz.StateMismatch, match=r"skip\(1\) keeps its place in another way"):
-            lz.rebase(lz.state_at(old | tail, 3), new | tail)
+        state = lz.rebase(lz.state_at(old | tail, 3), new | tail)
+        found = [x if isinstance(x, int) else x[0] for x in lz.run(new | tail, state)]
+        assert found == list(DATA | tail)[3:]
 
 
 # --- ends ---
@@ -222,19 +224,19 @@ def test_a_first_state_is_told_from_every_other(one: Any, other: Any, stage: str
     state = lz.state_at(a, 2)
     assert len(list(islice(lz.run(made(one), state), 3))) == 3
     if repr(one) == repr(other):
-        assert a.identity == b.identity
+        assert a.entries == b.entries
         return
     with pytest.raises(lz.StateMismatch, match=r"another pipeline:\n    stage \d.* -> .*\nstrict"):
         lz.run(b, state)
-    assert len(a.identity) < 999
+    assert size(a.entries) < 999
 
 
 def test_long_first_states_are_told_apart_in_few_words() -> None:
     def made(**more: Any) -> lz.Pipeline[int]:
         return lz.unfold(lambda s: (s, 1), {**{f"key {n}": [n] * n for n in range(99)}, **more})
 
-    assert len(made().identity) < 100
-    assert made().identity == made().identity != made(more=1).identity
+    assert size(made().entries) < 100
+    assert made().entries == made().entries != made(more=1).entries
     with pytest.raises(lz.StateMismatch, match=r"unfold\(init=\"dict\[99\]#.*\[100\]#"):
         lz.run(made(more=1), lz.init(made()))
 
@@ -251,31 +253,7 @@ def test_long_first_states_are_told_apart_in_few_words() -> None:
 def test_weights_are_numbers_whatever_their_types(made: Any) -> None:
     state = lz.state_at(made([1, 3]), 2)
     for weights in ([1.0, 3.0], (1, 3.0), np.array([1, 3]), np.array([1, 3], np.float32)):
-        assert made(weights).identity == state.pipeline
+        assert made(weights).entries == state.stages
         assert list(islice(lz.run(made(weights), state), 9)) == list(islice(made([1, 3]), 2, 11))
-    with pytest.raises(lz.StateMismatch, match=r"\[1, 3\].* -> .*\[1, 3.5\]"):
+    with pytest.raises(lz.StateMismatch, match=r"\[1,3\].* -> .*\[1,3.5\]"):
         lz.run(made([1, 3.5]), state)
-
-
-def test_states_in_which_weights_were_floats_and_first_states_no_more_than_a_type() -> None:
-    for pipeline, before in (
-        (lz.random_indices([1, 3], seed=0), '[["random_indices",{"seed":0,"weights":[1.0,3.0]}]]'),
-        (
-            lz.mix([DATA, DATA], [1, 3], seed=0),
-            '[["mix",{"pipelines":[[["source",{"length":9}]],[["source",{"length":9}]]],'
-            '"seed":0,"weights":[1.0,3.0]}]]',
-        ),
-        (lz.unfold(lambda s: (s, 1), {"a": 0}), '[["unfold",{"init":"dict"}]]'),
-        (lz.unfold(lambda s: (s, 1), ([1], 0.5)), '[["unfold",{"init":[[1],0.5]}]]'),
-        (lz.unfold(lambda s: (s, 1), [{"a": 0}, ()]), '[["unfold",{"init":["dict",[]]}]]'),
-        (
-            lz.zip(DATA, lz.unfold(lambda s: (s, 1), {"a": 0})),
-            '[["zip",{"pipelines":[[["source",{"length":9}]],[["unfold",{"init":"dict"}]]]}]]',
-        ),
-    ):
-        state = lz.state_at(pipeline, 2)
-        old = lz.State(before, state.items, state.position)
-        assert list(islice(lz.run(pipeline, old), 5)) == list(islice(pipeline, 2, 7))
-        assert lz.rebase(old, pipeline) == state
-        longer = pipeline | lz.batch(2)
-        assert next(lz.run(longer, lz.rebase(old, longer))) == list(islice(pipeline, 2, 4))

@@ -24,17 +24,19 @@ def global_rank(num_shards: int, index: int) -> lz.Pipeline[Any]:
 def test_a_global_state_is_that_of_any_number_of_ranks() -> None:
     states = [lz.state_at(global_rank(2, index), 3) for index in range(2)]
     for forms in (states, states[:1], [state.to_json() for state in states]):
-        three = lz.reshard(forms, 3)
+        ranks = [global_rank(3, index) for index in range(3)]
+        three = lz.reshard(forms, ranks[1])
         assert len(three) == 3
         assert {(state.position, state.items) for state in three} == {(states[0].position, 3)}
-        ranks = [global_rank(3, index) for index in range(3)]
+        assert {state.rebased for state in three} == {(3, None)}
         found = [list(lz.run(rank, state)) for rank, state in zip(ranks, three, strict=True)]
         done = [list(islice(global_rank(2, index), 3)) for index in range(2)]
         items = [x for rank in done + found for batch in rank for x in batch]
         assert sorted(items, key=int) == list(map(str, range(40)))
-    assert lz.reshard(states, 2) == states
-    assert lz.reshard(lz.reshard(states, 3), 2) == states
-    assert lz.reshard([lz.init(PIPELINE)], 3) == [lz.init(PIPELINE)] * 3
+    assert lz.reshard(states, global_rank(2, 0)) == states
+    back = lz.reshard(three, global_rank(2, 0))
+    assert [(s.stages, s.position) for s in back] == [(s.stages, s.position) for s in states]
+    assert lz.reshard([lz.init(PIPELINE)] * 2, PIPELINE) == [lz.init(PIPELINE)]
 
 
 STAGES = [
@@ -82,10 +84,11 @@ def test_lanes_are_dealt_again_and_again_and_nothing_is_lost(
             after.append(run.state)
         total = sum(state.items for state in after)
         following = data.draw(sizes)
-        states = lz.reshard([state.to_json() for state in after], following)
+        last = ranks(following)[-1]
+        states = lz.reshard([state.to_json() for state in after], last)
         assert sum(state.items for state in states) == total == len(given)
         assert following != size or states == after
-        assert [s.position for s in lz.reshard(states, following)] == [s.position for s in states]
+        assert lz.reshard(states, last) == states
         size = following
     for rank, state in zip(ranks(size), states, strict=True):
         given += lz.run(rank, state)
@@ -100,14 +103,16 @@ def test_lanes_are_dealt_again_and_again_and_nothing_is_lost(
 @given(laned(), st.lists(st.integers(1, 6), min_size=3, max_size=3))
 def test_dealing_twice_is_dealing_once(pipelines: list[Any], sizes: list[int]) -> None:
     one, two, three = (min(size, len(pipelines)) for size in sizes)
-    ranks = [lz.lanes(pipelines, num_shards=one, index=n) for n in range(one)]
+    first, second, third = (lz.lanes(pipelines, num_shards=n, index=0) for n in (one, two, three))
     states = []
-    for number, rank in enumerate(ranks):
+    for number in range(one):
+        rank = lz.lanes(pipelines, num_shards=one, index=number)
         run = lz.run(rank)
         list(islice(run, number + 2))
         states.append(run.state)
+    assert lz.reshard(states, first) == states
     if three != one:
-        assert lz.reshard(lz.reshard(states, two), three) == lz.reshard(states, three)
+        assert lz.reshard(lz.reshard(states, second), third) == lz.reshard(states, third)
 
 
 LANES = [lz.source(range(n, n + 9)) for n in range(0, 60, 10)]
@@ -119,40 +124,50 @@ def laned_states(num_shards: int = 3, behind: Any = None) -> list[lz.State]:
 
 
 def test_what_lanes_refuse() -> None:
+    pair = lz.lanes(LANES, num_shards=2, index=0)
     one, two, three = laned_states()
-    for states, reason in (
+    for states, reason, *behind in (
         ([one, two], "lanes(num_shards=3) wants the states of 3 ranks, got 2"),
         ([one, two, three, one], "of 3 ranks, got 4"),
         ([one, three, two], "in place of rank 1's state there is that of rank 2"),
         ([one, one, three], "in place of rank 1's state there is that of rank 0"),
         ([one, two, lz.init(DATA)], "ranks 0 and 2 have two pipelines:\n    lanes\n -> source"),
         ([one, *laned_states(2)], "ranks 0 and 1 have two pipelines"),
-        (laned_states(behind=lz.shuffle(3, seed=0)), "shuffle behind them counts or holds"),
-        (laned_states(behind=lz.take(30)), "take behind them counts or holds"),
-        (laned_states(behind=lz.shard(num_shards=2, index=0)), "divided once more, by shard"),
+        (laned_states(), "the states belong to another pipeline:\n    lanes\n -> ", lz.take(30)),
+        *(
+            (laned_states(behind=stage), reason, stage)
+            for stage, reason in (
+                (lz.shuffle(3, seed=0), "shuffle(buffer_size=3, seed=0) behind them counts or"),
+                (lz.take(30), "take(30) behind them counts or holds"),
+                (lz.shard(num_shards=2, index=0), "divided once more, by shard"),
+            )
+        ),
     ):
+        pipeline = pair | behind[0] if behind else pair
         with pytest.raises(lz.StateMismatch) as caught:
-            lz.reshard(states, 2)
+            lz.reshard(states, pipeline)
         assert reason in str(caught.value)
-    with pytest.raises(lz.StateMismatch, match="6 lanes are too few for 7 ranks"):
-        lz.reshard([one, two, three], 7)
     with pytest.raises(lz.InvalidState, match="the state is that of rank 1, and this is rank 0"):
         lz.run(lz.lanes(LANES, num_shards=3, index=0), two)
     with pytest.raises(lz.StateMismatch, match=r"num_shards=3\) -> lanes\(num_shards=2"):
         lz.run(lz.lanes(LANES, num_shards=2, index=0), one)
     with pytest.raises(lz.StateMismatch, match=r"lz\.reshard deals them, from all ranks' states"):
         lz.rebase(one, lz.lanes(LANES, num_shards=2, index=0))
-    for position in ((0, 0), ((), 0, 0, 0), 3, None, (3, 0, 0, 0), (((0, 1),), 0, 0, 0, 0)):
+    for position in (
+        *((0, 0), ((), 0, 0, 0), 3, None, (3, 0, 0, 0), (((0, 1),), 0, 0, 0, 0)),
+        (one.position[0], *two.position[1:]),
+        (two.position[0], *one.position[1:]),
+    ):
         with pytest.raises(lz.InvalidState):
-            lz.reshard([State(one.pipeline, 0, position), two, three], 2)
+            lz.reshard([State(one.stages, 0, position), two, three], pair)
     for bad in (one, one.to_json(), [], None, 3, {}):
         with pytest.raises(lz.ArgumentError, match="states must be a list of states"):
-            lz.reshard(bad, 2)  # type: ignore[arg-type]
-    for number in (0, -1, True, 2.0, None):
-        with pytest.raises(lz.ArgumentError, match="num_shards must be an int >= 1"):
+            lz.reshard(bad, pair)  # type: ignore[arg-type]
+    for number in (0, 2, True, None, lz.take(3), [one]):
+        with pytest.raises(lz.ArgumentError, match="reshard: pipeline must be a Pipeline"):
             lz.reshard([one, two, three], number)  # type: ignore[arg-type]
-    with pytest.raises(lz.InvalidState, match="format 2"):
-        lz.reshard([{**one.to_dict(), "lazyckpt": 2}], 2)
+    with pytest.raises(lz.InvalidState, match="format 3"):
+        lz.reshard([{**one.to_dict(), "lazyckpt": 3}], pair)
     with pytest.raises(lz.ArgumentError, match="6 lanes leave some of num_shards=7"):
         lz.lanes(LANES, num_shards=7, index=0)
     with pytest.raises(lz.ArgumentError, match="index must be below num_shards=2, got index=2"):
@@ -185,7 +200,7 @@ def test_lanes_change_ranks_in_every_epoch_alike_or_say_so(
         states.append(run.state)
     epochs = {rank.machine.epoch(s.position) for rank, s in zip(ranks(old), states, strict=True)}
     try:
-        dealt = lz.reshard(states, new)
+        dealt = lz.reshard(states, ranks(new)[0])
     except lz.StateMismatch as refusal:
         assert not is_within
         assert "put repeat() into each lane, not behind" in str(refusal)  # noqa: PT017  # or it is dealt
@@ -207,21 +222,21 @@ def test_ranks_in_two_epochs_are_not_dealt() -> None:
         with pytest.raises(
             lz.StateMismatch, match=r"ranks 0 and 1 are in epochs .* repeat\(\) into"
         ):
-            lz.reshard(states, 1)
-        assert lz.reshard(states, 2) == states
+            lz.reshard(states, rank(1, 0))
+        assert lz.reshard(states, rank(2, 0)) == states
     ends = [lz.state_at(rank(2, n), n + 1) for n in range(2)]  # one has ended the epoch, one not
-    (state,) = lz.reshard(ends, 1)
+    (state,) = lz.reshard(ends, rank(1, 0))
     assert sorted(lz.run(rank(1, 0), state)) == ["a0", "a1", "a1", "b0", "b1"]
     later = [lz.state_at(rank(2, n), n + 3) for n in range(2)]
-    (state,) = lz.reshard(later, 1)
+    (state,) = lz.reshard(later, rank(1, 0))
     assert sorted(lz.run(rank(1, 0), state)) == ["a1"]
     inside = [lz.state_at(rank(2, n, count=1, within=2), 3 * n) for n in range(2)]
-    (state,) = lz.reshard(inside, 1)
+    (state,) = lz.reshard(inside, rank(1, 0, count=1, within=2))
     assert sorted(lz.run(rank(1, 0, count=1, within=2), state)) == ["a0", "a0", "a1", "a1", "b1"]
     runs = [lz.run(rank(2, n, count=1)) for n in range(2)]
     list(runs[0].epoch(3))
     with pytest.raises(lz.StateMismatch, match="ranks 0 and 1 are in epochs 1 and 0"):
-        lz.reshard([run.state for run in runs], 1)
+        lz.reshard([run.state for run in runs], rank(1, 0, count=1))
 
 
 def test_ranks_that_disagree_are_told_by_how_much() -> None:
@@ -229,42 +244,50 @@ def test_ranks_that_disagree_are_told_by_how_much() -> None:
     with pytest.raises(
         lz.StateMismatch, match=r"(?s)ranks 0 and 2 disagree: \+2 items.stage 3, shu"
     ):
-        lz.reshard(states, 2)
+        lz.reshard(states, global_rank(2, 0))
     with pytest.raises(lz.StateMismatch, match="wants the states of 3 ranks, got 2"):
-        lz.reshard(states[:2], 2)
+        lz.reshard(states[:2], global_rank(2, 0))
     pair = [lz.state_at(PIPELINE, n) for n in (4, 5)]
     with pytest.raises(lz.StateMismatch, match=r"ranks 0 and 1 disagree: \+1 items"):
-        lz.reshard(pair, 2)
+        lz.reshard(pair, PIPELINE)
 
 
 def test_ranks_that_go_at_their_own_pace_keep_to_their_number() -> None:
-    ranks = [DATA | lz.shard(num_shards=2, index=n) | lz.filter(lambda x: x > 8) for n in range(2)]
-    states = [lz.state_at(rank, n + 1) for n, rank in enumerate(ranks)]
-    assert lz.reshard(states, 2) == states
+    def rank(num_shards: int, index: int) -> lz.Pipeline[int]:
+        return DATA | lz.shard(num_shards=num_shards, index=index) | lz.filter(lambda x: x > 8)
+
+    states = [lz.state_at(rank(2, n), n + 1) for n in range(2)]
+    assert lz.reshard(states, rank(2, 0)) == states
     with pytest.raises(lz.StateMismatch, match="disagree, as they may behind filter"):
-        lz.reshard(states, 3)
+        lz.reshard(states, rank(3, 0))
     with pytest.raises(lz.StateMismatch, match="wants the states of 2 ranks, got 1"):
-        lz.reshard(states[:1], 2)
-    even = [lz.init(rank) for rank in ranks]
-    with pytest.raises(lz.StateMismatch, match="filter behind shard counts or holds"):
-        lz.reshard(even, 3)
+        lz.reshard(states[:1], rank(2, 0))
+    even = [lz.init(rank(2, n)) for n in range(2)]
+    with pytest.raises(lz.StateMismatch, match=r"filter\(.*\) behind shard counts or holds"):
+        lz.reshard(even, rank(3, 0))
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "reason"),
+    ("made", "reason"),
     [
-        (DATA | lz.shard(num_shards=2, index=0, contiguous=True), "are contiguous"),
-        (lz.zip(DATA, DATA | lz.shard(num_shards=2, index=0)), "put shard behind zip"),
+        (lambda n: DATA | lz.shard(num_shards=n, index=0, contiguous=True), "are contiguous"),
+        (lambda n: lz.zip(DATA, DATA | lz.shard(num_shards=n, index=0)), "another pipeline"),
         (
-            DATA | lz.shard(num_shards=2, index=0) | lz.shard(num_shards=2, index=0),
+            lambda n: (
+                lz.zip(DATA, DATA | lz.shard(num_shards=2, index=0))
+                | lz.shard(num_shards=n, index=0)
+            ),
+            "put shard behind zip",
+        ),
+        (
+            lambda n: DATA | lz.shard(num_shards=2, index=0) | lz.shard(num_shards=n, index=0),
             "sharded more than once",
         ),
     ],
-    ids=str,
 )
-def test_which_pipelines_keep_to_their_ranks(pipeline: Any, reason: str) -> None:
+def test_which_pipelines_keep_to_their_ranks(made: Any, reason: str) -> None:
     with pytest.raises(lz.StateMismatch, match=reason):
-        lz.reshard([lz.init(pipeline)] * 2, 3)
+        lz.reshard([lz.init(made(2))] * 2, made(3))
 
 
 def test_many_lanes_keep_their_number_of_ranks_in_a_state() -> None:
@@ -272,6 +295,6 @@ def test_many_lanes_keep_their_number_of_ranks_in_a_state() -> None:
     ranks = [lz.lanes(many, num_shards=4, index=n) | lz.batch(2) for n in range(4)]
     states = [lz.state_at(rank, 50) for rank in ranks]
     two = [lz.lanes(many, num_shards=2, index=n) | lz.batch(2) for n in range(2)]
-    found = lz.reshard(states, 2)
+    found = lz.reshard(states, two[0])
     left = sum(sum(map(len, lz.run(r, s))) for r, s in zip(two, found, strict=True))
     assert left == sum(map(len, many)) * 1 - 4 * 100

@@ -5,14 +5,12 @@ becomes `from lazyckpt.compat.infinibatch import iterators, datasets`.
 
 What is different, beside what each docstring marks with [D] and [Q]:
 
-- A checkpoint is a dict of JSON values of less than 1 KB, whatever the buffers hold:
-  the generator is told by a number of words drawn, not by its 624 words. It is
-  checked: one of another pipeline, a damaged one or `{}` is refused.
-- `setstate` takes Infinibatch's own checkpoints too, with their buffers and
-  generators. It doesn't take one of a generator that is more than 2**27 words from
-  its seed where that has to be counted: in a `BufferedShuffleIterator`, and in an
+- A checkpoint is a dict of JSON values of less than 1 KB, whatever the buffers hold.
+  It is checked: one of another pipeline, a damaged one or `{}` is refused.
+- `setstate` takes Infinibatch's own checkpoints too. Where a generator is more than
+  2**27 words from its seed such a state keeps all its words, as 5 KB; it is refused
+  where those have to be counted: in a `BufferedShuffleIterator`, and in an
   `InfinitePermutationSourceIterator` on a rank that has just begun a permutation.
-  Elsewhere such a state keeps the 624 words, as 5 KB.
 - An iterator made of another one walks on its own, and leaves that where it is.
 - After an exception the next call tries the same item again. Iterators can be
   pickled and copied, each with its own place.
@@ -52,17 +50,16 @@ True
 
 What memory and the time to the first item depend on:
 
-- `InfinitePermutationSourceIterator`: the items once, and 4 bytes an item for the
-  order; before the first item of an epoch the whole permutation is drawn, about
-  0.1 s for a million. A restore takes that, and up to 0.1 s more.
-- `BlockwiseShuffleIterator(block_size)` and `BucketedReadaheadBatchIterator(read_ahead)`
-  hold so many items, and read as many before the first one comes. So does a restore.
-- `BufferedShuffleIterator(buffer_size)` holds so many items. A restore reads about 12
+- `InfinitePermutationSourceIterator`: the items once, and 4 bytes an item; the
+  permutation of an epoch takes 0.1 s for a million, a restore up to 0.1 s more.
+- `BlockwiseShuffleIterator(block_size)`, `BucketedReadaheadBatchIterator(read_ahead)`:
+  so many items, read before the first one comes, and again by a restore.
+- `BufferedShuffleIterator(buffer_size)`: so many items. A restore reads about 12
   times as many; prefer the blockwise one where reading is slow.
-- `PrefetchIterator(buffer_size)` holds so many items, and of small ones up to three
-  lots of at most 2,048; it starts one process, with the first item.
-- `SelectManyIterator` holds one collection if the selector gives a list, one item if
-  it gives an iterator. A restore goes through one collection up to its place: many
+- `PrefetchIterator(buffer_size)`: so many items, and of small ones up to three lots
+  of at most 2,048; it starts one process, with the first item.
+- `SelectManyIterator`: one collection if the selector gives a list, one item if it
+  gives an iterator. A restore goes through one collection up to its place: many
   small chunks restore sooner than few large ones.
 """
 

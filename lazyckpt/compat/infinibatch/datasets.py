@@ -44,15 +44,16 @@ def chunked_dataset_iterator(
 ) -> CheckpointableIterator:
     """The items of chunks: permuted for ever to train, else each rank's part once.
 
-    - `chunk_refs`: what `read_chunk_fn` makes the items of a chunk of, such as paths
-    - `buffer_size`: of the items' shuffle, with the seed + 1, and of `prefetch`
-    - `use_windowed`: a `BufferedShuffleIterator`, not a `BlockwiseShuffleIterator`
-    - `prefetch`: whether a process reads ahead, before the shuffle
-
     To train, ranks take chunks by turns; else they have contiguous parts, which
     joined by rank are the whole. [D] Chunks that are all empty raise `ValueError`
-    to train, once each was read, and don't loop for ever.
-    Errors: `ValueError` for `shuffle` without `train`.
+    to train, once each was read, and don't loop for ever. So does `shuffle` without
+    `train`.
+
+    Args:
+        chunk_refs: What `read_chunk_fn` makes the items of a chunk of, such as paths.
+        buffer_size: Of the items' shuffle, with the seed + 1, and of `prefetch`.
+        use_windowed: A `BufferedShuffleIterator`, not a `BlockwiseShuffleIterator`.
+        prefetch: Whether a process reads ahead, before the shuffle.
     """
     refs = list(chunk_refs)
     items = range(len(refs)) if train else refs

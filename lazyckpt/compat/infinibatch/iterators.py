@@ -1,29 +1,36 @@
-"""Infinibatch's iterators, each a pipeline with the old protocol."""
+"""Infinibatch's iterators, each a pipeline with the old protocol: here are those behind others."""
 
-from lazyckpt.compat.infinibatch.arranging import (
-    BlockwiseShuffleIterator,
-    BucketedReadaheadBatchIterator,
-    BufferedShuffleIterator,
-    FixedBatchIterator,
-    MultiplexIterator,
-    WindowedIterator,
-    ZipIterator,
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from functools import partial
+from random import Random
+from typing import Any
+
+import lazyckpt as lz
+from lazyckpt.compat.infinibatch import stages
+from lazyckpt.compat.infinibatch.mersenne import Seed
+from lazyckpt.compat.infinibatch.prefetch import prefetched
+from lazyckpt.compat.infinibatch.protocol import (
+    CheckpointableIterator,
+    PipelineIterator,
+    drawing,
+    pipeline_of,
+    position_of,
+    refuse_twice,
 )
-from lazyckpt.compat.infinibatch.mapping import (
-    MapIterator,
-    RecurrentIterator,
-    SamplingRandomMapIterator,
-    SelectManyIterator,
-)
-from lazyckpt.compat.infinibatch.prefetching import ParallelMapIterator, PrefetchIterator
-from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator
-from lazyckpt.compat.infinibatch.reading import (
+from lazyckpt.compat.infinibatch.source_iterators import (
     ChunkedSourceIterator,
     InfinitePermutationSourceIterator,
     NativeCheckpointableIterator,
     RandomIterator,
     create_source_iterator,
 )
+from lazyckpt.core.checks import Unfit, boolean, checked, function, integer, optional, positive
+from lazyckpt.core.machine import Position
+from lazyckpt.core.user_state import storable
+from lazyckpt.pipeline import Stage
 
 __all__ = [
     "BlockwiseShuffleIterator",
@@ -46,3 +53,270 @@ __all__ = [
     "ZipIterator",
     "create_source_iterator",
 ]
+
+
+class _Stage(PipelineIterator):
+    """A stage behind one source."""
+
+    def __init__(self, source: Any, stage: Stage[Any, Any], begin: Position | None = None) -> None:
+        super().__init__(pipeline_of(source) | stage, source, begin=begin)
+
+
+class SelectManyIterator(_Stage):
+    """The items of `collection_selector(item)`, or of the item itself, one after another.
+
+    [D] An exception is tried again by the next call, not taken for the end; a
+    StopIteration raised by the selector is a `PipelineError`. A set is refused: its
+    order doesn't outlive the process.
+
+    State: the place before the current collection, and a count of its items.
+    Resume: selects that collection again; `RuntimeError` if it became too short.
+    """
+
+    def __init__(
+        self,
+        source_iterator: CheckpointableIterator,
+        collection_selector: Callable[[Any], Iterable[Any]] | None = None,
+    ) -> None:
+        selector = checked(
+            "SelectManyIterator", "collection_selector", collection_selector, optional(function)
+        )
+        super().__init__(source_iterator, lz.flat_map(selector or _itself))
+
+
+def _itself(item: Any) -> Any:
+    return item
+
+
+class MapIterator(_Stage):
+    """`transform(item)` for every item; [D] a StopIteration raised by it is a `PipelineError`.
+
+    [Q] It begins where its source is, and `setstate(None)` goes to the source's
+    beginning; the source itself stays where it is. The state's position has no
+    layer for it, its description of the pipeline has.
+    """
+
+    def __init__(
+        self, source_iterator: CheckpointableIterator, transform: Callable[[Any], Any]
+    ) -> None:
+        super().__init__(source_iterator, lz.map(transform), position_of(source_iterator))
+
+
+class ParallelMapIterator(PipelineIterator):
+    """`transform(item)` for every item, by several processes, in order. State: the source's.
+
+    [D] The processes start with the first item, and `close` ends them.
+    `num_processes * num_items_per_process` items are held ready.
+    """
+
+    def __init__(
+        self,
+        source_iterator: CheckpointableIterator,
+        transform: Callable[[Any], Any],
+        num_processes: int,
+        num_items_per_process: int,
+    ) -> None:
+        name = "ParallelMapIterator"
+        mapped = pipeline_of(source_iterator) | lz.map(transform)
+        workers = checked(name, "num_processes", num_processes, positive)
+        each = checked(name, "num_items_per_process", num_items_per_process, positive)
+        super().__init__(prefetched(mapped, workers, workers * each), source_iterator)
+
+
+class RecurrentIterator(_Stage):
+    """The outputs of `step_function(state, item) -> (state, output)`, which may change it in place.
+
+    State: the source's, and your own as it is. [D] It has to be made of JSON values
+    and tuples: `getstate` refuses another with `InvalidState`; iterating doesn't mind.
+    """
+
+    def __init__(
+        self,
+        source_iterator: CheckpointableIterator,
+        step_function: Callable[[Any, Any], tuple[Any, Any]],
+        initial_state: Any = None,
+    ) -> None:
+        step, first = step_function, initial_state
+        try:
+            storable(first)
+        except Unfit:
+            step, first = partial(stages.boxed, step_function, deepcopy(initial_state)), []
+        super().__init__(source_iterator, lz.scan(step, first))
+
+
+class SamplingRandomMapIterator(_Stage):
+    """`transform(random, item)` for every item, with one `random.Random(seed)` for all.
+
+    State: the source's, and how many random words were drawn; where `transform`
+    gives the generator another seed or state, all its 624 words, 5 KB. [D] With
+    `seed=None` it has the seed drawn.
+    """
+
+    def __init__(
+        self,
+        source_iterator: CheckpointableIterator,
+        transform: Callable[[Random, Any], Any],
+        seed: Seed = 0,
+    ) -> None:
+        name = "SamplingRandomMapIterator"
+        fn = checked(name, "transform", transform, function)
+        stage = stages.infinibatch_random_map(fn, **drawing(name, seed))
+        super().__init__(source_iterator, stage)
+
+
+class BufferedShuffleIterator(_Stage):
+    """A shuffle with a buffer: each item takes a random slot, and what was there is given.
+
+    The slots are those of `random.Random(seed).randrange`. [D] None is an item like
+    any other; `buffer_size` is checked here.
+
+    State: a place before the oldest item in the buffer, and counts; [D] no items.
+    Resume: reads about 12 times the buffer; from Infinibatch's own state, all from
+    the beginning, if the source has no None items.
+    """
+
+    def __init__(
+        self, source_iterator: CheckpointableIterator, buffer_size: int, seed: Seed = 0
+    ) -> None:
+        name = "BufferedShuffleIterator"
+        size = checked(name, "buffer_size", buffer_size, positive)
+        stage = stages.infinibatch_reservoir(size, **drawing(name, seed))
+        super().__init__(source_iterator, stage)
+
+
+class BlockwiseShuffleIterator(_Stage):
+    """Consecutive blocks of items, each shuffled by `random.Random(seed)`, the short last one too.
+
+    State: the place and the random words drawn before the block, and a count of its
+    items. Resume: reads one block again.
+    """
+
+    def __init__(
+        self, source_iterator: CheckpointableIterator, block_size: int, seed: Seed = 0
+    ) -> None:
+        name = "BlockwiseShuffleIterator"
+        size = checked(name, "block_size", block_size, positive)
+        stage = stages.infinibatch_blocks(size, **drawing(name, seed))
+        super().__init__(source_iterator, stage)
+
+
+class BucketedReadaheadBatchIterator(_Stage):
+    """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
+
+    [D] `read_ahead` is checked here; NumPy's ints are ints; None as a boundary key
+    is a `ValueError` that names the item.
+
+    State: the place and the random words drawn before the section, and a count of
+    its batches. Resume: reads one section again.
+
+    Args:
+        source_iterator, read_ahead: Gives the items, so many to a section.
+        key: None leaves the section's order.
+        batch_size: An int, or a function of a batch's first item; at least 1 is taken.
+        boundary_key: A new batch begins where its value changes.
+        shuffle, seed: Gives a section's batches in an order by `random.Random(seed)`.
+    """
+
+    def __init__(
+        self,
+        source_iterator: CheckpointableIterator,
+        read_ahead: int,
+        key: Callable[[Any], Any] | None,
+        batch_size: int | Callable[[Any], int],
+        boundary_key: Callable[[Any], Any] | None = None,
+        shuffle: bool = True,
+        seed: Seed = 0,
+    ) -> None:
+        fit = partial(checked, "BucketedReadaheadBatchIterator")
+        stage = stages.infinibatch_buckets(
+            fit("read_ahead", read_ahead, positive),
+            fit("key", key, optional(function)),
+            batch_size if callable(batch_size) else fit("batch_size", batch_size, integer),
+            fit("boundary_key", boundary_key, optional(function)),
+            bool(shuffle),
+            **drawing("BucketedReadaheadBatchIterator", seed),
+        )
+        super().__init__(source_iterator, stage)
+
+
+class WindowedIterator(_Stage):
+    """Tuples of `width`, which [D] is checked, consecutive items, at every item a new one.
+
+    State: the place of the next window's first item.
+    """
+
+    def __init__(self, source_iterator: CheckpointableIterator, width: int) -> None:
+        width = checked("WindowedIterator", "width", width, positive)
+        super().__init__(source_iterator, lz.sliding_window(width))
+
+
+class FixedBatchIterator(_Stage):
+    """Lists of `batch_size` items, the last one shorter. State: that of the source."""
+
+    def __init__(self, source_iterator: CheckpointableIterator, batch_size: int) -> None:
+        size = checked("FixedBatchIterator", "batch_size", batch_size, positive)
+        super().__init__(source_iterator, lz.batch(size))
+
+
+class ZipIterator(PipelineIterator):
+    """Tuples of one item from each source, until the shortest ends. State: that of each.
+
+    [Q] It begins where its sources are, as `MapIterator` does. [D] No sources, a
+    state with another number of them, or the same iterator twice are refused.
+    """
+
+    def __init__(self, *source_iterators: CheckpointableIterator) -> None:
+        pipelines = [pipeline_of(each, "source_iterators") for each in source_iterators]
+        refuse_twice(source_iterators)
+        begin = tuple(map(position_of, source_iterators)), 0
+        super().__init__(lz.zip(*pipelines), *source_iterators, begin=begin)
+
+
+class MultiplexIterator(PipelineIterator):
+    """For every index that the control iterator gives, the next item of that source.
+
+    [D] A source that has ended is a `PipelineError` which says so. [Q] Negative
+    indices are refused, as those too large are: -1 is more often a mistake than
+    the last source. The same iterator twice is refused. State: that of each.
+    """
+
+    def __init__(
+        self,
+        control_iterator: CheckpointableIterator,
+        source_iterators: Sequence[CheckpointableIterator],
+    ) -> None:
+        sources = list(source_iterators)
+        pipelines = [pipeline_of(each, "source_iterators") for each in sources]
+        control = pipeline_of(control_iterator, "control_iterator")
+        refuse_twice([control_iterator, *sources])
+        super().__init__(lz.multiplex(control, pipelines), control_iterator, *sources)
+
+
+class PrefetchIterator(PipelineIterator):
+    """The items as they are, made ahead by a process; stages behind it run here.
+
+    [D] An exception in the source arrives, after the items before it. Where
+    processes are not forked, a thread makes what can't be pickled. `close` ends the
+    process, and may be called twice; then `next` and `setstate` raise
+    `RuntimeError`, and `getstate` works. What is dropped unclosed gives a
+    `ResourceWarning`. One inside another is made by the outer one's process.
+    State: that of the source.
+
+    Args:
+        source_iterator, buffer_size: Gives the items, of which so many are held
+            ready; of small ones, that are soon made, some more.
+        buffer_in_main_process: No matter; they always are.
+        log_empty_buffer_warning: Log "prefetch buffer is empty" where none is ready.
+    """
+
+    def __init__(
+        self,
+        source_iterator: CheckpointableIterator,
+        buffer_size: int,
+        buffer_in_main_process: bool = False,
+        log_empty_buffer_warning: bool = False,
+    ) -> None:
+        pipeline, name = pipeline_of(source_iterator), "PrefetchIterator"
+        size = checked(name, "buffer_size", buffer_size, positive)
+        logs = checked(name, "log_empty_buffer_warning", log_empty_buffer_warning, boolean)
+        super().__init__(prefetched(pipeline, 1, size, logs), source_iterator)

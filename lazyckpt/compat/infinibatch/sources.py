@@ -13,11 +13,20 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.combinators.source import source
-from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words, told
-from lazyckpt.core.flow import Flow, Position, Table, View, counted
-from lazyckpt.core.machine import Machine, placed, within
+from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, told
+from lazyckpt.compat.infinibatch.words import Words
+from lazyckpt.core.machine import (
+    Flow,
+    Machine,
+    Position,
+    Table,
+    View,
+    counted,
+    machine,
+    placed,
+    within,
+)
 from lazyckpt.core.prng import Indices, affine, as_array
-from lazyckpt.core.stages import machine
 from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import source_combinator
@@ -27,10 +36,7 @@ ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 @source_combinator(listed=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
-    """The items of anything that can be iterated over again.
-
-    State: the epoch and a count of items.
-    """
+    """The items of anything that can be iterated over again. State: the epoch, a count of items."""
     if type(iterable) in (list, tuple, range):
         built: Machine[Any] = source(iterable).machine
 
@@ -62,10 +68,7 @@ def _first(position: Position) -> int:
 
 @source_combinator(listed=False, describe=lambda iterator: {"type": type(iterator).__name__})
 def infinibatch_foreign(iterator: Any) -> Machine[Any]:
-    """A user's own CheckpointableIterator, as it is.
-
-    State: the user's own; it has to be made of JSON values and tuples.
-    """
+    """A user's own CheckpointableIterator. State: its own, of JSON values and tuples."""
     turns = count()
     current = -1
 
@@ -98,8 +101,7 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
 def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
     """One permutation of the items after another, for ever.
 
-    State: the epoch, the generator's place before the permutation, and a count
-    of its items.
+    State: the epoch, the generator's place before the permutation, a count of its items.
     """
     size = len(items)
     words: Words | None = None
@@ -150,17 +152,14 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
 
 @source_combinator(listed=False, describe=lambda seed, origin: {"seed": told(seed)})
 def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
-    """The floats of `Random(seed).random()`.
-
-    State: the epoch and the generator's place.
-    """
+    """The floats of `Random(seed).random()`. State: the epoch and the generator's place."""
 
     def flow(position: Position) -> Flow[float]:
         epoch, origin, place = position
         within("RandomIterator", place, math.inf)
 
         calls = repeat((), sys.maxsize)
-        items = starmap(Tracked(seed, origin, place, 0).random.random, calls)
+        items = starmap(TrackedRandom(seed, origin, place, 0).random.random, calls)
 
         def taken() -> int:
             return sys.maxsize - length_hint(calls)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import chain, groupby, islice
-from operator import length_hint
+from copy import deepcopy
+from functools import partial
 from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lazyckpt.compat.infinibatch.sources import shrunk
-from lazyckpt.compat.infinibatch.twister import Seed, Tracked, Words
-from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.machine import Machine, within
-from lazyckpt.core.stages import machine
+from lazyckpt.combinators.blocks import HashedOrders, Orders, shuffled_blocks
+from lazyckpt.combinators.bucket_batch import cut_in_batches
+from lazyckpt.combinators.reservoir import Reservoir
+from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom
+from lazyckpt.compat.infinibatch.words import Words
+from lazyckpt.core.machine import Flow, Machine, Position, machine, within
 from lazyckpt.pipeline import combinator
 
-_EMPTY: Any = object()
+
+def boxed(
+    step: Callable[[Any, Any], tuple[Any, Any]], first: Any, held: list[Any], item: Any
+) -> tuple[list[Any], Any]:
+    """A step whose first state is no value of a state: it goes in a list."""
+    state, output = step(held[0] if held else deepcopy(first), item)
+    return [state], output
 
 
 @combinator(listed=False, free=("origin",))
@@ -33,11 +41,11 @@ def infinibatch_random_map(
     def flow(position: Position) -> Flow[Any]:
         before, origin, words, gauss = position
         items = upstream.flow(before)
-        tracked: Tracked | None = None
+        tracked: TrackedRandom | None = None
 
         def made() -> Iterator[Any]:
             nonlocal tracked
-            tracked = Tracked(seed, origin, words, gauss)
+            tracked = TrackedRandom(seed, origin, words, gauss)
             random = tracked.random
             for item in items:
                 yield fn(random, item)
@@ -56,16 +64,50 @@ def infinibatch_random_map(
     )
 
 
+class _RandomOrders:
+    """The orders of `random.Random.shuffle`, one after another."""
+
+    def __init__(self, name: str, seed: Seed, epoch: int, origin: int, words: int) -> None:
+        within(name, origin, math.inf), within(name, words, math.inf)
+        self._words = Words(seed, origin, words)
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        return self._words.origin, self._words.drawn
+
+    def shuffled(self, items: list[Any]) -> list[Any]:
+        self._words.shuffle(items)
+        return items
+
+
+class _RandomSlots:
+    """The slots of `random.Random.randrange`, for the first input on."""
+
+    def __init__(
+        self, name: str, seed: Seed, size: int, epoch: int, number: int, origin: int, words: int
+    ) -> None:
+        within(name, origin, math.inf), within(name, words, math.inf)
+        self._words, self._size = Words(seed, origin, words), size
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        return self._words.origin, self._words.second
+
+    def draw(self, count: int) -> NDArray[np.int64]:
+        return self._words.below(self._size, count)
+
+    def flush(self, occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+        return occupied[::-1]
+
+
 @combinator(listed=False, free=("origin",))
 def infinibatch_blocks(
     upstream: Machine[Any], block_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
-    """The items of consecutive blocks, each block shuffled.
-
-    State: the place before the current block, the generator's there, and a count
-    of its items given. Resume: reads one block again.
-    """
-    return _sections(upstream, block_size, lambda items: items, seed, origin)
+    """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
+    name = "BlockwiseShuffleIterator"
+    orders = partial(_RandomOrders, name, seed)
+    return shuffled_blocks(name, upstream, block_size, orders, first=(origin, 0))
 
 
 @combinator(listed=False, free=("origin",))
@@ -79,30 +121,25 @@ def infinibatch_buckets(
     seed: Seed,
     origin: int,
 ) -> Machine[list[Any]]:
-    """Batches of items alike, out of sections of `read_ahead` items.
+    """Batches of items alike, out of sections of items. State and resume are `bucket_batch`'s."""
+    name = "BucketedReadaheadBatchIterator"
 
-    State: the place before the current section, the generator's there, and a
-    count of its batches given. Resume: reads one section again.
-    """
+    def size(item: Any) -> int:
+        wanted = batch_size(item) if callable(batch_size) else batch_size
+        return max(1, math.ceil(min(wanted, read_ahead)))
 
-    def cut(items: list[Any]) -> list[list[Any]]:
-        if key:
-            items.sort(key=key, reverse=True)
-        if not boundary_key:
-            return list(_cut(items, batch_size))
-        runs = (list(run) for _, run in groupby(items, _never_none(boundary_key)))
-        return [batch for run in runs for batch in _cut(run, batch_size)]
-
-    return _sections(upstream, read_ahead, cut, seed if shuffle else _EMPTY, origin)
-
-
-def _cut(items: list[Any], size: int | Callable[[Any], Any]) -> Iterator[list[Any]]:
-    at, total = 0, len(items)
-    while at < total:
-        wanted = size(items[at]) if callable(size) else size
-        stop = at + max(1, math.ceil(min(wanted, total)))
-        yield items[at:stop]
-        at = stop
+    boundary = boundary_key and _never_none(boundary_key)
+    cut = partial(
+        cut_in_batches,
+        batch_size=size if callable(batch_size) else size(None),
+        key=key,
+        boundary_key=boundary,
+    )
+    orders: Callable[..., Orders] = partial(HashedOrders, name, None)
+    first: tuple[int, ...] = (0,)
+    if shuffle:
+        orders, first = partial(_RandomOrders, name, seed), (origin, 0)
+    return shuffled_blocks(name, upstream, read_ahead, orders, made=cut, what="batch", first=first)
 
 
 def _never_none(key: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -115,134 +152,11 @@ def _never_none(key: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return checked
 
 
-def _sections(
-    upstream: Machine[Any],
-    size: int,
-    made: Callable[[list[Any]], list[Any]],
-    seed: Any,
-    origin: int,
-) -> Machine[Any]:
-    """What is made of consecutive sections of items, shuffled within each."""
-
-    def flow(position: Position) -> Flow[Any]:
-        anchor, origin, place, given = position
-        within("a section", place, math.inf), within("a section", given)
-        before = upstream.flow(anchor)
-        some: list[Any] = []
-        ticks: Iterator[Any] = iter(some)
-        passed = 0  # items of the sections before
-
-        def sections() -> Iterator[Iterator[Any]]:
-            nonlocal anchor, place, given, some, ticks, passed
-            words = None if seed is _EMPTY else Words(seed, origin, place)
-            stream, here = iter(before), anchor
-            while items := list(islice(stream, size)):
-                outputs = made(items)
-                start = place if words is None else words.drawn
-                if words is not None:
-                    words.shuffle(outputs)
-                if given > len(outputs):
-                    raise shrunk(given, len(outputs))
-                begun: Any = iter(outputs)
-                begun.__setstate__(given)
-                passed += len(some) - given
-                anchor, place, some, ticks, given = here, start, outputs, begun, 0
-                yield ticks
-                here = before.snapshot()
-            if given:
-                raise shrunk(given, 0)
-            anchor, some, passed = before.snapshot(), [], passed + len(some)
-            place = place if words is None else words.drawn
-
-        def snapshot() -> Position:
-            return anchor, origin, place, index() if some else given
-
-        def index() -> int:
-            return len(some) - length_hint(ticks)
-
-        return Flow(chain.from_iterable(sections()), snapshot, taken=lambda: passed + index())
-
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), origin, 0, 0),
-        epoch=lambda position: upstream.epoch(position[0]),
-        flow=flow,
-    )
-
-
 @combinator(listed=False, free=("origin",))
 def infinibatch_reservoir(
     upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
-    """A streaming shuffle: each item takes a random slot, and what was there is given.
-
-    State: the place before an item not later than the oldest in the buffer, that
-    item's number, the generator's place there, items read, and a count of those
-    given at the end. Resume: reads again from that item, about 12 buffers.
-    """
-    block = min(max(buffer_size, 256), 1 << 16)
-
-    def flow(position: Position) -> Flow[Any]:
-        anchor, origin, start, place, arrived, flushed = position
-        for number in (start, place, arrived, flushed):
-            within("BufferedShuffleIterator", number, math.inf)
-        before = upstream.flow(anchor)
-        taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
-        base = arrived
-        rest: Iterator[int] = iter(())
-        left = 0
-
-        def outputs() -> Iterator[Any]:
-            nonlocal anchor, start, place, base, taken, rest, left
-            buffer: list[Any] = [_EMPTY] * buffer_size
-            held = np.full(buffer_size, -1)  # the number of the item in each slot
-            words = Words(seed, origin, place)
-            marks: dict[int, tuple[Position, int]] = {start: (anchor, place)}
-            base, goal = start, arrived
-            stream, taken = counted(before)
-            number = start
-            ended = False
-            while not ended:
-                if number % block == 0 and number:
-                    marks[number] = before.snapshot(), words.drawn
-                    full = held[held >= 0]
-                    oldest = int(full.min()) if number >= goal else -1
-                    if oldest >= 0:
-                        start = max(mark for mark in marks if mark <= oldest)
-                        anchor, place = marks[start]
-                        for mark in [mark for mark in marks if mark < start]:
-                            del marks[mark]
-                stop = number - number % block + block
-                if number < goal:
-                    stop = min(stop, goal)
-                slots = words.below(buffer_size, stop - number)
-                replays = number < goal
-                for slot, item in zip(slots.tolist(), stream, strict=False):
-                    out, buffer[slot] = buffer[slot], item
-                    if out is not _EMPTY and not replays:
-                        yield out
-                read = base + taken()
-                ended = read < stop
-                held[slots[: read - number]] = np.arange(number, read)
-                number = read
-            if number < goal:
-                raise shrunk(goal, number)
-            final = [slot for slot in range(buffer_size - 1, -1, -1) if buffer[slot] is not _EMPTY]
-            if flushed > len(final):
-                raise shrunk(goal + flushed, number + len(final))
-            left = len(final)
-            rest = iter(final[flushed:])
-            for slot in rest:
-                yield buffer[slot]
-
-        def snapshot() -> Position:
-            given = left - length_hint(rest) if left else flushed
-            return anchor, origin, start, place, base + taken(), given
-
-        return Flow(outputs(), snapshot)
-
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), origin, 0, 0, 0, 0),
-        epoch=lambda position: upstream.epoch(position[0]),
-        flow=flow,
-        length=upstream.length,
-    )
+    """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
+    name = "BufferedShuffleIterator"
+    slots = partial(_RandomSlots, name, seed, buffer_size)
+    return Reservoir(name, upstream, buffer_size, slots, first=(origin, 0)).machine()

@@ -9,7 +9,10 @@ is installed, lambdas and closures go to workers as they are.
 """
 
 from lazyckpt.compat.seqtools import instrument
-from lazyckpt.compat.seqtools.arranging import (
+from lazyckpt.compat.seqtools.caching import add_cache, uniter
+from lazyckpt.compat.seqtools.errors import EvaluationError, seterr
+from lazyckpt.compat.seqtools.grouping import batch, split, unbatch
+from lazyckpt.compat.seqtools.indexing import (
     arange,
     case,
     collate,
@@ -21,10 +24,7 @@ from lazyckpt.compat.seqtools.arranging import (
     switch,
     take,
 )
-from lazyckpt.compat.seqtools.errors import EvaluationError, seterr
-from lazyckpt.compat.seqtools.grouping import batch, split, unbatch
 from lazyckpt.compat.seqtools.instrument import debug, monitor_throughput
-from lazyckpt.compat.seqtools.keeping import add_cache, uniter
 from lazyckpt.compat.seqtools.loader import DataLoader
 from lazyckpt.compat.seqtools.mapping import smap, starmap
 from lazyckpt.compat.seqtools.prefetching import prefetch

@@ -15,6 +15,13 @@ class EvaluationError(Exception):
     after the item can be read on.
     """
 
+    @classmethod
+    def of(cls, error: Exception, what: str, site: str) -> EvaluationError:
+        """An error of the user's function, as one of an item of a stage built somewhere."""
+        found = cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}")
+        found.__cause__ = error
+        return found
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles of exceptions lack the cause, which comes back from workers too.
         return _restored, (self.args, _portable(self.__cause__)), dict(self.__dict__)
@@ -47,12 +54,14 @@ _setting = _Setting()
 def seterr(evaluation: str | None = None) -> str:
     """Say what an error of a user's function becomes, in this thread; the result is what holds.
 
-    - `evaluation`: "wrap" for an `EvaluationError` with the error as its cause,
-      the default; "passthrough" for the error itself; None changes nothing
-
     The thread that reads decides, not the worker that the error comes from.
 
-    Errors: `ValueError` for anything else.
+    Args:
+        evaluation: "wrap" for an `EvaluationError` with the error as its cause, the
+            default; "passthrough" for the error itself; None changes nothing.
+
+    Raises:
+        ValueError: It is anything else.
 
     >>> seterr()
     'wrap'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -34,10 +34,9 @@ class Fetch:
 class Sampled:
     """An epoch's indices, the same each time: what a sampler draws from torch depends on the epoch.
 
-    - `seeds`: of the loader, then those that generators of the sampler's own had at first
-
-    These begin the first epoch with that, as they would for torch. The global
-    generator is afterwards as it was.
+    `seeds` are the loader's, then those that generators of the sampler's own had at
+    first, who begin the first epoch so, as for torch. The global generator is
+    afterwards as it was.
     """
 
     def __init__(self, sampler: Any, seeds: list[int], epoch: int) -> None:
@@ -113,24 +112,3 @@ def standard_collate(alone: bool) -> Callable[[Any], Any]:
 
 def _same(item: Any) -> Any:
     return item
-
-
-def pins() -> bool:
-    """Whether there is a device that memory is pinned for."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or torch.backends.mps.is_available():  # which has none to pin
-        return False
-    return bool(getattr(torch, "accelerator", torch.cuda).is_available())
-
-
-def pinned(batch: Any) -> Any:
-    """The batch with its tensors in pinned memory; whatever else there is stays as it is."""
-    if hasattr(batch, "pin_memory"):
-        return batch.pin_memory()
-    if isinstance(batch, Mapping) and hasattr(batch, "copy"):
-        moved: Any = batch.copy()
-        moved.update({key: pinned(value) for key, value in batch.items()})
-        return moved
-    if isinstance(batch, tuple) and hasattr(batch, "_make"):
-        return batch._make(map(pinned, batch))
-    return type(batch)(map(pinned, batch)) if type(batch) in (list, tuple) else batch

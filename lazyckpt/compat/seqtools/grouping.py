@@ -6,9 +6,10 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, produced, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence, places, produced, stage
 from lazyckpt.core.checks import checked, is_integer, positive
 from lazyckpt.errors import ArgumentError
 
@@ -24,9 +25,13 @@ def batch(
 ) -> LazySequence[Any]:
     """Lists of k consecutive items, or what `collate_fn` makes of them.
 
-    - `drop_last`: leave out a last batch that is shorter; `pad` is not used then
-    - `pad`: an item that fills up a last batch which is shorter. [D]: one that
-      is whole stays as it is; it got k more where k divides the length
+    Args:
+        sequence: Gives the items.
+        k: Items a batch.
+        drop_last: Leave out a last batch that is shorter; `pad` is not used then.
+        pad: An item that fills up a last batch which is shorter. [D]: one that is
+            whole stays as it is; it got k more where k divides the length.
+        collate_fn: Makes a batch of a list.
 
     >>> list(batch(range(5), 2, pad=0))
     [[0, 1], [2, 3], [4, 0]]
@@ -41,13 +46,14 @@ def unbatch(
 ) -> LazySequence[A]:
     """The items of batches, one after another: the inverse of `batch`.
 
-    - `batch_size`: that of all but the last
-    - `last_batch_size`: that of the last, if it is another
-
     [D]: of no batches it is empty; its length was `batch_size`. Reading on, each
-    batch is made once: the last one used is kept, in each thread.
+    batch is made once: the last one used is kept, in each thread. A batch that is
+    shorter than it should be is a `ValueError`.
 
-    Errors: `ValueError` for a batch that is shorter.
+    Args:
+        sequence: Gives the batches.
+        batch_size: That of all but the last.
+        last_batch_size: That of the last, if it is another.
 
     >>> list(unbatch([[1, 2], [3]], 2, 1))
     [1, 2, 3]
@@ -55,23 +61,22 @@ def unbatch(
     batch_size = checked("unbatch", "batch_size", batch_size, positive)
     last = checked("unbatch", "last_batch_size", last_batch_size or batch_size, positive)
     batches = LazySequence(LazySequence.of(sequence))
-    if batches.pipeline.machine.length == math.inf:
-        places = produced("count")
-    else:
-        count = len(batches)
-        places = produced("source", range((count - 1) * batch_size + last if count else 0))
-    return LazySequence(places | stage("map", _Row(batches, batch_size)))
+    size = batches.pipeline.machine.length
+    if size != math.inf:
+        size = (len(batches) - 1) * batch_size + last if len(batches) else 0
+    return LazySequence(places(size) | stage("map", _Row(batches, batch_size)))
 
 
 def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     """Consecutive parts of a sequence, as its own slices.
 
-    - `edges`: where to cut, in rising order; or a number of cuts into equal
-      parts; or pairs of where parts begin and end. What is out of range is moved to it
-
     [D]: a cut at the very end gives a part of nothing; it gave the last item again.
 
-    Errors: `ValueError` where a number of parts does not divide the length.
+    Args:
+        sequence: What is cut.
+        edges: Where to cut, in rising order; or a number of cuts into equal parts,
+            else a `ValueError`; or pairs of where parts begin and end. What is out of
+            range is moved to it.
 
     >>> list(split("abcdef", [1, 4])), list(split([1, 2, 3, 4], 1))
     (['a', 'bcd', 'ef'], [[1, 2], [3, 4]])
@@ -88,19 +93,15 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
             cuts = [0, *edges, size]
             edges = itertools.pairwise(cuts)
         bounds = [(_within(start, size), _within(stop, size)) for start, stop in edges]
-    return LazySequence(produced("source", bounds) | stage("map", _Part(sequence)))
+    return LazySequence(produced("source", bounds) | stage("map", partial(_part, sequence)))
 
 
 def _within(edge: Any, size: int) -> int:
     return max(0, min(int(edge), size))
 
 
-class _Part:
-    def __init__(self, sequence: Any) -> None:
-        self._sequence = sequence
-
-    def __call__(self, bounds: tuple[int, int]) -> Any:
-        return self._sequence[slice(*bounds)]
+def _part(sequence: Any, bounds: tuple[int, int]) -> Any:
+    return sequence[slice(*bounds)]
 
 
 class _Last(threading.local):

@@ -21,11 +21,14 @@ def debug(
 ) -> LazySequence[T]:
     """The items as they are, after `func(index, item)` was called for each that is read.
 
-    [D]: the index is the item's in iteration too; it was 0 there.
+    [D]: the index is the item's in iteration too; it was 0 there. The first item is
+    always shown; it was passed over for as long after `debug` was called.
 
-    - `max_calls`: how often it is called at most
-    - `max_rate`: how often a second. The first item is always shown; it was
-      passed over for as long after `debug` was called
+    Args:
+        sequence: Gives the items.
+        func: Called with an item's index and the item.
+        max_calls: How often it is called at most.
+        max_rate: How often a second.
 
     >>> watched = debug("abc", print, max_calls=1)
     >>> watched[2], watched[0]

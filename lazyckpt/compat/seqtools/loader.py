@@ -5,26 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from types import GenericAlias
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
+from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
     Fetch,
     Sampled,
     Start,
     generators,
     initial_seed,
-    pinned,
-    pins,
     standard_collate,
 )
-from lazyckpt.compat.seqtools.sequence import LazySequence, Walk, is_iterable, produced, stage
+from lazyckpt.compat.seqtools.sequence import (
+    ForgivingIterator,
+    LazySequence,
+    is_iterable,
+    produced,
+    stage,
+)
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
 from lazyckpt.core.machine import entered
 from lazyckpt.core.prng import derive
+from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes
@@ -40,57 +47,60 @@ _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating d
 class DataLoader:
     """Batches of a data set, made by worker processes, whose place can be saved and resumed.
 
-    A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it
-    has, and for the DataLoader of SeqTools' documentation. Each `iter` begins
-    the next epoch, in a new order if it is shuffled.
+    A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it has,
+    and for the DataLoader of SeqTools' documentation. Each `iter` begins the next
+    epoch, in a new order if it is shuffled.
 
-    - `dataset`: with indices and a length; or an iterable that begins anew each
-      time, such as torch's `IterableDataset`; or a pipeline
-    - `batch_size`: None gives the items one by one
-    - `shuffle`: a permutation for each epoch, of `seed` and the epoch. It is not
-      the one torch's generator would draw: that has no small state. It takes no
-      memory. Not with an iterable
-    - `sampler`, `batch_sampler`: iterables of indices, or of lists of them, with
-      or without an end. The second comes before the first, that before
-      `shuffle` (torch refuses two at a time). An empty one gives nothing ([D]:
-      it gave everything)
-    - `num_workers`: 0 makes batches when they are asked for
-    - `collate_fn`: makes a batch of a list of items, in a worker; by default
-      torch's `default_collate`, `default_convert` without batches, and
-      `lazyckpt.stack` where there is no torch. [D]: floats become tensors and
-      strings stay; they became None
-    - `pin_memory`: tensors come pinned, in dicts, lists and tuples too, where
-      torch finds a device for that; elsewhere it changes nothing. [D]: all else
-      comes as it is; it became None
-    - `timeout`: seconds to wait for a batch before `WorkerTimeout`; 0 is for ever
-    - `worker_init_fn`: called with the worker's number where it starts, after
-      `random`, NumPy and torch are seeded there, differently in each
-    - `multiprocessing_context`: a start method, or a context that has one
-    - `generator`: its initial seed is the `seed`
-    - `prefetch_factor`: batches held ready for each worker, 2 by default
-    - `persistent_workers`: keep them from one epoch to the next; not with a sampler
-    - `pin_memory_device`, `in_order`, `shm_size`: taken and not needed: the
-      device is torch's current one, batches are always in order, and shared
-      memory is as large as batches are ([D]: the default size failed)
-    - `seed`: of `shuffle`, samplers and workers; by default torch's initial seed.
-      `load_state_dict` takes over the one of a state unless one is given
-
-    Workers change neither batches nor their order nor states: an iterable is
-    gone through once for all, so `get_worker_info()` is None in it and in
-    workers, and nothing is to be divided or comes twice. What an item draws
-    from global generators depends on its worker; use `lazyckpt.random_map`.
+    Workers change neither batches nor their order nor states: an iterable is gone
+    through once for all, so `get_worker_info()` is None in it and in workers, and
+    nothing is to be divided or comes twice. What an item draws from global
+    generators depends on its worker; use `lazyckpt.random_map`. After an error,
+    iterating goes on with the next batch, or tries again where there are no indices
+    or a worker died (`WorkerDied`).
 
     A sampler is iterated over anew to resume, so it must give the same for an
-    epoch: `DistributedSampler` wants its `set_epoch` first, as ever. Torch's
-    random ones are seeded for each epoch here, the first one with a generator
-    of its own as torch does it; a state has those generators' first seeds, so
-    that a sampler may be used again. A one-shot iterator is refused.
+    epoch: `DistributedSampler` wants its `set_epoch` first, as ever. Torch's random
+    ones are seeded for each epoch here, the first one with a generator of its own
+    as torch does it; a state has those generators' first seeds, so that a sampler
+    may be used again. A one-shot iterator is refused.
 
-    State: that of the pipeline, exact at any batch with work in flight, as a
-    dict of JSON values; at the end of an epoch it's the start of the next.
-    Errors: after one, iterating goes on with the next batch, or tries again
-    where there are no indices or a worker died (`WorkerDied`). `StateMismatch`
-    for a state of other data, samplers or batches, `InvalidState` for none.
+    State: that of the pipeline, exact at any batch with work in flight, as a dict
+    of JSON values; at the end of an epoch it's the start of the next.
+
+    Args:
+        dataset: With indices and a length; or an iterable that begins anew each
+            time, such as torch's `IterableDataset`; or a pipeline.
+        batch_size: None gives the items one by one.
+        shuffle: A permutation for each epoch, of `seed` and the epoch. It is not the
+            one torch's generator would draw: that has no small state. It takes no
+            memory. Not with an iterable.
+        sampler, batch_sampler: Iterables of indices, or of lists of them, with or
+            without an end. The second comes before the first, that before `shuffle`
+            (torch refuses two at a time). An empty one gives nothing ([D]: it gave
+            everything).
+        num_workers: 0 makes batches when they are asked for.
+        collate_fn: Makes a batch of a list of items, in a worker; by default torch's
+            `default_collate`, `default_convert` without batches, and
+            `lazyckpt.stack` where there is no torch. [D]: floats become tensors and
+            strings stay; they became None.
+        pin_memory: Tensors come pinned, in dicts, lists and tuples too, where torch
+            finds a device for that. [D]: all else comes as it is; it became None.
+        timeout: Seconds to wait for a batch before `WorkerTimeout`; 0 is for ever.
+        worker_init_fn: Called with the worker's number where it starts, after
+            `random`, NumPy and torch are seeded there, differently in each.
+        multiprocessing_context: A start method, or a context that has one.
+        generator: Its initial seed is the `seed`.
+        prefetch_factor: Batches held ready for each worker, 2 by default.
+        persistent_workers: Keep them for the next epoch; not with a sampler.
+        pin_memory_device, in_order, shm_size: Not needed: the device is torch's
+            current one, batches are always in order, and shared memory is as large
+            as batches are ([D]: the default size failed).
+        seed: Of `shuffle`, samplers and workers; by default torch's initial seed.
+            `load_state_dict` takes over the one of a state unless one is given.
+
+    Raises:
+        StateMismatch: The state is of other data, samplers or batches.
+        InvalidState: It is none.
 
     >>> loader = DataLoader(range(5), batch_size=2, collate_fn=list)
     >>> batches = iter(loader)
@@ -127,9 +137,7 @@ class DataLoader:
         shm_size: int | None = None,
         seed: int | None = None,
     ) -> None:
-        def check(name: str, value: Any, fit: Callable[[Any], Any]) -> Any:
-            return checked("DataLoader", name, value, fit)
-
+        check = partial(checked, "DataLoader")
         self.dataset = dataset
         self.batch_size = check("batch_size", batch_size, optional(positive))
         self.sampler, self.batch_sampler = sampler, batch_sampler
@@ -218,22 +226,21 @@ class DataLoader:
         )
 
     def __iter__(self) -> Batches:
+        pipeline = self._pipeline(self._epoch)
+        state = init(pipeline, epoch=self._epoch)
         if self._resumes:
             state, self._resumes = self._state, False
-            epoch = self._pipeline(0).machine.epoch(state.position)
-        else:
-            epoch = self._epoch
-            state = init(self._pipeline(epoch), epoch=epoch)
-        self._epoch = epoch + 1
+            self._epoch = pipeline.machine.epoch(state.position)
+            pipeline = self._pipeline(self._epoch)
         keeps = self.persistent_workers and self._index_sampler is None
-        if self._run is None or not keeps:
-            self._run = None
-            run: Run[Any] = Run(self._pipeline(epoch), state, executor=self._executor(epoch))
-            self._run = run if keeps else None
+        run = self._run if keeps else None
+        if run is None:
+            run = Run(pipeline, state, executor=self._executor(self._epoch))
         else:
-            run = self._run
             run.load_state_dict(state)
-        batches = Batches(self, run, keeps)
+        self._run = run if keeps else None
+        self._epoch += 1
+        batches = Batches(self, run, pipeline, keeps)
         self._batches = batches.known
         return batches
 
@@ -248,7 +255,7 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was given, as JSON values, and the seed."""
         batches = self._batches()
-        state = self._state if batches is None else batches.state
+        state = self._state if batches is None else batches.state()
         seeds = {"sampler_seeds": [hex(seed) for seed in self._seeds]} if self._seeds else {}
         return {**state.to_dict(), "seed": hex(self._seed), **seeds}
 
@@ -287,13 +294,14 @@ class DataLoader:
 class Batches(Iterator[Any]):
     """One epoch of a loader, or the rest of one."""
 
-    def __init__(self, loader: DataLoader, run: Run[Any], keeps: bool) -> None:
+    def __init__(
+        self, loader: DataLoader, run: Run[Any], pipeline: Pipeline[Any], keeps: bool
+    ) -> None:
         self.known = ref(self)
         self._loader, self._run, self._keeps = loader, run, keeps
-        self._pins = loader.pin_memory and pins()
-        self._items = Walk(run).items
+        self._pins = loader.pin_memory and has_device()
+        self._items = ForgivingIterator(run, pipeline).items
 
-    @property
     def state(self) -> State:
         """The place after the last batch that was given."""
         return self._run.state
@@ -302,9 +310,9 @@ class Batches(Iterator[Any]):
         try:
             batch = next(self._items)
         except StopIteration:
-            loader, state = self._loader, self._run.state
-            epoch = loader._pipeline(0).machine.epoch(state.position) + 1
-            loader._left(self, init(loader._pipeline(epoch), epoch=epoch))
+            state, machine = self._run.state, self._loader._pipeline(0).machine
+            position = next_epoch(machine, state.position)
+            self._loader._left(self, State(state.pipeline, 0, position))
             if not self._keeps:
                 self._run.close()
             raise

@@ -1,28 +1,34 @@
-"""`smap` and `starmap`: a function of items."""
+"""`smap` and `starmap`: a function of items, whose errors say which item."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools import evaluating
+import numpy as np
+
+from lazyckpt.compat.seqtools.errors import EvaluationError
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced
 from lazyckpt.core.call import Call, show
+from lazyckpt.core.machine import Flow, Machine, Position, Table, View, stateless
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Stage
+from lazyckpt.pipeline import Stage, combinator
 
+A = TypeVar("A")
 B = TypeVar("B")
 
 
 def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
     """`f` of every item; of one item from each sequence, where there are several.
 
-    - `f`: called when an item is read, each time anew
+    `f` is called when an item is read, each time anew. The result is as long as the
+    shortest sequence ([D]: its length was the first's, so that indices failed which
+    `len` promised).
 
-    It is as long as the shortest sequence ([D]: its length was the first's, so
-    that indices failed which `len` promised).
-
-    Errors: `EvaluationError` where `f` or what is below it raises.
+    Raises:
+        EvaluationError: `f` or what is below it raises, when an item is read.
 
     >>> list(smap(lambda x, y: x + y, [1, 2, 3], [10, 20]))
     [11, 22]
@@ -31,24 +37,115 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
         raise ArgumentError("smap: at least one sequence is needed, got none")
     pipelines = [LazySequence.of(each) for each in sequences]
     if len(pipelines) == 1:
-        return LazySequence(pipelines[0] | _smap(f, False))
-    return LazySequence(produced("zip", *pipelines) | _smap(f, True))
+        return LazySequence(pipelines[0] | _mapped(f, False))
+    return LazySequence(produced("zip", *pipelines) | _mapped(f, True))
 
 
 def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
-    """`f(*item)` for every item.
-
-    Errors: as `smap`'s.
+    """`f(*item)` for every item. Errors are as `smap`'s.
 
     >>> list(starmap(pow, [(2, 5), (3, 2)]))
     [32, 9]
     """
-    return LazySequence(LazySequence.of(sequence) | _smap(f, True))
+    return LazySequence(LazySequence.of(sequence) | _mapped(f, True))
 
 
-def _smap(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
+def _mapped(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
     if not callable(f):
         raise ArgumentError(f"smap: f must be callable, got f={show(f)} ({type(f).__name__})")
     site = built_at()
-    (call,) = evaluating.smap(evaluating.Evaluation(f, spread, site)).calls
+    (call,) = seqtools_smap(_Evaluation(f, spread, site)).calls
     return Stage((Call(call.combinator, call.arguments, site),))
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """The user's function, and where it was given."""
+
+    func: Callable[..., Any]
+    spread: bool
+    site: str
+
+    def __post_init__(self) -> None:
+        self.__dict__["__qualname__"] = show(self.func)
+
+    def __call__(self, item: Any) -> Any:
+        return self.func(*item) if self.spread else self.func(item)
+
+    def failed(self, error: Exception, number: int | None) -> Exception:
+        """The error to raise: one from further below is that already."""
+        if isinstance(error, EvaluationError):
+            return error
+        which = "an item" if number is None else f"item {number}"
+        return EvaluationError.of(error, f"{which} of smap({show(self.func)})", self.site)
+
+
+@combinator(listed=False, lockstep=True, pointwise=True)
+def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
+    """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
+    call = fn if fn.spread else fn.func
+    jump, view, length = upstream.skip, upstream.view, upstream.length
+
+    def number(position: Position) -> int | None:
+        start = upstream.init(upstream.epoch(position))
+        if jump is None or length is None:
+            return 0 if position == start else None
+        bound = 1
+        while jump(start, bound)[0] < position:
+            bound *= 2
+        return bisect_left(range(bound), position, key=lambda n: jump(start, n)[0])
+
+    def step(position: Position) -> tuple[Position, Any]:
+        after, item = upstream.step(position)
+        try:
+            return after, call(item)
+        except Exception as error:
+            raise fn.failed(error, number(position))  # noqa: B904  # it has its cause
+
+    def flow(position: Position) -> Flow[Any]:
+        before = upstream.flow(position)
+
+        def items() -> Iterator[Any]:
+            for given, item in enumerate(before):
+                try:
+                    made = call(item)
+                except Exception as error:
+                    first = number(position)
+                    raise fn.failed(error, None if first is None else first + given)  # noqa: B904
+                yield made
+
+        return Flow(items(), before.snapshot)
+
+    return stateless(
+        upstream,
+        step=step,
+        flow=flow,
+        skip=jump,
+        length=length,
+        view=None if view is None else _viewed(upstream, view, fn),
+    )
+
+
+def _viewed(upstream: Machine[A], view: View[A], fn: _Evaluation) -> View[Any]:
+    get, rows, _ = view.table
+    call = fn if fn.spread else fn.func
+
+    def failed(error: Exception, index: int) -> Exception:
+        """Of the table's index `index`, which here has another number, or the first of several."""
+        length = upstream.length
+        if not isinstance(length, int):
+            return fn.failed(error, None)
+        order = np.asarray(view.ahead(upstream.init(0), range(length)))
+        return fn.failed(error, int(np.argmax(order == index)))
+
+    def one(index: int, item: Any) -> Any:
+        try:
+            return call(item)
+        except Exception as error:
+            raise failed(error, index)  # noqa: B904
+
+    def many(indices: Any) -> list[Any]:
+        assert rows is not None
+        return [one(int(index), item) for index, item in zip(indices, rows(indices), strict=True)]
+
+    return View(Table(lambda index: one(index, get(index)), rows and many), view.ahead)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
-from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, places, stage
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
 from lazyckpt.executors.executor import Executor
@@ -30,27 +30,30 @@ def prefetch(
 ) -> Iterable[T]:
     """The same sequence, items made ahead by workers of the ones that were read last.
 
-    - `nworkers`: how many; -n leaves n processors free, and 0 gives `seq` back as
-      it is, as it always did, though it was documented as all processors
-    - `method`: "thread" or "process"
-    - `max_buffered`: items held ready. Small ones that are quickly made come in
-      lots, and more of them are
-    - `start_hook`: called where a worker starts, in a process with its number,
-      from 0; in a thread with nothing. [D]: one that raises is an error of the
-      item that is read; reading hung
-    - `shm_size`: taken, and not needed: arrays come through shared memory, which
-      is as large as they are, in any case. They are used where they lie, and
-      copied where more than a few are kept; memory is freed with the last
-      reference. A `RuntimeWarning` says where there is none, and pipes are used
-
     Items come in order, and jumps by index are followed. Workers start with the
     first item, also off the main thread ([D]), and end with the sequence, the
     program, or a second after a program that was killed. One that dies is a
-    `WorkerDied`, a RuntimeError; reading again goes on with new ones. Negative
-    indices count from the end ([D]: -1 hung). A slice prefetches by itself.
+    `WorkerDied`, a RuntimeError; reading again goes on with new ones. Errors of
+    items come in their turn, and later items can be read. Negative indices count
+    from the end ([D]: -1 hung). A slice prefetches by itself.
 
-    Errors: of items as `EvaluationError`, in their turn; later items can be read.
-    `ValueError` for another method, or fewer than one worker or item to hold.
+    Args:
+        seq: Gives the items.
+        nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it
+            is, as it always did, though it was documented as all processors.
+        method: "thread" or "process".
+        max_buffered: Items held ready; of small ones that are quickly made, more.
+        start_hook: Called where a worker starts, in a process with its number, from
+            0; in a thread with nothing. [D]: one that raises is an error of the item
+            that is read; reading hung.
+        shm_size: Not needed: arrays come through shared memory, which is as large as
+            they are. They are used where they lie, and copied where more than a few
+            are kept; memory is freed with the last reference. A `RuntimeWarning`
+            says where there is none, and pipes are used.
+
+    Raises:
+        EvaluationError: An item can't be made, when it is read.
+        ValueError: Another method, or fewer than one worker or item to hold.
 
     >>> from lazyckpt.compat.seqtools import smap
     >>> squares = prefetch(smap(lambda x: x * x, range(5)), 2)
@@ -72,9 +75,8 @@ def prefetch(
             pipeline, processes(workers, buffer_size=buffer, worker_init=hook), built_at()
         )
     if hook is not None:
-        found, length = LazySequence(pipeline), pipeline.machine.length
-        places = produced("source", range(length)) if isinstance(length, int) else produced("count")
-        pipeline = places | stage("map", _Hooked(found, hook))
+        hooked = stage("map", _Hooked(LazySequence(pipeline), hook))
+        pipeline = places(pipeline.machine.length) | hooked
     return Prefetched(pipeline, threads(workers, buffer_size=buffer), built_at())
 
 
@@ -110,12 +112,7 @@ class Prefetched(LazySequence[T]):
                 raise
             except Exception as error:
                 if not isinstance(error, EvaluationError):
-                    failed = EvaluationError(
-                        f"item {number} of prefetch, built at {self._at}, failed: "
-                        f"{type(error).__name__}: {error}"
-                    )
-                    failed.__cause__ = error
-                    raise chosen(failed)  # noqa: B904  # it has its cause
+                    error = EvaluationError.of(error, f"item {number} of prefetch", self._at)
                 raise chosen(error)  # noqa: B904  # the same error, or its cause
             self._next = number + 1
             return item

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
@@ -64,9 +65,9 @@ class LazySequence(Sequence[T], Generic[T]):
         try:
             len(data)
         except TypeError:
-            return produced("count") | stage("map", _Endless(data))
+            return places(None) | stage("map", partial(_item, data))
         if isinstance(data, (str, Mapping)):  # which a source takes for mistakes
-            return produced("source", range(len(data))) | stage("map", data.__getitem__)
+            return places(len(data)) | stage("map", data.__getitem__)
         return produced("source", data)
 
     def _like(self, pipeline: Pipeline[T]) -> LazySequence[T]:
@@ -140,7 +141,7 @@ class LazySequence(Sequence[T], Generic[T]):
         return self._like(self.pipeline | stage("gather", window))
 
     def __iter__(self) -> Iterator[T]:
-        return Walk(Run(self.pipeline)).items
+        return ForgivingIterator(Run(self.pipeline), self.pipeline).items
 
     def __repr__(self) -> str:
         return f"<sequence {self.pipeline!r}>"
@@ -149,24 +150,19 @@ class LazySequence(Sequence[T], Generic[T]):
         return LazySequence, (self.pipeline,)
 
 
-class _Endless:
-    """Reads a sequence without a length, which may have an end nevertheless."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def __call__(self, index: int) -> Any:
-        try:
-            return self._data[index]
-        except IndexError as error:
-            raise Past(f"sequence index {index} out of range: {error}") from None
+def _item(data: Any, index: int) -> Any:
+    """Of a sequence without a length, which may have an end nevertheless."""
+    try:
+        return data[index]
+    except IndexError as error:
+        raise Past(f"sequence index {index} out of range: {error}") from None
 
 
-class Walk(Generic[T]):
+class ForgivingIterator(Generic[T]):
     """A run that goes on behind an item which could not be made, where there is random access."""
 
-    def __init__(self, run: Run[T]) -> None:
-        self.run = run
+    def __init__(self, run: Run[T], pipeline: Pipeline[T]) -> None:
+        self._run, self._skip = run, pipeline.machine.skip
         self._missed = self._over = False
         # Outlives an error, as a generator would not.
         self.items: Iterator[T] = chain.from_iterable(iter(self._block, None))
@@ -175,23 +171,19 @@ class Walk(Generic[T]):
         return None if self._over else self._rest()
 
     def _rest(self) -> Iterator[T]:
-        if self._missed:
-            self._missed = False
-            self._pass_over()
+        if self._missed and self._skip is not None:
+            state = self._run.state
+            after = self._skip(state.position, 1)[0]
+            self._run.load_state_dict(State(state.pipeline, state.items + 1, after))
+        self._missed = False
         try:
-            yield from self.run
+            yield from self._run
         except Past:
             pass
         except Exception as error:
             self._missed = not isinstance(error, (WorkerDied, WorkerTimeout))
             raise chosen(error)  # noqa: B904  # the same error, or its cause
         self._over = True
-
-    def _pass_over(self) -> None:
-        state, skip = self.run.state, self.run._machine.skip
-        if skip is not None:
-            after = skip(state.position, 1)[0]
-            self.run.load_state_dict(State(state.pipeline, state.items + 1, after))
 
 
 def is_iterable(data: Any) -> bool:
@@ -210,15 +202,25 @@ def built_at() -> str:
 
 def stage(name: str, *args: Any, **kwargs: Any) -> Stage[Any, Any]:
     """A stage, as built where the user called."""
-    combinator = registry[name]
-    return Stage((Call(combinator, combinator.bind(args, kwargs), built_at()),))
+    return Stage((_called(name, args, kwargs),))
 
 
 def produced(name: str, *args: Any, **kwargs: Any) -> Pipeline[Any]:
     """A pipeline of one source, as built where the user called."""
-    combinator = registry[name]
-    pipeline: Pipeline[Any] = Pipeline(
-        (Call(combinator, combinator.bind(args, kwargs), built_at()),)
-    )
+    pipeline: Pipeline[Any] = Pipeline((_called(name, args, kwargs),))
     _ = pipeline.machine  # bad data is refused here
     return pipeline
+
+
+def _called(name: str, args: Any, kwargs: Any) -> Call:
+    combinator = registry[name]
+    return Call(combinator, combinator.bind(args, kwargs), built_at())
+
+
+def places(length: Any) -> Pipeline[int]:
+    """The indices of so many items; for ever, if that is no int."""
+    return produced("source", range(length)) if isinstance(length, int) else produced("count")
+
+
+def nothing() -> Pipeline[Any]:
+    return produced("source", ())

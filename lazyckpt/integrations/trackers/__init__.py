@@ -1,8 +1,7 @@
-"""States in experiment trackers: `log_state` beside your metrics, `load_state` to go on.
+"""States in experiment trackers: `log_state` beside your metrics, `load_state` to resume.
 
-A tracker changes much of what it is given. The JSON text of a state comes back from
-all of these as it was, whatever its length (below 128 KB in DVCLive), its ints and its
-floats:
+A tracker changes much of what you log. All of these return the JSON text of a state
+unchanged, whatever its length (below 128 KB in DVCLive), its ints and its floats:
 
 | tracker     | where the state is                 | what becomes of a dict, or elsewhere       |
 | ----------- | ---------------------------------- | ------------------------------------------ |

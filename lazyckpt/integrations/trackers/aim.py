@@ -1,8 +1,8 @@
 """Aim: a `Text` of the sequence `lazyckpt`.
 
-A run's dict takes no ints beyond 64 bits, and makes lists of tuples. A run that is opened with
-`read_only=True` shows no sequence until Aim has indexed it; its texts are read
-beneath that, so that a run which is under way, or was killed, can be loaded.
+A run's dict accepts no ints beyond 64 bits, and turns tuples into lists. A run opened with
+`read_only=True` shows no sequence until Aim has indexed it; this reads its texts
+beneath that, so that you can load from a run in progress, or one that was killed.
 """
 
 from __future__ import annotations

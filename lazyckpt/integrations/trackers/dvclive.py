@@ -1,8 +1,8 @@
 """DVCLive: a row of `plots/metrics/lazyckpt.tsv`, the history of the metric `lazyckpt`.
 
-Params and the summary have no steps: each keeps the last. `Live()` removes the history
-that there was; `Live(resume=True)` goes on with it. DVCLive reads its files at every
-step and fails for a text above 128 KB, so a state of your own as long as that is refused.
+Params and the summary have no steps: each keeps the last. `Live()` removes the previous
+history; `Live(resume=True)` continues it. DVCLive reads its files at every step and
+fails for a text above 128 KB, so a state of your own as long as that is refused.
 """
 
 from __future__ import annotations

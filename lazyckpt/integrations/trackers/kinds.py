@@ -14,7 +14,7 @@ NAME = "lazyckpt"  # of the folder, sequence, metric or tag that the states are 
 Texts = Mapping[int, Callable[[], str]]
 """How to read the state of each step; of a step that came twice, the later one."""
 
-TAKEN = """
+ACCEPTED = """
     mlflow       mlflow.start_run(), a run of a client, a client, or the module mlflow
     wandb        wandb.init() or the module wandb; to load, also an offline run's folder
     trackio      trackio.init() or the module trackio; to load, also a run of trackio.Api()
@@ -32,7 +32,7 @@ class Tracker(Protocol):
     """A module for each tracker."""
 
     def log(self, where: Any, text: str, step: int) -> None:
-        """Keep the text of a state, on disk or on its way to a server when this returns."""
+        """Store the text of a state, on disk or on its way to a server when this returns."""
 
     def texts(self, where: Any) -> Texts: ...
 
@@ -50,7 +50,7 @@ def package(name: str, extra: str) -> Any:
 def unfit(where: Any) -> NoReturn:
     raise ArgumentError(
         f"expected a run of a tracker, got {brief(where)} ({type(where).__name__}); "
-        f"taken are{TAKEN}"
+        f"it accepts{ACCEPTED}"
     )
 
 

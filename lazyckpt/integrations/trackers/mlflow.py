@@ -1,8 +1,8 @@
 """MLflow: an artifact of the run, `lazyckpt/<step>.json`, as text.
 
-Params and tags are cut off at 6,000 and 8,000 characters, with a line in the log at
+MLflow cuts params and tags off at 6,000 and 8,000 characters, with a line in the log at
 most; a param can't be changed; `log_dict` turns what is no JSON into a string.
-Artifacts lie beside the SQLite file, not in it: take both along.
+Artifacts are stored beside the SQLite file, not in it: copy both.
 """
 
 from __future__ import annotations

@@ -35,18 +35,20 @@ _step = at_least(0, 2**63 - 1)  # what all of them can count
 def log_state(
     where: Any, state: State | Run[Any] | str | bytes | Mapping[str, Any], step: int
 ) -> None:
-    """Keep a state in an experiment tracker, beside what else is logged at that step.
-
-    - `where`: the run of MLflow, Weights & Biases, trackio, Aim or DVCLive, or the
-      writer of TensorBoard; the modules `mlflow`, `wandb` and `trackio` are their
-      current run
-    - `state`: a state, its JSON text or its dict, or a lazyckpt run, of which it
-      is the state at present
-    - `step`: an int from 0; of states with the same step the later one counts
+    """Store a state in an experiment tracker, beside what else is logged at that step.
 
     The state is there when this returns, also if the process is killed then.
 
-    `ArgumentError` for what is no tracker; `PipelineError` if no run was started.
+    Args:
+        where: A run of MLflow, Weights & Biases, trackio, Aim or DVCLive, or the
+            writer of TensorBoard; the modules `mlflow`, `wandb` and `trackio` stand
+            for their current run.
+        state: A state, its JSON text or its dict; or a lazyckpt run, for its state at present.
+        step: An int >= 0; of states with the same step the later one counts.
+
+    Raises:
+        ArgumentError: For what is no tracker.
+        PipelineError: No run was started.
 
     >>> import lazyckpt as lz
     >>> from tempfile import mkdtemp
@@ -67,13 +69,16 @@ def log_state(
 
 
 def load_state(where: Any, step: int | None = None) -> State:
-    """The state that `log_state` kept at a step, or that of the highest step.
+    """The state that `log_state` stored at a step, or that of the highest step.
 
-    - `where`: what `log_state` takes, a run that is over, or the folder of
-      TensorBoard's events, of an offline run of W&B, or of DVCLive
-    - `step`: an int from 0, or None for the highest
+    Args:
+        where: What `log_state` accepts, a run that is over, or the folder of
+            TensorBoard's events, of an offline run of W&B, or of DVCLive.
+        step: An int >= 0, or None for the highest.
 
-    `NoState`, a LookupError, where there is none; `InvalidState` if it was changed.
+    Raises:
+        NoState: There is none; a `LookupError`.
+        InvalidState: It was changed.
 
     >>> load_state("runs/of/yesterday")
     Traceback (most recent call last):

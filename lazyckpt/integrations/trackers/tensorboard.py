@@ -1,8 +1,8 @@
 """TensorBoard: a text with the tag `lazyckpt`, in the event file.
 
-A reader keeps 10 texts of a tag, chosen at random, unless it is told otherwise; so
-does the page itself: `tensorboard --samples_per_plugin text=0`. A writer writes behind,
-here at once. Its `purge_step` takes away scalars, and no texts.
+By default a reader keeps 10 texts of a tag, chosen at random; so does the page
+itself: `tensorboard --samples_per_plugin text=0` shows all. A writer buffers; here it
+writes at once. Its `purge_step` removes scalars, not texts.
 """
 
 from __future__ import annotations

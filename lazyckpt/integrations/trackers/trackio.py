@@ -1,8 +1,8 @@
 """trackio: a text of the metric `lazyckpt`, in the SQLite file of the project.
 
-A dict with an int beyond 64 bits is left out, with a warning, and the texts "NaN" and
-"Infinity" come back as floats. trackio writes half a second later; here at once, so
-that a killed run has its state. What a run sends to a Space isn't loaded from there.
+trackio drops a dict with an int beyond 64 bits, with a warning, and returns the texts
+"NaN" and "Infinity" as floats. It writes half a second later; here it writes at once, so
+that a killed run has its state. This loads nothing from a Space.
 """
 
 from __future__ import annotations

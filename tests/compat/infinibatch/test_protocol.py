@@ -16,7 +16,7 @@ from infinibatch import iterators as old
 import lazyckpt as lz
 from lazyckpt.compat import infinibatch
 from lazyckpt.compat.infinibatch import datasets, iterators
-from lazyckpt.compat.infinibatch.lasting import Lasting
+from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
 from tests.compat.codes import covered
 from tests.compat.infinibatch.cases import (
     MAKES,
@@ -225,7 +225,7 @@ def test_an_iterator_that_is_dropped_is_gone_at_once(name: str) -> None:
 
 
 def test_an_end_and_an_error_are_not_for_good() -> None:
-    class Blocks(Lasting):
+    class Blocks(BlockIterator):
         def _block(self) -> Iterator[int] | None:
             found = next(turns)
             if isinstance(found, BaseException):

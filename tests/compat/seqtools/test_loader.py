@@ -25,6 +25,7 @@ from torch.utils.data import (
 )
 
 import lazyckpt as lz
+from lazyckpt.compat import pinning
 from lazyckpt.compat import seqtools as ours
 from lazyckpt.compat.seqtools import fetching
 from tests.compat.seqtools.cases import (
@@ -258,7 +259,7 @@ def test_sq7_pinning_leaves_alone_what_is_no_tensor(monkeypatch: pytest.MonkeyPa
     assert plain(list(loader)) == plain([item])
     assert len(pinned) == 2
     held = SimpleNamespace(pin_memory=lambda: "pinned")
-    assert fetching.pinned([held, None]) == ["pinned", None]
+    assert pinning.pinned([held, None]) == ["pinned", None]
 
 
 def test_sq7_without_a_device_pinning_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,7 @@
-"""How a loader of `compat.gluon` makes batches of indices, and which workers do."""
+"""How a loader makes batches of indices, and which workers do."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,34 +60,18 @@ def default_batchify_fn(data: Sequence[Any]) -> Any:
     return np.asarray(data) if isinstance(first, list) else stack(data)
 
 
-def pinned(made: Any) -> Any:
-    """The same in page-locked memory, where there is a device to copy to."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return made
-    if isinstance(made, torch.Tensor):
-        return made.pin_memory() if made.device.type == "cpu" else made
-    if isinstance(made, np.ndarray) and made.dtype.kind in "biuf":
-        return torch.from_numpy(made).pin_memory().numpy()
-    if isinstance(made, dict):
-        return {key: pinned(value) for key, value in made.items()}
-    return [pinned(each) for each in made] if isinstance(made, list) else made
-
-
-def staff(workers: int, prefetch: int, is_threaded: bool) -> Executor | None:
+def pool_executor(workers: int, prefetch: int, is_threaded: bool) -> Executor | None:
     """Workers for a loader; None for none."""
     if not workers:
         return None
     busy = min(workers, max(prefetch, 1))
     make: Callable[..., Executor] = threads if is_threaded else processes
     pool = make(busy, buffer_size=max(1, prefetch - busy), gated=True)
-    return _Pool(pool.public, pool.arguments)
+    return _FetchExecutor(pool.public, pool.arguments)
 
 
-class _Pool(PoolExecutor):
-    """Workers for the last stage alone: what comes before stays with the consumer, so that a
-    sampler is asked in the thread and the process that it was made for.
-    """
+class _FetchExecutor(PoolExecutor):
+    """Workers for the last stage alone: samplers stay in the thread that they were made for."""
 
     __slots__ = ()
 

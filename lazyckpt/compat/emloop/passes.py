@@ -1,4 +1,4 @@
-"""The stream of `compat.emloop`: passes that a function opens, cut in epochs."""
+"""The stream under `StreamWrapper`: passes that a function opens, cut in epochs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from lazyckpt.combinators.source import source
-from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.machine import Machine, entered, within
-from lazyckpt.core.stages import machine
+from lazyckpt.core.machine import Flow, Machine, Position, counted, entered, machine, within
 from lazyckpt.errors import StateMismatch
 from lazyckpt.pipeline import Pipeline, source_combinator
 
@@ -112,18 +110,18 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
         within("StreamWrapper", number, math.inf)
         within("StreamWrapper", given, most)
         if place:
-            check, _ = place
-            within("StreamWrapper", check)
-        reached = _Reached(position)
+            within("StreamWrapper", place[0])
+        before, found = position, None  # the position until the pass gives a batch
+        taken: Callable[[], int] = int
 
         def items() -> Iterator[Any]:
-            number, given, *place = position
+            nonlocal before, found, number, given, place, taken
             passes.made = reached
             while given < most:
-                found = passes.at(number, place)
-                found.reader = reader
-                some, taken = counted(islice(found.items, most - given))
-                reached.begin(found, given, taken)
+                opened = passes.at(number, place)
+                opened.reader = reader
+                some, count = counted(islice(opened.items, most - given))
+                before, found, taken = reached(), opened, count
                 try:
                     yield from some
                 except GeneratorExit:
@@ -133,9 +131,23 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
                     raise
                 if not size:
                     return
-                if not place and not taken():
-                    return reached.end((number, given))
-                number, given, place = number + 1, given + taken(), []
+                if not place and not count():
+                    before, found, taken = (number, given), None, int
+                    return
+                before, found, taken, number, given, place = (
+                    reached(),
+                    None,
+                    int,
+                    number + 1,
+                    given + count(),
+                    [],
+                )
+
+        def reached() -> Position:
+            if found is None or not (count := taken()):
+                return before
+            number, *rest = found.place()
+            return number, given + count, *rest
 
         pull = items()
         reader = weakref.ref(pull)  # the pass would else hold what reads it, and that the pass
@@ -144,23 +156,7 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
     return machine(init=lambda epoch: (epoch, 0), epoch=lambda position: position[0], flow=flow)
 
 
-class _Reached:
-    """The position after the last batch that a flow gave."""
-
-    def __init__(self, position: Position) -> None:
-        self.end(position)
-
-    def end(self, position: Position) -> None:
-        self._before = position
-        self._taken: Callable[[], int] = int
-
-    def begin(self, found: _Pass, given: int, taken: Callable[[], int]) -> None:
-        self._before = self()
-        self._found, self._given, self._taken = found, given, taken
-
-    def __call__(self) -> Position:
-        count = self._taken()
-        if not count:
-            return self._before
-        number, *place = self._found.place()
-        return number, self._given + count, *place
+def next_start(size: int, position: Position) -> Position:
+    """Where the next epoch of so many batches begins, after one that ended at a position."""
+    number, given, *place = position
+    return (number, 0, *place) if 0 < size == given else (number + 1, 0)

@@ -21,11 +21,11 @@ class _End:
         raise StopIteration
 
 
-_GIVEN: list[Any] = [True] * 64
+_GIVEN: list[Any] = [True] * 256
 _OVER: list[Any] = [_End()]
 
 
-class Lasting(Compress):
+class BlockIterator(Compress):
     """An iterator over blocks of items, which are asked for one after another.
 
     At the end of all, and after an error, it asks again when `next` is called again.

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, produced, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence, places, stage
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 
@@ -19,13 +19,14 @@ def add_cache(
 ) -> LazySequence[A]:
     """The items as they are, the `cache_size` last used of them kept rather than made again.
 
-    - `cache`: a mapping to keep them in, by index; its first key is the one least
-      recently used. By default they are kept out of sight
-
     [D]: what was used last is kept; it was what was made last. Iterating uses the
     cache too. Each process has one of its own.
 
-    Errors: `ValueError` for a size below 1, and without indices.
+    Args:
+        arr: Gives the items, by index.
+        cache_size: How many to keep, at least 1.
+        cache: A mapping to keep them in, by index; its first key is the one least
+            recently used. By default they are kept out of sight.
 
     >>> import lazyckpt.compat.seqtools as seqtools
     >>> cached = seqtools.add_cache(seqtools.smap(print, "a"))
@@ -37,10 +38,8 @@ def add_cache(
     if cache is None:
         return LazySequence(pipeline | stage("cache", cache_size))
     size = checked("add_cache", "cache_size", cache_size, positive)
-    found = LazySequence(pipeline)
-    length = pipeline.machine.length
-    places = produced("source", range(length)) if isinstance(length, int) else produced("count")
-    return LazySequence(places | stage("map", _Kept(found, size, cache)))
+    kept = stage("map", _Kept(LazySequence(pipeline), size, cache))
+    return LazySequence(places(pipeline.machine.length) | kept)
 
 
 def uniter(
@@ -48,14 +47,15 @@ def uniter(
 ) -> LazySequence[A]:
     """Indices for an iterable, which is gone through as far as needed, and anew to go back.
 
-    - `iterable`: gives the same items each time it is iterated over
-    - `cache_size`: how many of the last items each iterator keeps
-    - `n_parallel`: how many iterators are open at once; what is asked for comes
-      from the one that is the closest before it
-    - `size`: the length, if it is known; `len` and negative indices want it
-
     [D]: an index past the end raises `IndexError` and disturbs nothing; it left
     iterators that gave wrong items.
+
+    Args:
+        iterable: Gives the same items each time it is iterated over.
+        cache_size: How many of the last items each iterator keeps.
+        n_parallel: How many iterators are open at once; what is asked for comes from
+            the one that is the closest before it.
+        size: The length, if it is known; `len` and negative indices want it.
 
     >>> letters = uniter("abc", cache_size=2, size=3)
     >>> letters[2], letters[1], letters[-3]

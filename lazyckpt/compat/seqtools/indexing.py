@@ -1,14 +1,15 @@
-"""Which items, and in what order."""
+"""Sequences of ints, items by index, and sequences joined."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, produced, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence, nothing, places, produced, stage
 from lazyckpt.core.checks import checked, is_integer, natural, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
@@ -31,11 +32,14 @@ def arange(start: int, stop: int | None = None, step: int | None = None) -> Lazy
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
     """The items at `indexes`, in their order; any may come again, negative ones count from the end.
 
-    - `indexes`: a range, list, tuple or array, which is looked through at once;
-      of any other sequence, also one without end, an index is read when it's used
+    Args:
+        sequence: Gives the items.
+        indexes: A range, list, tuple or array, which is looked through at once; of
+            any other sequence, also one without end, an index is read when it's used.
 
-    Errors: `IndexError` for an index that there is none of: at once where the
-    indexes are looked through, else when it is used.
+    Raises:
+        IndexError: There is no such index: at once where the indexes are looked
+            through, else when it is used.
 
     >>> list(gather("held", [1, 2, 2, -4]))
     ['e', 'l', 'l', 'h']
@@ -46,12 +50,7 @@ def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySeque
     if not isinstance(indexes, (range, list, tuple, np.ndarray)):
         found = LazySequence(pipeline)
         return LazySequence(LazySequence.of(indexes) | stage("map", found.__getitem__))
-    if not len(indexes):
-        return LazySequence(produced("source", ()))
-    try:
-        return LazySequence(pipeline | stage("gather", indexes))
-    except ArgumentError as error:
-        raise (IndexError(str(error)) if "out of range" in str(error) else error) from None
+    return LazySequence(pipeline | stage("gather", indexes) if len(indexes) else nothing())
 
 
 def take(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
@@ -66,22 +65,33 @@ def take(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequenc
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     """The items again and again, for ever or `limit` of them.
 
-    [D]: a limit of 0 gives nothing, and a sequence of nothing is refused; both
-    went round for ever.
-
-    Errors: `ValueError` for an empty sequence, unless the limit is 0.
+    [D]: a limit of 0 gives nothing, and an empty sequence is a `ValueError` unless
+    the limit is 0; both went round for ever.
 
     >>> list(cycle("abc", 5)), cycle("abc")[3 * 10**9 + 1]
     (['a', 'b', 'c', 'a', 'b'], 'b')
     """
     limit = checked("cycle", "limit", limit, optional(natural))
     pipeline = LazySequence.of(sequence)
-    if pipeline.machine.length == 0 and limit != 0:
-        raise ArgumentError("cycle: a sequence of nothing can't be repeated")
     if limit == 0:
-        return LazySequence(produced("source", ()))
+        return LazySequence(nothing())
+    if pipeline.machine.length == 0:
+        raise ArgumentError("cycle: a sequence of nothing can't be repeated")
     forever: LazySequence[A] = LazySequence(pipeline | stage("repeat"))
     return forever if limit is None else LazySequence(forever.pipeline | stage("take", limit))
+
+
+def repeat(value: A, times: int | None = None) -> LazySequence[A]:
+    """The same value, for ever or `times` times; [D]: also 0 times and once.
+
+    Raises:
+        TypeError: `times` is neither an int >= 0 nor None.
+
+    >>> list(repeat("x", 3)), list(repeat("x", 0)), repeat("x")[10**9]
+    (['x', 'x', 'x'], [], 'x')
+    """
+    times = checked("repeat", "times", times, optional(natural))
+    return LazySequence(places(times) | stage("map", partial(_always, value)))
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
@@ -92,31 +102,15 @@ def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
     >>> list(interleave([1, 2, 3], "a", [0.5, 1.5]))
     [1, 'a', 0.5, 2, 1.5, 3]
     """
-    if not sequences:
-        return LazySequence(produced("source", ()))
-    return LazySequence(produced("interleave", *map(LazySequence.of, sequences)))
-
-
-def repeat(value: A, times: int | None = None) -> LazySequence[A]:
-    """The same value, for ever or `times` times; [D]: also 0 times and once.
-
-    Errors: `TypeError` for anything but an int >= 0 or None.
-
-    >>> list(repeat("x", 3)), list(repeat("x", 0)), repeat("x")[10**9]
-    (['x', 'x', 'x'], [], 'x')
-    """
-    times = checked("repeat", "times", times, optional(natural))
-    places = produced("count") if times is None else produced("source", range(times))
-    return LazySequence(places | stage("map", _Always(value)))
+    pipelines = map(LazySequence.of, sequences)
+    return LazySequence(produced("interleave", *pipelines) if sequences else nothing())
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
     """Item i of `x` where item i of `condition` is true, else of `y`.
 
     [D]: a condition that was neither 0 nor 1 ended the sequence in silence; now
-    it is true or false as Python has it.
-
-    Errors: `ValueError` for unequal lengths.
+    it is true or false as Python has it. Unequal lengths are a `ValueError`.
 
     >>> list(switch([True, False, True], "abc", "xyz"))
     ['a', 'y', 'c']
@@ -127,20 +121,21 @@ def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequ
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     """Item i of the sequence that item i of `selector` says; negative ones count from the last.
 
-    Errors: `ValueError` for unequal lengths, and for a selector that there is no
-    sequence for, when it is read ([D]: that ended the sequence in silence).
+    Raises:
+        ValueError: Unequal lengths; or, when it is read, a selector that there is no
+            sequence for ([D]: that ended the sequence in silence).
 
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
     """
     first, *others = _even("case", [selector, *values])
-    return LazySequence(produced("case", first | stage("map", _Choice(len(others))), *others))
+    return LazySequence(
+        produced("case", first | stage("map", partial(_choice, len(others))), *others)
+    )
 
 
 def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
-    """Tuples of one item from each sequence.
-
-    Errors: `ValueError` for unequal lengths.
+    """Tuples of one item from each sequence. Unequal lengths are a `ValueError`.
 
     >>> collate([[1, 2], "ab"])[1]
     (2, 'b')
@@ -159,7 +154,7 @@ def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
         call = pipeline.calls[0]
         is_one = len(pipeline.calls) == 1 and call.name == "concat"
         pipelines += call.arguments["pipelines"] if is_one else [pipeline]
-    return LazySequence(produced("concat", *pipelines) if pipelines else produced("source", ()))
+    return LazySequence(produced("concat", *pipelines) if pipelines else nothing())
 
 
 def _even(name: str, sequences: Iterable[Iterable[Any]]) -> list[Pipeline[Any]]:
@@ -171,22 +166,13 @@ def _even(name: str, sequences: Iterable[Iterable[Any]]) -> list[Pipeline[Any]]:
     return pipelines
 
 
-class _Always:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __call__(self, index: int) -> Any:
-        return self.value
+def _always(value: Any, index: int) -> Any:
+    return value
 
 
-class _Choice:
-    """A selector as the number of a sequence."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __call__(self, selector: Any) -> Any:
-        if isinstance(selector, (bool, np.bool_)):
-            return int(selector)
-        is_last = is_integer(selector) and -self._count <= selector < 0
-        return int(selector) + self._count if is_last else selector
+def _choice(count: int, selector: Any) -> Any:
+    """A selector as the number of one of so many sequences."""
+    if isinstance(selector, (bool, np.bool_)):
+        return int(selector)
+    is_last = is_integer(selector) and -count <= selector < 0
+    return int(selector) + count if is_last else selector

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 from functools import cache, lru_cache
-from operator import length_hint
 from random import Random, SystemRandom
 from typing import Any
 
@@ -26,7 +25,6 @@ _RAW = 1 << 64  # origins from here on are whole states
 _FAR = 1 << 23  # words; to pass over more, jumping is faster
 _SEARCH = 1 << 27  # words from a seed within which a state is looked for
 _NEAR = 1 << 22  # the same from the last state that is known
-_FEW = 1024  # shuffled one by one up to here
 
 Key = tuple[NDArray[np.uint32], int]
 Seed = int | float | str | bytes | None
@@ -75,13 +73,13 @@ def _placed(seed: Seed, origin: int, words: int) -> tuple[bytes, int]:
     key, at = begun(seed, origin)
     if words > _FAR:
         return _jumped(key, words + at - _N).tobytes(), _N
-    bits = _generator(key, at)
+    bits = generator(key, at)
     bits.random_raw(words, output=False)
     found: Any = bits.state["state"]
     return found["key"].tobytes(), int(found["pos"])
 
 
-def _generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
+def generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
     bits = np.random.MT19937(0)
     bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": at}}
     return bits
@@ -97,7 +95,7 @@ def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
         found = _reduced(int(f"{found:b}", 4) << (steps >> bit & 1))  # base 4 spreads the bits
     packed = np.frombuffer(found.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
     places = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
-    bits = _generator(key, _N)
+    bits = generator(key, _N)
     blocks = [key]
     for _ in range(_DEGREE // _N + 1):
         bits.random_raw(_N, output=False)
@@ -139,7 +137,7 @@ def distance(start: Key, goal: Key, limit: int) -> int | None:
     (key, at), (wanted, to) = start, goal
     if at <= to and np.array_equal(key, wanted):
         return to - at
-    bits = _generator(key, _N)
+    bits = generator(key, _N)
     first, passed, count = _tempered(wanted), 0, 1
     while passed * _N <= limit:
         rows = bits.random_raw(count * _N).astype(np.uint32).reshape(count, _N)
@@ -176,7 +174,7 @@ def as_int(spare: float | None) -> int:
     return 0 if spare is None else 1 + int.from_bytes(struct.pack("<d", spare), "little")
 
 
-class Tracked:
+class TrackedRandom:
     """A `random.Random` at a place, which can tell where it has come to."""
 
     # Nothing is counted while it is used: where it is asked for, the words since
@@ -200,132 +198,3 @@ class Tracked:
             self._words += words
         self._mark = goal
         return self._origin, self._words, as_int(spare)
-
-
-class Words:
-    """The words from a place on; what is made of them takes as many as `Random` takes for it."""
-
-    def __init__(self, seed: Seed, origin: int, words: int) -> None:
-        self.origin, self.drawn = origin, words
-        self._bits = _generator(*placed(seed, origin, words))
-        self._ready = np.empty(0, np.uint32)
-        self._size = 64
-
-    def _peek(self, count: int) -> NDArray[np.uint32]:
-        if len(self._ready) < count:
-            more = self._bits.random_raw(max(count, self._size)).astype(np.uint32)
-            self._size = min(4 * self._size, 1 << 15)
-            self._ready = np.concatenate([self._ready, more])
-        return self._ready[:count]
-
-    def _take(self, count: int) -> None:
-        self._ready = self._ready[count:]
-        self.drawn += count
-
-    def below(self, bound: int, count: int) -> NDArray[np.int64]:
-        """`randrange(bound)`, so many times."""
-        parts, left = [], count
-        while left:
-            drawn = self._peek(left + (left >> 1) + 8) >> np.uint32(32 - bound.bit_length())
-            fit = np.flatnonzero(drawn < bound)[:left]
-            self._take(len(drawn) if len(fit) < left else int(fit[-1]) + 1)
-            parts.append(drawn[fit])
-            left -= len(fit)
-        return np.concatenate([np.empty(0, np.int64), *parts])
-
-    def tried(self, bound: int, count: int) -> NDArray[np.uint32]:
-        """What so many words are for `randrange(bound)`, which passes over those not below it."""
-        drawn = self._peek(count) >> np.uint32(32 - bound.bit_length())
-        self._take(count)
-        return drawn
-
-    def shuffle(self, items: list[Any]) -> None:
-        """`shuffle(items)`."""
-        last = len(items) - 1
-        slots = self._few(last) if last < _FEW else self._many(last).tolist()[:0:-1]
-        for i, j in zip(range(last, 0, -1), slots, strict=True):
-            items[i], items[j] = items[j], items[i]
-
-    def permutation(self, size: int) -> NDArray[np.int32]:
-        """What `shuffle` makes of `range(size)`, as an array."""
-        if size <= _FEW:
-            items = list(range(size))
-            self.shuffle(items)
-            return np.array(items, np.int32)
-        return _swapped(self._many(size - 1))
-
-    def _many(self, last: int) -> NDArray[np.int32]:
-        """`randrange(i + 1)` at index i, drawn for every i from the last down to 1."""
-        slots = np.zeros(last + 1, np.int32)
-        i = last
-        while i >= _FEW:
-            bits = (i + 1).bit_length()
-            need = i + 2 - (1 << bits - 1)  # until a bit less will do
-            count = min(need + (need >> 1) + 64, 1 << bits - 2, 1 << 16)
-            drawn = (self._peek(count) >> np.uint32(32 - bits)).astype(np.int32)
-            # Each that fits lowers the bound for those after it. A guess of which do
-            # is right further with every round, and right where it is its own result.
-            steps = np.arange(count, dtype=np.int32)
-            fits = drawn <= i - (steps * ((i + 1) / (1 << bits))).astype(np.int32)
-            while True:
-                again = drawn <= i + fits - np.cumsum(fits, dtype=np.int32)
-                if (again == fits).all():
-                    break
-                fits = again
-            places = np.flatnonzero(fits)[:need]
-            self._take(len(drawn) if len(places) < need else int(places[-1]) + 1)
-            slots[i : i - len(places) : -1] = drawn[places]
-            i -= len(places)
-        slots[i:0:-1] = self._few(i)
-        return slots
-
-    def _few(self, last: int) -> list[int]:
-        """`randrange(i + 1)` for every i from the last down to 1."""
-        found: list[int] = []
-        i = last
-        while i > 0:
-            bits = (i + 1).bit_length()
-            shift, least = 32 - bits, (1 << bits - 1) - 1
-            count = i + (i >> 1) + 8
-            words = iter(self._peek(count).tolist())
-            for word in words:
-                if (j := word >> shift) <= i:
-                    found.append(j)
-                    i -= 1
-                    if i < least:
-                        shift, least = shift + 1, least >> 1
-                        if not i:
-                            break
-            self._take(count - length_hint(words))
-        return found
-
-
-def _swapped(slots: NDArray[np.int32]) -> NDArray[np.int32]:
-    """`range(n)` after swapping element i with element slots[i], for i from n - 1 down to 1.
-
-    Element i ends as what was in slots[i] before its swap: that was put there by
-    the swap before which took the same slot, and was then element `after[i]`'s.
-    """
-    steps = np.arange(len(slots), dtype=np.int32)
-    first, after = np.full((2, len(slots)), -1, np.int32)
-    left, taken = steps[::-1], slots[::-1]
-    first[taken] = left  # of equal ones the last stays: the lowest step
-    here = first.copy()
-    while len(left := left[later := here[taken] != left]):
-        taken = taken[later]
-        before = here[taken]
-        here[taken] = left
-        after[before] = here[taken]
-    source = np.where(first == steps, after, first)
-    held = np.where(source < 0, steps, source)
-    open_ = np.flatnonzero(source >= 0).astype(np.int32)
-    at = held[open_]
-    while len(open_):  # follow each chain to its end, twice as far each time
-        further = held[at]
-        moved = further != at
-        open_, at = open_[moved], further[moved]
-        held[open_] = at
-    result = slots.copy()
-    hit = np.flatnonzero(after >= 0)
-    result[hit] = held[after[hit]]
-    return result

@@ -8,22 +8,19 @@ from typing import Any
 
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import sources
-from lazyckpt.compat.infinibatch.legacy import earlier
-from lazyckpt.compat.infinibatch.protocol import Checkpoint, CheckpointableIterator, Walk, drawing
-from lazyckpt.compat.infinibatch.twister import Seed, located
+from lazyckpt.compat.infinibatch.mersenne import Seed
+from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator, drawing
 from lazyckpt.core.checks import brief, checked, natural, positive
-from lazyckpt.core.flow import Position
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 
 
-class NativeCheckpointableIterator(Walk):
+class NativeCheckpointableIterator(PipelineIterator):
     """The items of an iterable that can be iterated over again.
 
-    State: a count of items. A restore goes there at once in a list, tuple or
-    range, and replays anything else.
-    Errors: `ValueError` for an iterator; `RuntimeError`, with both numbers, where
-    a source has become too short for the state.
+    An iterator is a `ValueError`. State: a count of items. Resume: at once in a list,
+    tuple or range, replays anything else; `RuntimeError`, with both numbers, where it
+    has become too short.
 
     >>> it = NativeCheckpointableIterator("abc")
     >>> next(it), next(it)
@@ -41,9 +38,6 @@ class NativeCheckpointableIterator(Walk):
             )
         super().__init__(sources.infinibatch_native(iterable))
 
-    def _position(self, found: Checkpoint) -> Position:
-        return 0, found["num_items_yielded"]
-
 
 def create_source_iterator(
     source_items: Sequence[Any],
@@ -55,7 +49,7 @@ def create_source_iterator(
 ) -> CheckpointableIterator:
     """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
 
-    Errors: `ValueError` for `shuffle` without `train`.
+    `shuffle` without `train` is a `ValueError`.
     """
     if not train and shuffle:
         raise ArgumentError("shuffling is not supported when train=False")
@@ -66,7 +60,7 @@ def create_source_iterator(
     return ChunkedSourceIterator(source_items, num_instances, instance_rank)
 
 
-class ChunkedSourceIterator(Walk):
+class ChunkedSourceIterator(PipelineIterator):
     """One of `num_instances` contiguous parts, sizes differing by at most 1, once.
 
     [D] A negative rank is refused, as one that is too large is.
@@ -75,11 +69,8 @@ class ChunkedSourceIterator(Walk):
     def __init__(
         self, source_items: Sequence[Any], num_instances: int = 1, instance_rank: int = 0
     ) -> None:
-        ranked = _ranked(num_instances, instance_rank, True)
+        ranked = _ranked(num_instances, instance_rank, contiguous=True)
         super().__init__(lz.source(list(source_items)) | ranked)
-
-    def _position(self, found: Checkpoint) -> Position:
-        return (0, 0), found["num_items_yielded"]
 
 
 def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) -> Stage[Any, Any]:
@@ -92,7 +83,7 @@ def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) ->
     return lz.shard(num_shards=count, index=rank, contiguous=contiguous)
 
 
-class InfinitePermutationSourceIterator(Walk):
+class InfinitePermutationSourceIterator(PipelineIterator):
     """One permutation of the items after another; rank r of W gets item r, r + W, r + 2 W, ...
 
     The order is that of `random.Random(seed).shuffle`. The items are copied, and
@@ -100,13 +91,13 @@ class InfinitePermutationSourceIterator(Walk):
     it in place changes nothing later.
 
     [D] `seed=None` is a seed drawn by chance, which the state holds, where there is
-    one rank. Ranks have to share their permutations, and nothing connects them:
-    with several, None is the seed 0. Negative ranks are refused.
+    one rank. Several ranks have to share their permutations, and nothing connects
+    them: there None is the seed 0. No items, and ranks out of range, negative ones
+    too, are a `ValueError`.
 
     State: how many random words were drawn before this permutation, and the place
-    in it; the same on all ranks. A restore jumps over the words, in less than 0.1 s
-    however many they are, and draws one permutation.
-    Errors: `ValueError` for no items, or a rank out of range.
+    in it; the same on all ranks. Resume: jumps over the words, in less than 0.1 s,
+    and draws one permutation.
 
     >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
     >>> [next(it) for _ in range(6)]
@@ -135,25 +126,8 @@ class InfinitePermutationSourceIterator(Walk):
             pipe = lz.source(items) | lz.repeat() | ranks
         super().__init__(pipe if atomic else pipe | lz.map(deepcopy))
 
-    def _position(self, found: Checkpoint) -> Position:
-        machine = self._pipeline.machine
-        source, *rest = (call.arguments for call in self._pipeline.calls)
-        rank = next(each["index"] for each in rest if "index" in each)
-        state, index = found["random_state"], found["index"] - rank
-        if "seed" not in source:
-            data = source["data"]
-            cycle = (lz.source(data) | lz.repeat()).machine
-            assert cycle.skip is not None
-            place: Position = cycle.skip(cycle.init(0), index % len(data))[0]
-            return place
-        if state is None:
-            return machine.init(0)
-        seed, size = source["seed"], len(source["items"])
-        origin, goal = located(seed, source["origin"], state)
-        return 0, origin, *earlier(size, seed, origin, goal, index)
 
-
-class RandomIterator(Walk):
+class RandomIterator(PipelineIterator):
     """What `random.Random(seed).random()` gives.
 
     [D] With `seed=None`, `setstate(None)` begins the same stream again.
@@ -163,6 +137,3 @@ class RandomIterator(Walk):
 
     def __init__(self, seed: Seed = 0) -> None:
         super().__init__(sources.infinibatch_random(**drawing("RandomIterator", seed)))
-
-    def _position(self, found: Checkpoint) -> Position:
-        return 0, *self._drawn(found["random_state"])

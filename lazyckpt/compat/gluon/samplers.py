@@ -1,4 +1,4 @@
-"""The samplers of gluon-nlp, as pipelines of indices, and its bucket schemes."""
+"""The samplers of gluon-nlp, as pipelines of indices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lazyckpt.combinators.select import take
 from lazyckpt.combinators.shuffle import repeat as repeated
 from lazyckpt.combinators.shuffle import shuffle as shuffled
 from lazyckpt.combinators.source import source
-from lazyckpt.compat.gluon_batches import Plan, Sampler, drawn, seeded
-from lazyckpt.compat.gluon_buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
+from lazyckpt.compat.gluon.batches import EpochPlan, Sampler, sampler_source, seeded
+from lazyckpt.compat.gluon.buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
 from lazyckpt.core.checks import Unfit, boolean, checked, natural, positive
 from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError
@@ -29,8 +29,7 @@ _CONST_WIDTH = ConstWidthBucket()
 
 
 class SortedSampler(Sampler):
-    """Indices by their `sort_keys`, the largest first unless `reverse` is False; equal ones in
-    their order.
+    """Indices by their `sort_keys`, the largest first unless `reverse` is False, stably.
 
     >>> list(SortedSampler([3, 1, 2]))
     [0, 2, 1]
@@ -44,23 +43,22 @@ class SortedSampler(Sampler):
 class FixedBucketSampler(Sampler):
     """Batches of indices of like length: each is put in the smallest bucket that it fits.
 
-    - `lengths`: ints >= 1, or tuples of them
-    - `batch_size`: indices a batch; with `use_average_length`, about how many
-      elements, by each bucket's mean and standard deviation of lengths
-    - `num_buckets`, `bucket_scheme`: how the keys are made
-    - `bucket_keys`: the keys themselves
-    - `ratio`: above 0, batches of small buckets are this times as large as would
-      make all alike in elements, where that is more than `batch_size`
-    - `shuffle`: mix indices within buckets, and the batches, anew in each epoch
-    - `num_shards`: a batch is a list of so many batches. The last one has some
-      of the one before again where they don't come out even, as in the original;
-      where there are fewer in all, it has those, and each once. (The original
-      loses some then.)
-    - `seed`: an int >= 0; None takes one from `np.random`
+    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a
+    warning, an unused `num_buckets`, which has a default, none.
 
-    Unshuffled, the longest come first. The warning for an unused `num_buckets`
-    is left out, for it has a default; those for empty buckets and for an unused
-    `ratio` stay.
+    Args:
+        lengths: Ints >= 1, or tuples of them.
+        batch_size: Indices a batch; with `use_average_length`, about how many
+            elements, by each bucket's mean and standard deviation of lengths.
+        num_buckets, bucket_scheme: How keys are made, unless `bucket_keys` has them.
+        ratio: Above 0, batches of small buckets are this times as large as would make
+            all alike in elements, where that is more than `batch_size`.
+        shuffle: Mix indices within buckets, and the batches, anew in each epoch.
+        num_shards: A batch is a list of so many batches. The last one has some of the
+            one before again where they don't come out even, as in the original; where
+            there are fewer in all, it has those, and each once. (The original loses
+            some then.)
+        seed: An int >= 0; None takes one from `np.random`.
 
     >>> lengths = [3, 9, 4, 8, 2, 7]
     >>> sampler = FixedBucketSampler(lengths, 2, num_buckets=2)
@@ -88,13 +86,11 @@ class FixedBucketSampler(Sampler):
         *,
         seed: int | None = None,
     ) -> None:
-        def fit(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
-            return checked("FixedBucketSampler", name, value, check)
-
+        fit = partial(checked, "FixedBucketSampler")
         self._samples = _some("FixedBucketSampler", "lengths", lengths)
         known = fit("lengths", lengths, lengths_given)
         size = fit("batch_size", batch_size, positive)
-        ratio = fit("ratio", ratio, _ratio)
+        ratio = fit("ratio", ratio, _number_from(0))
         if bucket_keys is None:
             count = fit("num_buckets", num_buckets, positive)
             plain = (lambda a: tuple(a.tolist())) if known.ndim > 1 else int
@@ -113,14 +109,10 @@ class FixedBucketSampler(Sampler):
         self._batches = sum(-(-n // s) for n, s in zip(self._counts, sizes, strict=True))
         shards = fit("num_shards", num_shards, natural)
         chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
-        plan = Plan(
-            partial(_grouped, buckets, sizes, chance, shards),
-            -(-self._batches // max(shards, 1)),
-            batch_sizes=sizes,
-            num_shards=shards,
-            seed=chance,
-        )
-        super().__init__(drawn(plan))
+        batches = partial(_batches, buckets, sizes, chance, shards)
+        length = -(-self._batches // max(shards, 1))
+        plan = EpochPlan(batches, length, batch_sizes=sizes, num_shards=shards, seed=chance)
+        super().__init__(sampler_source(plan))
 
     def stats(self) -> str:
         """The buckets: their keys, how many indices each has, and how large its batches are."""
@@ -130,11 +122,22 @@ class FixedBucketSampler(Sampler):
         )
 
 
-def _grouped(
+def _batches(
     buckets: list[NDArray[np.int64]], sizes: list[int], seed: int | None, shards: int, epoch: int
 ) -> list[Any]:
-    """The batches of an epoch, or lists of as many as there are shards."""
-    batches = _batches(buckets, sizes, seed, epoch)
+    """The batches of an epoch, of the largest key first or shuffled, or lists of as many shards."""
+
+    def shuffled(items: Any, number: int) -> Any:
+        if seed is None:
+            return items
+        key = derive(seed, "FixedBucketSampler", epoch, number + 1)
+        return items[Permutation(key, len(items)).at(range(len(items)))]
+
+    found: list[list[int]] = []
+    for number, size in reversed(list(enumerate(sizes))):
+        indices = shuffled(buckets[number], number).tolist()
+        found += [indices[start : start + size] for start in range(0, len(indices), size)]
+    batches = [found[number] for number in shuffled(np.arange(len(found)), -1).tolist()]
     if not shards:
         return batches
     last = max(len(batches) - shards, 0)
@@ -142,45 +145,23 @@ def _grouped(
     return [batches[start : start + shards] for start in starts]
 
 
-def _batches(
-    buckets: list[NDArray[np.int64]], sizes: list[int], seed: int | None, epoch: int
-) -> list[list[int]]:
-    """The batches of all buckets, of the largest key first, or in random order."""
-    found = []
-    for number, size in reversed(list(enumerate(sizes))):
-        bucket = buckets[number]
-        if seed is not None:
-            bucket = bucket[_order(len(bucket), seed, epoch, number)]
-        indices = bucket.tolist()
-        found += [indices[start : start + size] for start in range(0, len(indices), size)]
-    if seed is None:
-        return found
-    return [found[number] for number in _order(len(found), seed, epoch, -1).tolist()]
+def _number_from(least: int) -> Callable[[Any], float]:
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not least <= value < math.inf:
+            raise Unfit(f"a number >= {least}")
+        return float(value)
 
-
-def _order(size: int, seed: int, epoch: int, number: int) -> NDArray[np.int64]:
-    key = derive(seed, "FixedBucketSampler", epoch, number + 1)
-    return Permutation(key, size).at(range(size))
-
-
-def _ratio(value: Any) -> float:
-    if isinstance(value, bool) or not 0 <= value < math.inf:
-        raise Unfit("a number >= 0")
-    return float(value)
+    return check
 
 
 class SortedBucketSampler(Sampler):
     """Batches of indices of like keys, out of windows of `int(mult * batch_size)` indices.
 
-    Each window is sorted, the largest keys first unless `reverse` is False, and
-    cut in batches.
-
-    - `shuffle`: windows of random indices, their batches in random order, anew in
-      each epoch
-    - `seed`: an int >= 0; None takes one from `np.random`
-
-    `len` counts the batches there are; the original's is too small where a
-    window is no multiple of `batch_size`.
+    Each window is sorted, the largest keys first unless `reverse` is False, and cut
+    in batches. With `shuffle` windows are of random indices, and their batches in
+    random order, anew in each epoch; `seed` None takes one from `np.random`. `len`
+    counts the batches there are; the original's is too small where a window is no
+    multiple of `batch_size`.
 
     >>> list(SortedBucketSampler([1, 5, 2, 4, 3], 2, mult=2))
     [[1, 3], [2, 0], [4]]
@@ -196,9 +177,10 @@ class SortedBucketSampler(Sampler):
         *,
         seed: int | None = None,
     ) -> None:
+        fit = partial(checked, "SortedBucketSampler")
         count = _some("SortedBucketSampler", "sort_keys", sort_keys)
-        size = checked("SortedBucketSampler", "batch_size", batch_size, positive)
-        window = int(checked("SortedBucketSampler", "mult", mult, _mult) * size)
+        size = fit("batch_size", batch_size, positive)
+        window = int(fit("mult", mult, _number_from(1)) * size)
         whole, rest = divmod(count, window)
         self._length = int(whole * -(-window // size) + -(-rest // size))
         ranks = [0] * count
@@ -207,9 +189,8 @@ class SortedBucketSampler(Sampler):
             for index in alike:
                 ranks[index] = rank if reverse else -rank
         indices: Pipeline[int] = source(range(count))
-        chance = None
-        if checked("SortedBucketSampler", "shuffle", shuffle, boolean):
-            chance = seeded(seed)
+        chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
+        if chance is not None:
             indices = indices | shuffled(seed=chance)
         key = ranks.__getitem__
         by_key = bucket_batch(size, key=key, window_size=window, shuffle=shuffle, seed=chance)
@@ -219,21 +200,18 @@ class SortedBucketSampler(Sampler):
         return self._length
 
 
-def _mult(value: Any) -> float:
-    if isinstance(value, bool) or not 1 <= value < math.inf:
-        raise Unfit("a number >= 1")
-    return float(value)
-
-
 class SplitSampler(Sampler):
     """The indices of one part of `length`, of `num_parts` consecutive ones.
 
-    - `part_index`: from 0 to `num_parts - 1`; the original takes any number
-    - `even_size`: all parts are as long as the longest; where indices lack, random
-      ones of all are taken, anew in each epoch
-    - `repeat`: how often the part comes in an epoch, each time in another order
-    - `shuffle`: a random order; else the original one
-    - `seed`: an int >= 0; None takes one from `np.random` where there is chance
+    Args:
+        length: Indices in all.
+        num_parts: How many parts.
+        part_index: From 0 to `num_parts - 1`; the original takes any number.
+        even_size: All parts are as long as the longest; where indices lack, random
+            ones of all are taken, anew in each epoch.
+        repeat: How often the part comes in an epoch, each time in another order.
+        shuffle: A random order; else the original one.
+        seed: An int >= 0; None takes one from `np.random` where there is chance.
 
     >>> [list(SplitSampler(10, 3, part, shuffle=False)) for part in range(3)]
     [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
@@ -250,9 +228,7 @@ class SplitSampler(Sampler):
         *,
         seed: int | None = None,
     ) -> None:
-        def fit(name: str, value: Any, check: Callable[[Any], Any]) -> Any:
-            return checked("SplitSampler", name, value, check)
-
+        fit = partial(checked, "SplitSampler")
         length, parts = fit("length", length, natural), fit("num_parts", num_parts, positive)
         part = fit("part_index", part_index, natural)
         if part >= parts or length < parts:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch import iterators, twister
+from lazyckpt.compat.infinibatch import iterators
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
@@ -16,18 +16,18 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 @pytest.mark.parametrize("bound", [1, 2, 3, 64, 65, 1000])
 def test_words_make_what_random_makes(bound: int) -> None:
     for size in (0, 1, 2, 3, 8, 1000, 2049, 4096, 70_000):
-        random, words = Random("x"), twister.Words("x", 0, 0)
+        random, words = Random("x"), Words("x", 0, 0)
         for _ in range(2):
             expected = list(range(size))
             random.shuffle(expected)
             assert words.permutation(size).tolist() == expected
             assert words.below(bound, 77).tolist() == [random.randrange(bound) for _ in range(77)]
-        assert twister.located("x", 0, random.getstate()) == (0, words.drawn)
+        assert mersenne.located("x", 0, random.getstate()) == (0, words.drawn)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, 2049, 5000, 70_000])
 def test_shuffling_is_what_random_does(size: int) -> None:
-    words, random, ours = twister.Words(5, 0, 0), Random(5), list(range(size))
+    words, random, ours = Words(5, 0, 0), Random(5), list(range(size))
     theirs = list(ours)
     for _ in range(3):
         words.shuffle(ours), random.shuffle(theirs)
@@ -43,10 +43,10 @@ def shuffled(random: Random, size: int) -> list[int]:
 
 @pytest.mark.parametrize("steps", [20_000, 10_000_001])
 def test_jumping_is_drawing(steps: int) -> None:
-    key, at = twister.begun(5, 0)
-    bits = twister._generator(key, at)
+    key, at = mersenne.begun(5, 0)
+    bits = mersenne.generator(key, at)
     bits.random_raw(steps, output=False)
-    jumped = twister._generator(twister._jumped(key, steps), 624)
+    jumped = mersenne.generator(mersenne._jumped(key, steps), 624)
     assert jumped.random_raw(700).tolist() == bits.random_raw(700).tolist()
 
 

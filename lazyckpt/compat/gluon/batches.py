@@ -12,9 +12,7 @@ import numpy as np
 
 from lazyckpt.combinators.source import source
 from lazyckpt.core.checks import brief, checked, natural, positive
-from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.machine import End, Machine, within
-from lazyckpt.core.stages import machine
+from lazyckpt.core.machine import Flow, Machine, Position, counted, machine, within
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.pipeline import Pipeline, combinator, source_combinator
 from lazyckpt.run import Run
@@ -44,10 +42,7 @@ class Sampler:
 
 
 def sampled(sampler: Any, rolling_by: int = 0) -> Pipeline[Any]:
-    """What a sampler gives, as a pipeline.
-
-    - `rolling_by`: the batch size, where batches go over the ends of epochs
-    """
+    """What a sampler gives; `rolling_by` is the batch size where batches go over ends of epochs."""
     if isinstance(sampler, Sampler):
         return sampler.pipeline
     if isinstance(sampler, Pipeline):
@@ -56,11 +51,11 @@ def sampled(sampler: Any, rolling_by: int = 0) -> Pipeline[Any]:
         return source(sampler)
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
         raise ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
-    pipeline: Pipeline[Any] = drawn(Draws(sampler, rolling_by))
+    pipeline: Pipeline[Any] = sampler_source(SamplerEpochs(sampler, rolling_by))
     return pipeline
 
 
-class Draws:
+class SamplerEpochs:
     """What a sampler of the user's gave, kept as long as it may be asked for again.
 
     One with a `len` is gone through when its epoch begins, another as far as
@@ -103,21 +98,14 @@ class Draws:
                     pass
         stream = iter(self._sampler)
         items = list(stream) if is_sized else []
-        if self._marks.setdefault(epoch, mark := marked([items[:8] + items[-8:]], 1)) != mark:
-            raise changed(f"epoch {epoch} has begun again")
+        if self._marks.setdefault(epoch, mark := _checksum([items[:8] + items[-8:]], 1)) != mark:
+            raise _changed(f"epoch {epoch} has begun again")
         self._begun = max(self._begun, epoch + 1)
         kept = {e: some for e, some in self._epochs.items() if epoch - self._kept < e < epoch}
         self._epochs = {**kept, epoch: (items, stream)}
 
 
-def changed(where: str) -> SourceChanged:
-    return SourceChanged(
-        f"the sampler does not give again what it gave: {where}, and there is another index; "
-        "does it lack a seed? A state may go on in another process, or with another loader"
-    )
-
-
-class Plan:
+class EpochPlan:
     """What a function of the epoch gives, worked out once an epoch."""
 
     def __init__(self, made: Callable[[int], list[Any]], length: int, **described: Any) -> None:
@@ -126,82 +114,81 @@ class Plan:
         self._kept: tuple[int, list[Any]] | None = None
 
     def upto(self, epoch: int, stop: int) -> list[Any]:
-        kept = self._kept
-        if kept is None or kept[0] != epoch:
-            kept = self._kept = epoch, self._made(epoch)
-        return kept[1]
+        if self._kept is None or self._kept[0] != epoch:
+            self._kept = epoch, self._made(epoch)
+        return self._kept[1]
 
 
-@source_combinator(listed=False, describe=lambda draws: draws.described)
-def drawn(draws: Draws | Plan) -> Machine[Any]:
+@source_combinator(listed=False, describe=lambda epochs: epochs.described)
+def sampler_source(epochs: SamplerEpochs | EpochPlan) -> Machine[Any]:
     """The items of a sampler or a plan.
 
-    State: the epoch, a count of items, and a checksum of the last one.
-    Errors: a sampler that gives another item there than before: `SourceChanged`.
+    State: the epoch, a count of items, and a checksum of the last one. Another item
+    there than before is `SourceChanged`.
     """
 
-    def verified(position: Position) -> list[Any]:
-        epoch, index, check = position
-        items = draws.upto(epoch, index)
-        if len(items) < index or check != marked(items, index):
-            raise changed(f"the state stands {index} items into epoch {epoch}")
-        return items
-
-    def placed(position: Position) -> tuple[int, int]:
+    def entered(position: Position) -> tuple[int, int]:
         epoch, index, check = position
         within("sampler", check, 1 << 32)
         return within("sampler", epoch), within("sampler", index)
 
-    def step(position: Position) -> tuple[Position, Any]:
-        epoch, index = placed(position)
-        if index == draws.length:  # which needs no look at the sampler, told of the next epoch
-            raise End(position)
-        verified(position)
-        items = draws.upto(epoch, index + 1)
-        if len(items) == index:
-            raise End(position)
-        return (epoch, index + 1, marked(items, index + 1)), items[index]
+    def verified(position: Position) -> list[Any]:
+        epoch, index, check = position
+        items = epochs.upto(epoch, index)
+        if len(items) < index or check != _checksum(items, index):
+            raise _changed(f"the state stands {index} items into epoch {epoch}")
+        return items
 
     def flow(position: Position) -> Flow[Any]:
-        epoch, index = placed(position)
-        check, last = position[2], index
+        epoch, index = entered(position)
+        last = position
 
         def items() -> Iterator[Any]:
             nonlocal index
-            verified(position)
-            while len(some := draws.upto(epoch, index + 1)) > index:
+            if index != epochs.length:
+                verified(position)
+            while index != epochs.length:  # then no look: the sampler may be set to the next one
+                some = epochs.upto(epoch, index + 1)
+                if len(some) == index:
+                    return
                 index += 1
                 yield some[index - 1]
 
         def reached() -> Position:
-            nonlocal check, last
-            if last != index:
-                last, check = index, marked(draws.upto(epoch, index), index)
-            return epoch, index, check
+            nonlocal last
+            if last[1] != index:
+                last = epoch, index, _checksum(epochs.upto(epoch, index), index)
+            return last
 
         return Flow(items(), reached)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         if not n:
             return position, 0
-        epoch, index = placed(position)
+        epoch, index = entered(position)
         verified(position)
-        items = draws.upto(epoch, index + n)
+        items = epochs.upto(epoch, index + n)
         passed = min(n, len(items) - index)
-        return (epoch, index + passed, marked(items, index + passed)), passed
+        return (epoch, index + passed, _checksum(items, index + passed)), passed
 
     return machine(
         init=lambda epoch: (epoch, 0, 0),
         epoch=lambda position: position[0],
-        step=step,
         flow=flow,
         skip=skip,
-        length=draws.length,
+        length=epochs.length,
     )
 
 
-def marked(items: list[Any], index: int) -> int:
-    """A checksum of the item before an index."""
+def _changed(where: str) -> SourceChanged:
+    return SourceChanged(
+        f"the sampler does not give again what it gave: {where}, and there is another index; "
+        "does it lack a seed? A state may go on in another process, or with another loader"
+    )
+
+
+def _checksum(items: list[Any], index: int) -> int:
+    """Of the item before an index."""
     return zlib.crc32(json.dumps(items[index - 1], default=_plain).encode()) if index else 0
 
 
@@ -214,10 +201,10 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
     """Batches of `batch_size` items each; what is left of an epoch begins the next one.
 
     Epoch e has the batches that are complete once e + 1 epochs of upstream are
-    there and weren't after e: which they are depends on nothing else.
+    there and weren't after e: which they are depends on nothing else. An epoch of
+    another length than upstream's is `SourceChanged`.
 
     State: the epoch and a count of batches.
-    Errors: an epoch of another length than upstream's raises `SourceChanged`.
     """
     if upstream.skip is None or not isinstance(upstream.length, int):
         raise ArgumentError(
@@ -226,16 +213,15 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
         )
     length, jump = upstream.length, upstream.skip
 
-    def before(epoch: int) -> int:
-        return rolled(length, batch_size, epoch)
-
-    def placed(position: Position) -> tuple[int, int]:
+    def entered(position: Position) -> tuple[int, int, int]:
+        """Epoch, batches given, and how many it has."""
         epoch, given = position
         within("rollover", epoch)
-        return epoch, within("rollover", given, before(epoch + 1) - before(epoch))
+        count = rolled(length, batch_size, epoch + 1) - rolled(length, batch_size, epoch)
+        return epoch, within("rollover", given, count), count
 
     def flow(position: Position) -> Flow[list[Any]]:
-        epoch, given = placed(position)
+        epoch, given, count = entered(position)
 
         def passes(number: int, index: int) -> Iterator[Iterator[Any]]:
             while True:
@@ -250,11 +236,11 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
 
         def batches() -> Iterator[list[Any]]:
             nonlocal given
-            first, last = before(epoch) + given, before(epoch + 1)
-            if first == last:
+            if given == count:
                 return
+            first = rolled(length, batch_size, epoch) + given
             items = chain.from_iterable(passes(*divmod(first * batch_size, length)))
-            for _ in range(first, last):
+            while given < count:
                 some = list(islice(items, batch_size))
                 given += 1
                 yield some
@@ -262,8 +248,8 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
         return Flow(batches(), lambda: (epoch, given))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, given = placed(position)
-        passed = min(n, before(epoch + 1) - before(epoch) - given)
+        epoch, given, count = entered(position)
+        passed = min(n, count - given)
         return (epoch, given + passed), passed
 
     return machine(

@@ -1,0 +1,172 @@
+"""What Infinibatch's own checkpoints say, as positions in the pipelines that do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.compat.infinibatch.mersenne import Seed, as_int, located
+from lazyckpt.compat.infinibatch.stages import boxed
+from lazyckpt.compat.infinibatch.words import Words
+from lazyckpt.core.checks import brief
+from lazyckpt.core.machine import Machine, Position, entered, within
+from lazyckpt.core.user_state import freeze
+from lazyckpt.errors import InvalidState
+from lazyckpt.pipeline import Pipeline
+
+Checkpoint = Mapping[str, Any]
+
+_AT_ONCE = 1 << 16
+
+
+def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
+    """The position that a checkpoint of Infinibatch's own stands for.
+
+    Raises:
+        InvalidState: It is none of the iterator that does what the pipeline does.
+    """
+    try:
+        position = _position(pipeline, found)
+        entered(pipeline.machine, position)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise InvalidState(
+            "neither a lazyckpt state nor one of the same iterators in Infinibatch: "
+            f"{brief(found)} ({error!r})"
+        ) from None
+    return position
+
+
+def _position(pipeline: Pipeline[Any], found: Any) -> Position:
+    """Of any checkpoint; None is the beginning."""
+    machine, last = pipeline.machine, pipeline.calls[-1]
+    if found is None:
+        return machine.init(0)
+    upstream: Pipeline[Any] = Pipeline(pipeline.calls[:-1])
+    arguments = last.arguments
+    match last.name:
+        case "infinibatch_native":
+            return 0, found["num_items_yielded"]
+        case "infinibatch_foreign":
+            return 0, freeze(found, type(arguments["iterator"]).__name__)
+        case "infinibatch_random":
+            return 0, *_drawn(arguments, found["random_state"])
+        case "shard" if arguments["contiguous"]:
+            return (0, 0), found["num_items_yielded"]
+        case "shard":
+            return _permuted(upstream, found["random_state"], found["index"] - arguments["index"])
+        case "map":
+            return _position(upstream, found)
+        case "batch":
+            return _position(upstream, found["source_state"])
+        case "sliding_window":
+            start = _position(upstream, found["source_state"])
+            return _later(upstream.machine, start, found["item_index"])
+        case "flat_map":
+            start = _position(upstream, found["source_state"]), 0
+            return _later(machine, start, found["flattened_items_yielded"])
+        case "scan":
+            state = found["recurrent_state"]
+            held = [state] if getattr(arguments["step"], "func", None) is boxed else state
+            return _position(upstream, found["source_state"]), freeze(held, "scan")
+        case "infinibatch_random_map":
+            state = found["recurrent_state"]
+            drawn = _drawn(arguments, state)
+            return _position(upstream, found["source_state"]), *drawn, as_int(state[2])
+        case "infinibatch_blocks":
+            state = found["source_state"] or {"recurrent_state": None, "source_state": None}
+            start = _position(upstream, state["source_state"] and _inner(state["source_state"]))
+            start = start, *_drawn(arguments, state["recurrent_state"]), 0
+            return _later(machine, start, found["flattened_items_yielded"])
+        case "infinibatch_buckets":
+            mark = _drawn(arguments, found["random_state"]) if arguments["shuffle"] else (0,)
+            start = _position(upstream, found["source_state"]), *mark, 0
+            return _later(machine, start, found["num_served"])
+        case "infinibatch_reservoir":
+            return _position(upstream, None), 0, *_refilled(arguments, found)
+        case "infinibatch_prefetch" if "item_offset" in found:
+            start = _position(upstream, found["source_state"])
+            return _later(upstream.machine, start, found["item_offset"])
+        case "infinibatch_prefetch":  # of a ParallelMapIterator, which takes batches apart
+            before: Pipeline[Any] = Pipeline(upstream.calls[:-1])
+            start = _position(before, found["source_state"] and _inner(found["source_state"]))
+            return _later(before.machine, start, found["flattened_items_yielded"])
+        case "zip":
+            return _several(arguments["pipelines"], found["input_states"]), 0
+        case "multiplex":
+            rest = _several(arguments["pipelines"], found["source_iterator_states"])
+            return _position(arguments["control"], found["control_iterator_state"]), rest
+    raise KeyError(last.name)
+
+
+def _inner(state: Any) -> Any:
+    return state["source_state"]
+
+
+def _several(pipelines: Any, states: Any) -> Position:
+    if len(states) != len(pipelines):
+        raise InvalidState(f"the state has {len(states)} sources, the iterator {len(pipelines)}")
+    return tuple(map(_position, pipelines, states))
+
+
+def _later(machine: Machine[Any], position: Position, count: int) -> Position:
+    """So many items later. At its end Infinibatch still counts those that came last."""
+    flow = machine.flow(position)
+    passed = sum(1 for _ in islice(flow.pull, within("a checkpoint", count)))
+    if 0 < passed < count:
+        raise InvalidState(f"the checkpoint stands {count} items on, where there are {passed}")
+    return flow.snapshot()
+
+
+def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
+    """Where the generator is: origin and words."""
+    if state is None:
+        return arguments["origin"], 0
+    return located(arguments["seed"], arguments["origin"], state)
+
+
+def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
+    """Of permutations, or of a cycle; the index is counted from the last one that was drawn."""
+    source, machine = upstream.calls[0].arguments, upstream.machine
+    if "seed" not in source:
+        assert machine.skip is not None
+        return machine.skip(machine.init(0), index % len(source["data"]))[0]
+    if state is None:
+        return machine.init(0)
+    origin, goal = _drawn(source, state)
+    return 0, origin, *_counted_back(len(source["items"]), source["seed"], origin, goal, index)
+
+
+def _counted_back(size: int, seed: Seed, origin: int, goal: int, index: int) -> tuple[int, int]:
+    """The permutation in which an index is that is counted from one that begins at `goal`."""
+    if index >= 0 or size == 1:
+        return goal, index % size
+    words, starts = Words(seed, origin, 0), [0]
+    while starts[-1] < goal:
+        words.permutation(size)
+        starts.append(words.drawn)
+    back = -(index // size)
+    if starts[-1] != goal or back >= len(starts):
+        raise InvalidState("the generator of this state was not begun with the iterator's seed")
+    return starts[-1 - back], index + back * size
+
+
+def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
+    """How many items a buffer took and gave at the end, and its generator's mark before that."""
+    origin, size = arguments["origin"], arguments["buffer_size"]
+    place, words = _drawn(arguments, found["random_state"])
+    if place != origin:
+        raise InvalidState("the generator of this state is too far from its seed")
+    stream, arrived = Words(arguments["seed"], origin, 0), 0
+    taken = np.zeros(size, bool)
+    while stream.drawn < words:
+        drawn = stream.tried(size, min(_AT_ONCE, words - stream.drawn))
+        slots = drawn[drawn < size]
+        taken[slots] = True
+        arrived += len(slots)
+        if stream.drawn == words and drawn[-1] >= size:
+            raise InvalidState("the generator of this state is within a draw")
+    flushed = int(taken.sum()) - sum(item is not None for item in found["buffer"])
+    return arrived + flushed, origin, 0

@@ -1,0 +1,124 @@
+"""Pipelines of which a part is prefetched: the stages before `infinibatch_prefetch`."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lazyckpt.core.call import Call
+from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.local import processes, threads
+from lazyckpt.executors.prefetcher import Prefetcher
+from lazyckpt.executors.session import Session
+from lazyckpt.pipeline import Pipeline, combinator
+
+logger = logging.getLogger("lazyckpt.compat.infinibatch")
+
+_NAME = "infinibatch_prefetch"
+
+
+@combinator(listed=False, free=("executor", "logs"), lockstep=True)
+def infinibatch_prefetch(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
+    """The items as they are; an executor makes what comes before ahead. State: none."""
+    return upstream
+
+
+def prefetched(
+    pipeline: Pipeline[Any], workers: int, buffer_size: int, logs: bool = False
+) -> Pipeline[Any]:
+    """A pipeline that processes make ahead, or threads where it can't be sent to processes.
+
+    Args:
+        pipeline: What to make ahead.
+        workers: How many processes.
+        buffer_size: Items held ready.
+        logs: Whether to log a warning when an item is asked for and none is ready.
+    """
+    make: Callable[..., Executor] = processes
+    if multiprocessing.get_start_method() != "fork":
+        try:
+            pickle.dumps(pipeline)
+        except Exception:
+            make = threads
+    return pipeline | infinibatch_prefetch(make(workers, buffer_size=buffer_size), logs)
+
+
+def has_prefetch(pipeline: Pipeline[Any]) -> bool:
+    """Whether any part of a pipeline is prefetched."""
+    return any(
+        call.name == _NAME or any(map(has_prefetch, _pipelines(call))) for call in pipeline.calls
+    )
+
+
+def executor_of(pipeline: Pipeline[Any]) -> Executor | None:
+    """The executor of a pipeline that is prefetched as a whole, without a log."""
+    last = pipeline.calls[-1]
+    if last.name != _NAME or last.arguments["logs"]:
+        return None
+    executor: Executor = last.arguments["executor"]
+    return executor
+
+
+def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[Any]:
+    """The same pipeline, with workers for its parts, whose sessions are added to the list."""
+    calls = pipeline.calls
+    begin = max((n for n, call in enumerate(calls, 1) if call.name == _NAME), default=0)
+    machine: Machine[Any] | None = None
+    if begin:  # what is prefetched before that is made by the same worker
+        part: Pipeline[Any] = Pipeline(calls[:begin])
+        session = calls[begin - 1].arguments["executor"].open(part)
+        sessions.append(session)
+        logs = calls[begin - 1].arguments["logs"]
+        flow = _logged(session) if logs else session.machine.flow
+        machine = part.machine._replace(flow=flow, view=None)
+    for call in calls[begin:]:
+        machine = _call_with_workers(call, sessions).build(machine)
+    found: Pipeline[Any] = Pipeline(calls)
+    found.__dict__["machine"] = machine
+    return found
+
+
+def _pipelines(call: Call) -> list[Pipeline[Any]]:
+    values = call.arguments.values()
+    several = (value if isinstance(value, tuple) else (value,) for value in values)
+    return [each for some in several for each in some if isinstance(each, Pipeline)]
+
+
+def _call_with_workers(call: Call, sessions: list[Session]) -> Call:
+    if not any(map(has_prefetch, _pipelines(call))):
+        return call
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(replaced, value))
+        return with_workers(value, sessions) if isinstance(value, Pipeline) else value
+
+    return call.replaced(**{name: replaced(value) for name, value in call.arguments.items()})
+
+
+def _logged(session: Session) -> Callable[[Position], Flow[Any]]:
+    """The flow of a session, which logs when nothing is ready."""
+
+    def flow(position: Position) -> Flow[Any]:
+        made: Flow[Any] = session.machine.flow(position)
+        prefetcher = session.prefetching
+        assert isinstance(prefetcher, Prefetcher)
+
+        def items() -> Iterator[Any]:
+            stream = iter(made)
+            while True:
+                if not prefetcher.is_ready:
+                    logger.warning("trying to fetch item, but prefetch buffer is empty")
+                for item in stream:
+                    yield item
+                    break
+                else:
+                    return
+
+        return Flow(items(), made.snapshot)
+
+    return flow

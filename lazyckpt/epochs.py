@@ -1,0 +1,107 @@
+"""One epoch of a run after another: what `Run.epoch` and the loaders of `compat` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from lazyckpt.core.machine import End, Machine, Position
+from lazyckpt.state.state import State
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+def is_fresh(machine: Machine[Any], position: Position) -> bool:
+    """Whether nothing of its epoch comes before a position."""
+    return bool(position == machine.init(machine.epoch(position)))
+
+
+def is_over(machine: Machine[Any], position: Position) -> bool:
+    """Whether nothing of its epoch comes after a position. It may read an item to know."""
+    try:
+        machine.step(position)
+    except End:
+        return True
+    return False
+
+
+def next_epoch(machine: Machine[Any], position: Position) -> Position:
+    """Where the next epoch begins."""
+    return machine.init(machine.epoch(position) + 1)
+
+
+class _Run(Protocol[T_co]):
+    @property
+    def state(self) -> State: ...
+
+    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None: ...
+
+    def __iter__(self) -> Iterator[T_co]: ...
+
+
+class EpochLoader(Generic[T]):
+    """A run of which each iteration is an epoch: the rest of this one, or the next.
+
+    An iteration that was left ends its epoch, unless it has given nothing. After
+    `load_state_dict` the rest of an epoch comes, or the next one if there is none.
+
+    Args:
+        run: What is iterated over.
+        machine: That of its pipeline, or of a part whose positions are the same.
+        next_start: Where the epoch after a position begins, if `next_epoch` doesn't tell.
+    """
+
+    def __init__(
+        self,
+        run: _Run[T],
+        machine: Machine[Any],
+        next_start: Callable[[Position], Position] | None = None,
+    ) -> None:
+        self._run, self._machine = run, machine
+        self._next_start = next_start or partial(next_epoch, machine)
+        self._is_left = False  # whether an iteration has given items of this epoch
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the run is in."""
+        return self._machine.epoch(self._run.state.position)
+
+    @property
+    def following(self) -> int:
+        """The epoch that the next iteration is in."""
+        position, machine = self._run.state.position, self._machine
+        if is_fresh(machine, position):
+            return self.epoch
+        return self.epoch + (self._is_left or is_over(machine, position))
+
+    def begin(self) -> Iterator[T]:
+        """Go to the epoch of the next iteration, and begin to iterate."""
+        if self.following != self.epoch:
+            self.advance()
+        self._is_left = False
+        return iter(self._run)
+
+    def next(self, items: Iterator[T]) -> T:
+        """The next item of what `begin` gave; at its end, the epoch is over."""
+        try:
+            item = next(items)
+        except StopIteration:
+            self._is_left = True
+            if is_fresh(self._machine, self._run.state.position):  # an epoch without items
+                self.advance()
+            raise
+        self._is_left = True
+        return item
+
+    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
+        """Go to a state."""
+        self._run.load_state_dict(state)
+        self._is_left = False
+
+    def advance(self) -> None:
+        """Go to where the next epoch begins."""
+        state = self._run.state
+        self.load_state_dict(replace(state, position=self._next_start(state.position)))
