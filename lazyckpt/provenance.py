@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -309,28 +308,21 @@ def _with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]
 @combinator(registered=False)
 def _between(upstream: Machine[Any], call: Call, reads: bool) -> Machine[Any]:
     """A stage that is known by its positions, rate and rereads alone."""
-    values = stateless(
-        upstream,
-        step=lambda position: _plain_step(upstream, position),
-        flow=lambda position: upstream.flow(position).map(plain),
-        skip=upstream.skip,
-        length=upstream.length,
-    )
+    shared = _Shared(upstream)
+    values = stateless(upstream, flow=shared.flow, skip=upstream.skip, length=upstream.length)
     machine = call.build(values)
-
-    window = _Window(upstream)
 
     def taken(before: Position, after: Position) -> Iterator[Origin]:
         """The origins of upstream's items between two positions, and of those held besides."""
         begin, end = (apart(machine, position)[0] for position in (before, after))
-        items = window.since(begin)
         if machine.rate.is_fixed:
             most = int(machine.rate.each + machine.rate.more)
         else:
             held = sum(each.items for each in machine.rereads(after) if each.position == end)
-            most = window.count(begin, end) + (0 if held == math.inf else int(held))
-        for _, found in islice(items, most):
-            yield from found
+            passed = takewhile(lambda read: read.place != end, shared.since(begin))
+            most = sum(1 for _ in passed) + (0 if held == math.inf else int(held))
+        for read in islice(shared.since(begin), most):
+            yield from origins(read.item)
 
     def step(position: Position) -> tuple[Position, Traced]:
         if reads or machine.skip is None:
@@ -351,32 +343,56 @@ def _between(upstream: Machine[Any], call: Call, reads: bool) -> Machine[Any]:
     return stateful(call.name, upstream, init=machine.init, check=lambda *own: None, **lanes)
 
 
-def _plain_step(upstream: Machine[Any], position: Position) -> tuple[Position, Any]:
-    after, item = upstream.step(position)
-    return after, plain(item)
+class _Read:
+    """A place in a flow, and the item and the place that come then, once they have been read."""
+
+    def __init__(self, flow: Flow[Any], items: Iterator[Any]) -> None:
+        self.flow, self.items, self.place = flow, items, flow.snapshot()
+        self.item: Any = None
+        self.known: _Read | None = None
+
+    def following(self) -> _Read | None:
+        """The next place; None at the end, which this is then."""
+        if self.known is None:
+            self.item = next(self.items, End)
+            if self.item is End:
+                self.place = self.flow.snapshot()
+            else:
+                self.known = _Read(self.flow, self.items)
+        return self.known
 
 
-class _Window:
-    """A machine's items from a place on that moves forward, each read once."""
+class _Shared:
+    """A machine's items, read once for all who go on from about the same place."""
 
     def __init__(self, machine: Machine[Any]) -> None:
         self.machine = machine
-        self.held: deque[tuple[Position, list[Origin]]] = deque()
-        self.here: Position = None
+        self.first: _Read | None = None  # of those that are kept
 
-    def since(self, position: Position) -> Iterator[tuple[Position, list[Origin]]]:
-        """Places before items, with the items' origins."""
-        while self.held and self.held[0][0] != position:
-            self.held.popleft()
-        if not self.held and (self.here is None or self.here != position):
-            self.here, self.flow = position, self.machine.flow(position)
-            self.items = iter(self.flow)
-        yield from self.held
-        for item in self.items:
-            self.held.append((self.here, list(origins(item))))
-            self.here = self.flow.snapshot()
-            yield self.held[-1]
+    def at(self, position: Position) -> _Read:
+        found = self.first
+        while found is not None and found.place != position:
+            found = found.known
+        if found is None:
+            flow = self.machine.flow(position)
+            found = self.first = _Read(flow, iter(flow))
+        return found
 
-    def count(self, begin: Position, end: Position) -> int:
-        """How many items lie between two positions."""
-        return sum(1 for _ in takewhile(lambda pair: pair[0] != end, self.since(begin)))
+    def since(self, position: Position) -> Iterator[_Read]:
+        """The places before items; those before the first are forgotten."""
+        read = self.first = self.at(position)
+        while (following := read.following()) is not None:
+            yield read
+            read = following
+
+    def flow(self, position: Position) -> Flow[Any]:
+        """The items as they are."""
+        read = self.at(position)
+
+        def items() -> Iterator[Any]:
+            nonlocal read
+            while (following := read.following()) is not None:
+                item, read = read.item, following
+                yield plain(item)
+
+        return Flow(items(), lambda: read.place)
