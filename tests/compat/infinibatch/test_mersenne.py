@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch import iterators
+from lazyckpt.compat.infinibatch import iterators, mersenne
+from lazyckpt.compat.infinibatch.words import Words
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
