@@ -28,7 +28,7 @@ from lazyckpt.compat.infinibatch.source_iterators import (
     create_source_iterator,
 )
 from lazyckpt.core.checks import Unfit, boolean, checked, function, integer, optional, positive
-from lazyckpt.core.machine import Position
+from lazyckpt.core.flow import Position
 from lazyckpt.core.user_state import storable
 from lazyckpt.pipeline import Stage
 

@@ -10,6 +10,7 @@ the words is documented CPython behaviour, pinned by tests.
 
 from __future__ import annotations
 
+import math
 import struct
 from functools import cache, lru_cache
 from random import Random, SystemRandom
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
@@ -172,6 +174,11 @@ def _whole(key: Key) -> int:
 def as_int(spare: float | None) -> int:
     """The float that `Random.gauss` has spare, as an int."""
     return 0 if spare is None else 1 + int.from_bytes(struct.pack("<d", spare), "little")
+
+
+def check_place(name: str, origin: Any, words: Any = 0, gauss: Any = 0) -> None:
+    """Check a place out of a state."""
+    within(name, origin, math.inf), within(name, words, math.inf), within(name, gauss, _RAW)
 
 
 class TrackedRandom:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.stages import passing
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.prefetcher import Prefetcher
@@ -21,10 +23,10 @@ logger = logging.getLogger("lazyckpt.compat.infinibatch")
 _NAME = "infinibatch_prefetch"
 
 
-@combinator(listed=False, free=("executor", "logs"), lockstep=True)
+@combinator(registered=False, keeps_items=True, unrecorded=("executor", "logs"))
 def infinibatch_prefetch(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
     """The items as they are; an executor makes what comes before ahead. State: none."""
-    return upstream
+    return passing(upstream)
 
 
 def prefetched(

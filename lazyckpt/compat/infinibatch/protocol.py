@@ -15,7 +15,8 @@ from lazyckpt.compat.infinibatch.mersenne import Seed, fresh
 from lazyckpt.compat.infinibatch.prefetch import executor_of, has_prefetch, with_workers
 from lazyckpt.compat.infinibatch.sources import infinibatch_foreign
 from lazyckpt.core.checks import Unfit, brief, checked
-from lazyckpt.core.machine import Position, entered
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import entered
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.session import Session
@@ -86,7 +87,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         if checkpoint is None:
             state = lz.init(self._pipeline)
         elif isinstance(checkpoint, Mapping) and "lazyckpt" not in checkpoint:
-            state = State(self._pipeline.identity, 0, converted(self._pipeline, checkpoint))
+            state = State(self._pipeline.entries, 0, converted(self._pipeline, checkpoint))
         else:
             state = matching(as_state(checkpoint), self._pipeline)
         if self._run is None:
@@ -133,7 +134,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         if self._run is not None:
             return self._run.state
         begin = self._pipeline.machine.init(0) if self._begin is None else self._begin
-        return State(self._pipeline.identity, 0, begin)
+        return State(self._pipeline.entries, 0, begin)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -168,7 +169,7 @@ def position_of(source: Any) -> Position:
     if isinstance(source, PipelineIterator):
         return source._state().position
     pipeline_of(source)
-    return 0, freeze(source.getstate(), type(source).__name__)
+    return 0, 0, freeze(source.getstate(), type(source).__name__)
 
 
 def refuse_twice(iterators: Sequence[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count, islice, repeat, starmap
 from operator import length_hint
 from typing import Any
@@ -13,20 +13,12 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.combinators.source import source
-from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, told
+from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, check_place, told
 from lazyckpt.compat.infinibatch.words import Words
-from lazyckpt.core.machine import (
-    Flow,
-    Machine,
-    Position,
-    Table,
-    View,
-    counted,
-    machine,
-    placed,
-    within,
-)
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.core.stages import sourced
 from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import source_combinator
@@ -34,46 +26,44 @@ from lazyckpt.pipeline import source_combinator
 ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
-@source_combinator(listed=False, describe=lambda iterable: {})
+@source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again. State: the epoch, a count of items."""
     if type(iterable) in (list, tuple, range):
         built: Machine[Any] = source(iterable).machine
 
-        def indexed(position: Position) -> Flow[Any]:
-            _, index = placed("NativeCheckpointableIterator", position)
+        def check(position: Position) -> None:
+            _, index = position
             if index > (length := len(iterable)):  # type: ignore[arg-type]
-                raise shrunk(index, length)
-            return built.flow(position)
+                raise _shrunk(index, length)
+            built.check(position)
 
-        return built._replace(flow=indexed)
+        return built._replace(check=check)
 
     def flow(position: Position) -> Flow[Any]:
-        epoch, index = placed("NativeCheckpointableIterator", position)
+        epoch, index = position
         stream, taken = counted(iterable)
         if sum(1 for _ in islice(stream, index)) < index:
-            raise shrunk(index, taken())
+            raise _shrunk(index, taken())
         return Flow(stream, lambda: (epoch, taken()))
 
-    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
+    name = "NativeCheckpointableIterator"
+    return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
-def shrunk(index: int, length: int) -> SourceChanged:
+def _shrunk(index: int, length: int) -> SourceChanged:
     return SourceChanged(f"the state stands after item {index} of a source that now has {length}")
 
 
-def _first(position: Position) -> int:
-    return int(position[0])
-
-
-@source_combinator(listed=False, describe=lambda iterator: {"type": type(iterator).__name__})
+@source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
 def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     """A user's own CheckpointableIterator. State: its own, of JSON values and tuples."""
+    name = type(iterator).__name__
     turns = count()
     current = -1
 
     def flow(position: Position) -> Flow[Any]:
-        epoch, mine = position
+        epoch, index, mine = position
         turn = -1
 
         def items() -> Iterator[Any]:
@@ -88,20 +78,22 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
         def snapshot() -> Position:
             if turn < 0:
                 return position
-            return epoch, freeze(iterator.getstate(), type(iterator).__name__)
+            return epoch, index + taken(), freeze(iterator.getstate(), name)
 
-        return Flow(items(), snapshot)
+        stream, taken = counted(items())
+        return Flow(stream, snapshot, taken=taken)
 
-    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
+    return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
 
 
 @source_combinator(
-    listed=False, describe=lambda items, seed, origin: {"length": len(items), "seed": told(seed)}
+    registered=False,
+    describe=lambda items, seed, origin: {"length": len(items), "seed": told(seed)},
 )
 def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
     """One permutation of the items after another, for ever.
 
-    State: the epoch, the generator's place before the permutation, a count of its items.
+    State: the epoch, a count of the permutation's items, the generator's place before it.
     """
     size = len(items)
     words: Words | None = None
@@ -115,15 +107,14 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
         return words.permutation(size), words.drawn
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, origin, place, index = position
-        within("InfinitePermutationSourceIterator", index, size)
+        epoch, index, origin, place = position
         index += n
         while index > size:
             place, index = drawn(origin, place)[1], index - size
-        return (epoch, origin, place, index), n
+        return (epoch, index, origin, place), n
 
     def ahead(position: Position, offsets: Indices) -> Indices:
-        _, origin, place, index = position
+        _, index, origin, place = position
         places = affine(offsets, index)
         if isinstance(places, range) and len(places) and places[-1] < size:
             order = drawn(origin, place)[0]
@@ -140,9 +131,12 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
     def step(position: Position) -> tuple[Position, Any]:
         return skip(position, 1)[0], get(int(ahead(position, range(1))[0]))
 
-    return machine(
-        init=lambda epoch: (epoch, origin, 0, 0),
-        epoch=_first,
+    name = "InfinitePermutationSourceIterator"
+    return sourced(
+        name,
+        first=(origin, 0),
+        check=partial(check_place, name),
+        most=size,
         step=step,
         skip=skip,
         length=math.inf,
@@ -150,26 +144,30 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
     )
 
 
-@source_combinator(listed=False, describe=lambda seed, origin: {"seed": told(seed)})
+@source_combinator(registered=False, describe=lambda seed, origin: {"seed": told(seed)})
 def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
-    """The floats of `Random(seed).random()`. State: the epoch and the generator's place."""
+    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
 
     def flow(position: Position) -> Flow[float]:
-        epoch, origin, place = position
-        within("RandomIterator", place, math.inf)
-
+        epoch, index, origin = position
         calls = repeat((), sys.maxsize)
-        items = starmap(TrackedRandom(seed, origin, place, 0).random.random, calls)
+        items = starmap(TrackedRandom(seed, origin, 2 * index, 0).random.random, calls)
 
         def taken() -> int:
             return sys.maxsize - length_hint(calls)
 
-        return Flow(items, lambda: (epoch, origin, place + 2 * taken()), taken=taken)
+        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, origin, place = position
-        return (epoch, origin, place + 2 * n), n
+        epoch, index, origin = position
+        return (epoch, index + n, origin), n
 
-    return machine(
-        init=lambda epoch: (epoch, origin, 0), epoch=_first, flow=flow, skip=skip, length=math.inf
+    name = "RandomIterator"
+    return sourced(
+        name,
+        first=(origin,),
+        check=partial(check_place, name),
+        flow=flow,
+        skip=skip,
+        length=math.inf,
     )

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.blocks import HashedOrders, Orders, shuffled_blocks
 from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.combinators.reservoir import Reservoir
-from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom
+from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, check_place
 from lazyckpt.compat.infinibatch.words import Words
-from lazyckpt.core.machine import Flow, Machine, Position, machine, within
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Rate
+from lazyckpt.core.stages import stateful
 from lazyckpt.pipeline import combinator
 
 
@@ -29,7 +31,7 @@ def boxed(
     return [state], output
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(registered=False, unrecorded=("origin",))
 def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed, origin: int
 ) -> Machine[Any]:
@@ -56,9 +58,13 @@ def infinibatch_random_map(
 
         return Flow(made(), snapshot)
 
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), origin, 0, 0),
-        epoch=lambda position: upstream.epoch(position[0]),
+    name = "SamplingRandomMapIterator"
+    return stateful(
+        name,
+        upstream,
+        first=(origin, 0, 0),
+        check=partial(check_place, name),
+        rate=Rate(),
         flow=flow,
         length=upstream.length,
     )
@@ -68,7 +74,7 @@ class _RandomOrders:
     """The orders of `random.Random.shuffle`, one after another."""
 
     def __init__(self, name: str, seed: Seed, epoch: int, origin: int, words: int) -> None:
-        within(name, origin, math.inf), within(name, words, math.inf)
+        check_place(name, origin, words)
         self._words = Words(seed, origin, words)
 
     @property
@@ -86,7 +92,7 @@ class _RandomSlots:
     def __init__(
         self, name: str, seed: Seed, size: int, epoch: int, number: int, origin: int, words: int
     ) -> None:
-        within(name, origin, math.inf), within(name, words, math.inf)
+        check_place(name, origin, words)
         self._words, self._size = Words(seed, origin, words), size
 
     @property
@@ -96,11 +102,11 @@ class _RandomSlots:
     def draw(self, count: int) -> NDArray[np.int64]:
         return self._words.below(self._size, count)
 
-    def flush(self, occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
         return occupied[::-1]
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(registered=False, unrecorded=("origin",))
 def infinibatch_blocks(
     upstream: Machine[Any], block_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
@@ -110,7 +116,7 @@ def infinibatch_blocks(
     return shuffled_blocks(name, upstream, block_size, orders, first=(origin, 0))
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(registered=False, unrecorded=("origin",))
 def infinibatch_buckets(
     upstream: Machine[Any],
     read_ahead: int,
@@ -152,7 +158,7 @@ def _never_none(key: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return checked
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(registered=False, unrecorded=("origin",))
 def infinibatch_reservoir(
     upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
