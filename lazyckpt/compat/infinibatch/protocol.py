@@ -11,16 +11,15 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
-from lazyckpt.compat.infinibatch.mersenne import Seed, fresh
 from lazyckpt.compat.infinibatch.prefetch import executor_of, has_prefetch, with_workers
-from lazyckpt.compat.infinibatch.sources import infinibatch_foreign
-from lazyckpt.core.checks import Unfit, brief, checked
-from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import entered
-from lazyckpt.core.user_state import freeze
+from lazyckpt.core.checks import brief
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, entered
+from lazyckpt.core.stages import sourced
+from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.session import Session
-from lazyckpt.pipeline import Pipeline
+from lazyckpt.pipeline import Pipeline, source_combinator
 from lazyckpt.run import Run
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
@@ -153,6 +152,36 @@ def _restored(
     return found
 
 
+@source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
+def infinibatch_foreign(iterator: Any) -> Machine[Any]:
+    """A user's own CheckpointableIterator. State: a count of items, and its own as it is."""
+    name = type(iterator).__name__
+    current: object = None  # of flows, which share the iterator
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index, mine = position
+        turn = object()
+
+        def items() -> Iterator[Any]:
+            nonlocal current
+            current = turn
+            iterator.setstate(None if mine == 0 else thaw(mine))
+            for item in iterator:
+                yield item
+                if current is not turn:
+                    raise RuntimeError(f"{iterator!r} is used by two at once")
+
+        def snapshot() -> Position:
+            if current is not turn:
+                return position
+            return epoch, index + taken(), freeze(iterator.getstate(), name)
+
+        stream, taken = counted(items())
+        return Flow(stream, snapshot, taken=taken)
+
+    return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
+
+
 def pipeline_of(source: Any, name: str = "source_iterator") -> Pipeline[Any]:
     """The pipeline of a source; `ValueError` for what is no CheckpointableIterator."""
     if isinstance(source, PipelineIterator):
@@ -176,18 +205,3 @@ def refuse_twice(iterators: Sequence[Any]) -> None:
     """Refuse one iterator in two places."""
     if len(set(map(id, iterators))) < len(iterators):
         raise ArgumentError("the same iterator stands twice; give two of them")
-
-
-def drawing(name: str, seed: Any) -> dict[str, Any]:
-    """The arguments of a stage that draws."""
-
-    def check(value: Any) -> Seed:
-        value = bytes(value) if isinstance(value, bytearray) else value
-        if hasattr(value, "dtype"):
-            value = value.item()
-        if value is not None and not isinstance(value, (int, float, str, bytes)):
-            raise Unfit("an int, float, str, bytes or None")
-        return value
-
-    seed = checked(name, "seed", seed, check)
-    return {"seed": seed, "origin": fresh(seed)}

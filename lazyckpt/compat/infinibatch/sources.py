@@ -1,41 +1,77 @@
-"""Sources under Infinibatch's iterators: objects, and streams drawn as `random.Random` does."""
+"""Iterators at the beginning of a pipeline, each behind the source under it."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from functools import lru_cache, partial
-from itertools import count, islice, repeat, starmap
+from itertools import islice, repeat, starmap
 from operator import length_hint
 from typing import Any
 
 import numpy as np
 
-from lazyckpt.combinators.source import source
-from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, check_place, told
+import lazyckpt as lz
+from lazyckpt.compat.infinibatch.mersenne import (
+    Seed,
+    TrackedRandom,
+    check_place,
+    fresh,
+    seedable,
+    told,
+)
+from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
 from lazyckpt.compat.infinibatch.words import Words
+from lazyckpt.core.checks import at_least, brief, checked, positive
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import sourced
-from lazyckpt.core.user_state import freeze, thaw
-from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import source_combinator
+from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.pipeline import Stage, source_combinator
 
-ATOMS = {int, float, bool, complex, str, bytes, type(None)}
+_ATOMS = {int, float, bool, complex, str, bytes, type(None)}
+
+
+class NativeCheckpointableIterator(PipelineIterator):
+    """The items of an iterable that can be iterated over again; an iterator is a `ValueError`.
+
+    State: a count of items. Resume: at once in a list, tuple or range, replays
+    anything else; `RuntimeError`, with both numbers, where it became too short.
+
+    >>> it = NativeCheckpointableIterator("abc")
+    >>> next(it), next(it)
+    ('a', 'b')
+    >>> state = it.getstate()
+    >>> list(it), it.setstate(state), list(it)
+    (['c'], None, ['c'])
+    """
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        if iter(iterable) is iterable:
+            raise ArgumentError(
+                "NativeCheckpointableIterator: iterable must be one that begins anew each time, "
+                f"got the iterator {brief(iterable)}"
+            )
+        super().__init__(infinibatch_native(iterable))
 
 
 @source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again. State: the epoch, a count of items."""
+    name = "NativeCheckpointableIterator"
+
+    def shrunk(index: int, length: int) -> SourceChanged:
+        return SourceChanged(f"{name}: the state stands after item {index} of what has {length}")
+
     if type(iterable) in (list, tuple, range):
-        built: Machine[Any] = source(iterable).machine
+        built: Machine[Any] = lz.source(iterable).machine
 
         def check(position: Position) -> None:
-            _, index = position
-            if index > (length := len(iterable)):  # type: ignore[arg-type]
-                raise _shrunk(index, length)
+            if position[1] > (length := len(iterable)):  # type: ignore[arg-type]
+                raise shrunk(position[1], length)
             built.check(position)
 
         return built._replace(check=check)
@@ -44,50 +80,97 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
         epoch, index = position
         stream, taken = counted(iterable)
         if sum(1 for _ in islice(stream, index)) < index:
-            raise _shrunk(index, taken())
+            raise shrunk(index, taken())
         return Flow(stream, lambda: (epoch, taken()))
 
-    name = "NativeCheckpointableIterator"
     return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
-def _shrunk(index: int, length: int) -> SourceChanged:
-    return SourceChanged(f"the state stands after item {index} of a source that now has {length}")
+def create_source_iterator(
+    source_items: Sequence[Any],
+    train: bool = True,
+    seed: Seed = None,
+    shuffle: bool = True,
+    num_instances: int = 1,
+    instance_rank: int = 0,
+) -> CheckpointableIterator:
+    """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
+
+    Raises:
+        ValueError: `shuffle` without `train`.
+    """
+    ranks = num_instances, instance_rank
+    if train:
+        return InfinitePermutationSourceIterator(source_items, seed, shuffle, *ranks)
+    if shuffle:
+        raise ArgumentError("shuffling is not supported when train=False")
+    return ChunkedSourceIterator(source_items, *ranks)
 
 
-@source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
-def infinibatch_foreign(iterator: Any) -> Machine[Any]:
-    """A user's own CheckpointableIterator. State: its own, of JSON values and tuples."""
-    name = type(iterator).__name__
-    turns = count()
-    current = -1
+class ChunkedSourceIterator(PipelineIterator):
+    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, once.
 
-    def flow(position: Position) -> Flow[Any]:
-        epoch, index, mine = position
-        turn = -1
+    [D] A negative rank is refused, as one that is too large is.
+    """
 
-        def items() -> Iterator[Any]:
-            nonlocal turn, current
-            turn = current = next(turns)
-            iterator.setstate(None if mine == 0 else thaw(mine))
-            for item in iterator:
-                yield item
-                if turn != current:
-                    raise RuntimeError(f"{iterator!r} is used by two at once")
+    def __init__(
+        self, source_items: Sequence[Any], num_instances: int = 1, instance_rank: int = 0
+    ) -> None:
+        rank = _ranked(num_instances, instance_rank, contiguous=True)
+        super().__init__(lz.source(list(source_items)) | rank)
 
-        def snapshot() -> Position:
-            if turn < 0:
-                return position
-            return epoch, index + taken(), freeze(iterator.getstate(), name)
 
-        stream, taken = counted(items())
-        return Flow(stream, snapshot, taken=taken)
+def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) -> Stage[Any, Any]:
+    count = checked("source", "num_instances", num_instances, positive)
+    rank = checked("source", "instance_rank", instance_rank, at_least(0, count - 1))
+    return lz.shard(num_shards=count, index=rank, contiguous=contiguous)
 
-    return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
+
+class InfinitePermutationSourceIterator(PipelineIterator):
+    """One permutation of the items after another; rank r of W gets item r, r + W, r + 2 W, ...
+
+    The order is that of `random.Random(seed).shuffle`. The items are copied, and
+    [D] so is each that is given, unless it is a number, a string or None: changing
+    it in place changes nothing later.
+
+    [D] `seed=None` is a seed drawn by chance, which the state holds. Several ranks
+    have to share their permutations, and there None is the seed 0. No items, and
+    ranks out of range, are a `ValueError`.
+
+    State: how many random words were drawn before this permutation, and the place
+    in it; the same on all ranks. Resume: jumps over the words, in less than 0.1 s,
+    and draws one permutation.
+
+    >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
+    >>> [next(it) for _ in range(6)]
+    ['not', 'to', 'or', 'be', 'not', 'be']
+    """
+
+    def __init__(
+        self,
+        source_items: Sequence[Any],
+        seed: Seed = 0,
+        shuffle: bool = True,
+        num_instances: int = 1,
+        instance_rank: int = 0,
+    ) -> None:
+        items = list(source_items)
+        if not items:
+            raise ArgumentError("source must not be empty")
+        rank = _ranked(num_instances, instance_rank)
+        seed = 0 if seed is None and num_instances > 1 else seed
+        if not (is_atomic := {*map(type, items)} <= _ATOMS):
+            items = deepcopy(items)
+        if shuffle:
+            pipeline = infinibatch_permutations(items, seed, fresh(seed)) | rank
+        else:
+            pipeline = lz.source(items) | lz.repeat() | rank
+        super().__init__(pipeline if is_atomic else pipeline | lz.map(deepcopy))
 
 
 @source_combinator(
     registered=False,
+    checks={"seed": seedable},
     describe=lambda items, seed, origin: {"length": len(items), "seed": told(seed)},
 )
 def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
@@ -115,21 +198,13 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         _, index, origin, place = position
-        places = affine(offsets, index)
-        if isinstance(places, range) and len(places) and places[-1] < size:
-            order = drawn(origin, place)[0]
-            return np.asarray(order[places.start : places.stop : places.step], np.int64)
-        wanted = as_array(places)
-        orders = []
+        wanted = as_array(affine(offsets, index))
+        orders: list[Any] = []
         for _ in range(int(wanted.max(initial=0)) // size + 1):
             order, place = drawn(origin, place)
             orders.append(order)
-        return np.concatenate(orders)[wanted].astype(np.int64)
-
-    get = items.__getitem__
-
-    def step(position: Position) -> tuple[Position, Any]:
-        return skip(position, 1)[0], get(int(ahead(position, range(1))[0]))
+        found = orders[0] if len(orders) == 1 else np.concatenate(orders)
+        return as_array(found[wanted])
 
     name = "InfinitePermutationSourceIterator"
     return sourced(
@@ -137,14 +212,27 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
         first=(origin, 0),
         check=partial(check_place, name),
         most=size,
-        step=step,
         skip=skip,
         length=math.inf,
-        view=View(Table(get), ahead),
+        view=View(Table(items.__getitem__), ahead),
     )
 
 
-@source_combinator(registered=False, describe=lambda seed, origin: {"seed": told(seed)})
+class RandomIterator(PipelineIterator):
+    """What `random.Random(seed).random()` gives. State: how many were given.
+
+    [D] With `seed=None`, `setstate(None)` begins the same stream again.
+    """
+
+    def __init__(self, seed: Seed = 0) -> None:
+        super().__init__(infinibatch_random(seed, fresh(seed)))
+
+
+@source_combinator(
+    registered=False,
+    checks={"seed": seedable},
+    describe=lambda seed, origin: {"seed": told(seed)},
+)
 def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
     """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
 
