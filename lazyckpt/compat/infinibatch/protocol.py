@@ -121,11 +121,9 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         return iter(self._run or self._start()) if self._is_looping else None  # a loop is over
 
     def _start(self) -> Run[Any]:
-        pipeline, executor = self._pipeline, None
-        if has_prefetch(pipeline):
-            executor = executor_of(pipeline)
-            if executor is None:
-                pipeline = with_workers(pipeline, self._sessions)
+        pipeline, executor = self._pipeline, executor_of(self._pipeline)
+        if executor is None and has_prefetch(pipeline):
+            pipeline = with_workers(pipeline, self._sessions)
         self._run = Run(pipeline, self._state(), executor=executor)
         return self._run
 
