@@ -7,16 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from lazyckpt.core.machine import End, Machine, Position
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import End, Machine, begun
 from lazyckpt.state.state import State
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-
-def is_fresh(machine: Machine[Any], position: Position) -> bool:
-    """Whether nothing of its epoch comes before a position."""
-    return bool(position == machine.init(machine.epoch(position)))
 
 
 def is_over(machine: Machine[Any], position: Position) -> bool:
@@ -70,12 +66,16 @@ class EpochLoader(Generic[T]):
         return self._machine.epoch(self._run.state.position)
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether nothing of its epoch comes before where the run is."""
+        return not begun(self._machine, self._run.state.position)
+
+    @property
     def following(self) -> int:
         """The epoch that the next iteration is in."""
-        position, machine = self._run.state.position, self._machine
-        if is_fresh(machine, position):
+        if self.is_fresh:
             return self.epoch
-        return self.epoch + (self._is_left or is_over(machine, position))
+        return self.epoch + (self._is_left or is_over(self._machine, self._run.state.position))
 
     def begin(self) -> Iterator[T]:
         """Go to the epoch of the next iteration, and begin to iterate."""
@@ -90,7 +90,7 @@ class EpochLoader(Generic[T]):
             item = next(items)
         except StopIteration:
             self._is_left = True
-            if is_fresh(self._machine, self._run.state.position):  # an epoch without items
+            if self.is_fresh:  # an epoch without items
                 self.advance()
             raise
         self._is_left = True
@@ -104,4 +104,5 @@ class EpochLoader(Generic[T]):
     def advance(self) -> None:
         """Go to where the next epoch begins."""
         state = self._run.state
-        self.load_state_dict(replace(state, position=self._next_start(state.position)))
+        position, skipped = self._next_start(state.position), state.skipped.with_marks(())
+        self.load_state_dict(replace(state, position=position, skipped=skipped))

@@ -16,6 +16,7 @@ from lazyckpt.core.entries import size as entries_size
 from lazyckpt.core.flow import Chunks, Position, counted
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Cursor, Mark, MarkTimer
+from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import TaskLost
@@ -151,7 +152,8 @@ class Run(Iterator[T], Generic[T]):
         return self._epoch(size)
 
     def _epoch(self, size: int | None) -> Iterator[T]:
-        given, fresh = 0, self._is_fresh()
+        epochs = EpochLoader(self, self._pipeline.machine)
+        given, fresh = 0, epochs.is_fresh
         while size is None or given < size:
             before = given
             items, taken = counted(islice(self, None if size is None else size - given))
@@ -161,13 +163,8 @@ class Run(Iterator[T], Generic[T]):
                 return
             if fresh and given == before:
                 raise PipelineError(f"epoch(size={size}): an epoch of the stream is empty")
-            following = self._machine.init(self._machine.epoch(self.state.position) + 1)
-            self._go_to(following, self._cursor.delivered(), self.skipped)
+            epochs.advance()
             fresh = True
-
-    def _is_fresh(self) -> bool:
-        position, machine = self.state.position, self._machine
-        return bool(position == machine.init(machine.epoch(position)))
 
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:

@@ -60,6 +60,10 @@ def gather(
     return reordered("gather", upstream, len(indices), lambda epoch: order)
 
 
+class IndexOutOfRange(ArgumentError, IndexError):
+    """An index that there is no item for."""
+
+
 class _Given:
     """The indices given to `gather`, as an order."""
 
@@ -70,7 +74,7 @@ class _Given:
         most, ends = MOST - 1 if length == math.inf else sys.maxsize, _ends(indices)
         for index in ends:
             if not -length <= index < length or (index < 0 and length == math.inf):
-                raise ArgumentError(f"gather: index {index} is out of range for {length} items")
+                raise IndexOutOfRange(f"gather: index {index} is out of range for {length} items")
             if abs(index) > most:
                 raise ArgumentError(f"gather: index {index} is beyond {most}, the largest possible")
         self._as_they_are = min(ends, default=0) >= 0

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
 from lazyckpt.combinators.source import source
-from lazyckpt.core.machine import Flow, Machine, Position, counted, entered, machine, within
+from lazyckpt.core.entries import digest
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, entered, within
+from lazyckpt.core.stages import sourced
 from lazyckpt.errors import StateMismatch
 from lazyckpt.pipeline import Pipeline, source_combinator
 
@@ -43,7 +44,7 @@ class Passes:
 
     def _opened(self, number: int, place: list[Any]) -> _Pass:
         pipeline = _readable(self._stream_fn())
-        check = crc32(pipeline.identity.encode())
+        check = int(digest(pipeline.entries), 16)
         if place and place[0] != check:
             raise StateMismatch(
                 "the state belongs to another stream than stream_fn gives: "
@@ -95,7 +96,7 @@ class _Once(Iterable[Any]):
 
 
 @source_combinator(
-    listed=False, describe=lambda passes, size, name: {"epoch_size": size, "name": name}
+    registered=False, describe=lambda passes, size, name: {"epoch_size": size, "name": name}
 )
 def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
     """Pass after pass in epochs of `size` batches; one pass an epoch, if that is 0.
@@ -105,12 +106,11 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
     """
     most = size or sys.maxsize
 
+    def check(checksum: Any = 0, place: Position = ()) -> None:
+        within("StreamWrapper", checksum)
+
     def flow(position: Position) -> Flow[Any]:
         number, given, *place = position
-        within("StreamWrapper", number, math.inf)
-        within("StreamWrapper", given, most)
-        if place:
-            within("StreamWrapper", place[0])
         before, found = position, None  # the position until the pass gives a batch
         taken: Callable[[], int] = int
 
@@ -153,7 +153,7 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
         reader = weakref.ref(pull)  # the pass would else hold what reads it, and that the pass
         return Flow(pull, reached)
 
-    return machine(init=lambda epoch: (epoch, 0), epoch=lambda position: position[0], flow=flow)
+    return sourced("StreamWrapper", check=check, most=most, flow=flow)
 
 
 def next_start(size: int, position: Position) -> Position:

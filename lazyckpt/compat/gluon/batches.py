@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -12,8 +13,10 @@ import numpy as np
 
 from lazyckpt.combinators.source import source
 from lazyckpt.core.checks import brief, checked, natural, positive
-from lazyckpt.core.machine import Flow, Machine, Position, counted, machine, within
-from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, Rate, begun, within
+from lazyckpt.core.stages import sourced, stateful
+from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
 from lazyckpt.pipeline import Pipeline, combinator, source_combinator
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
@@ -119,18 +122,13 @@ class EpochPlan:
         return self._kept[1]
 
 
-@source_combinator(listed=False, describe=lambda epochs: epochs.described)
+@source_combinator(registered=False, describe=lambda epochs: epochs.described)
 def sampler_source(epochs: SamplerEpochs | EpochPlan) -> Machine[Any]:
     """The items of a sampler or a plan.
 
     State: the epoch, a count of items, and a checksum of the last one. Another item
     there than before is `SourceChanged`.
     """
-
-    def entered(position: Position) -> tuple[int, int]:
-        epoch, index, check = position
-        within("sampler", check, 1 << 32)
-        return within("sampler", epoch), within("sampler", index)
 
     def verified(position: Position) -> list[Any]:
         epoch, index, check = position
@@ -140,8 +138,7 @@ def sampler_source(epochs: SamplerEpochs | EpochPlan) -> Machine[Any]:
         return items
 
     def flow(position: Position) -> Flow[Any]:
-        epoch, index = entered(position)
-        last = position
+        epoch, index, _ = last = position
 
         def items() -> Iterator[Any]:
             nonlocal index
@@ -165,15 +162,16 @@ def sampler_source(epochs: SamplerEpochs | EpochPlan) -> Machine[Any]:
     def skip(position: Position, n: int) -> tuple[Position, int]:
         if not n:
             return position, 0
-        epoch, index = entered(position)
+        epoch, index, _ = position
         verified(position)
         items = epochs.upto(epoch, index + n)
         passed = min(n, len(items) - index)
         return (epoch, index + passed, _checksum(items, index + passed)), passed
 
-    return machine(
-        init=lambda epoch: (epoch, 0, 0),
-        epoch=lambda position: position[0],
+    return sourced(
+        "sampler",
+        first=(0,),
+        check=lambda check: within("sampler", check, 1 << 32),
         flow=flow,
         skip=skip,
         length=epochs.length,
@@ -196,7 +194,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else type(value).__name__
 
 
-@combinator(listed=False, checks={"batch_size": positive})
+@combinator(registered=False, checks={"batch_size": positive})
 def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
     """Batches of `batch_size` items each; what is left of an epoch begins the next one.
 
@@ -204,7 +202,7 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
     there and weren't after e: which they are depends on nothing else. An epoch of
     another length than upstream's is `SourceChanged`.
 
-    State: the epoch and a count of batches.
+    State: where the epoch begins, and a count of batches.
     """
     if upstream.skip is None or not isinstance(upstream.length, int):
         raise ArgumentError(
@@ -215,10 +213,10 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
 
     def entered(position: Position) -> tuple[int, int, int]:
         """Epoch, batches given, and how many it has."""
-        epoch, given = position
-        within("rollover", epoch)
+        begin, given = position
+        epoch = upstream.epoch(begin)
         count = rolled(length, batch_size, epoch + 1) - rolled(length, batch_size, epoch)
-        return epoch, within("rollover", given, count), count
+        return epoch, given, count
 
     def flow(position: Position) -> Flow[list[Any]]:
         epoch, given, count = entered(position)
@@ -245,16 +243,30 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
                 given += 1
                 yield some
 
-        return Flow(batches(), lambda: (epoch, given))
+        return Flow(batches(), lambda: (position[0], given))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, given, count = entered(position)
+        _, given, count = entered(position)
         passed = min(n, count - given)
-        return (epoch, given + passed), passed
+        return (position[0], given + passed), passed
 
-    return machine(
-        init=lambda epoch: (epoch, 0), epoch=lambda position: position[0], flow=flow, skip=skip
+    made = stateful(
+        "rollover",
+        upstream,
+        check=lambda given: within("rollover", given),
+        rate=Rate(batch_size, length, epochs=math.inf),
+        flow=flow,
+        skip=skip,
     )
+
+    def check(position: Position) -> None:
+        made.check(position)
+        _, given, count = entered(position)
+        within("rollover", given, count)
+        if begun(upstream, position[0]):
+            raise InvalidState("rollover: a state whose epoch begins in its midst")
+
+    return made._replace(check=check)
 
 
 def rolled(length: int, batch_size: int, epoch: int) -> int:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.bucket_batch import bucket_batch
-from lazyckpt.combinators.join import concat
-from lazyckpt.combinators.select import take
-from lazyckpt.combinators.shuffle import repeat as repeated
+from lazyckpt.combinators.concat import concat
+from lazyckpt.combinators.repeat import repeat as repeated
 from lazyckpt.combinators.shuffle import shuffle as shuffled
 from lazyckpt.combinators.source import source
+from lazyckpt.combinators.take import take
 from lazyckpt.compat.gluon.batches import EpochPlan, Sampler, sampler_source, seeded
 from lazyckpt.compat.gluon.buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
 from lazyckpt.core.checks import Unfit, boolean, checked, natural, positive

@@ -312,7 +312,7 @@ class Batches(Iterator[Any]):
         except StopIteration:
             state, machine = self._run.state, self._loader._pipeline(0).machine
             position = next_epoch(machine, state.position)
-            self._loader._left(self, State(state.pipeline, 0, position))
+            self._loader._left(self, State(state.stages, 0, position))
             if not self._keeps:
                 self._run.close()
             raise

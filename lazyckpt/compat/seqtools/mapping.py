@@ -11,8 +11,11 @@ import numpy as np
 
 from lazyckpt.compat.seqtools.errors import EvaluationError
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced
-from lazyckpt.core.call import Call, show
-from lazyckpt.core.machine import Flow, Machine, Position, Table, View, stateless
+from lazyckpt.core.call import Call
+from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.machine import Machine, Rate
+from lazyckpt.core.show import show
+from lazyckpt.core.stages import stateless
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage, combinator
 
@@ -80,7 +83,7 @@ class _Evaluation:
         return EvaluationError.of(error, f"{which} of smap({show(self.func)})", self.site)
 
 
-@combinator(listed=False, lockstep=True, pointwise=True)
+@combinator(registered=False, pointwise=True)
 def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
     call = fn if fn.spread else fn.func
@@ -118,6 +121,7 @@ def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
 
     return stateless(
         upstream,
+        rate=Rate(),
         step=step,
         flow=flow,
         skip=jump,

@@ -104,7 +104,7 @@ class Prefetched(LazySequence[T]):
             if number != self._next:
                 assert self._machine.skip is not None
                 position = self._machine.skip(self._start, number)[0]
-                self._run.load_state_dict(State(self.pipeline.identity, number, position))
+                self._run.load_state_dict(State(self.pipeline.entries, number, position))
                 self._next = number
             try:
                 item = next(self._run)

@@ -174,7 +174,7 @@ class ForgivingIterator(Generic[T]):
         if self._missed and self._skip is not None:
             state = self._run.state
             after = self._skip(state.position, 1)[0]
-            self._run.load_state_dict(State(state.pipeline, state.items + 1, after))
+            self._run.load_state_dict(State(state.stages, state.items + 1, after))
         self._missed = False
         try:
             yield from self._run

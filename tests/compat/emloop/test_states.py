@@ -168,7 +168,7 @@ def test_el18_a_state_of_something_else_is_refused(buffer_size: int) -> None:
             loading(garbage, stream_fn, buffer_size, 4, "train")
     found = lz.State.from_dict(state)
     for position in ((), (0,), (0, 5), (0, 1, 2), (0, 1, 2, 3, 4), 7, ((0,), 1)):
-        bad = lz.State(found.pipeline, found.items, position)
+        bad = lz.State(found.stages, found.items, position)
         with pytest.raises(lz.InvalidState):
             loading(bad, stream_fn, buffer_size, 4, "train")
 

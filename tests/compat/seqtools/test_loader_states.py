@@ -95,17 +95,13 @@ def test_sq1_workers_make_the_same_batches_and_states(
     dataset, options = given_
     inline = ours.DataLoader(dataset, **options, seed=1)
     loader = ours.DataLoader(dataset, **options, num_workers=2, seed=1)
-    expected = plain(list(inline))
+    expected = plain(list(ours.DataLoader(dataset, **options, seed=1)))
     cut = data.draw(st.integers(0, len(expected[1])))
     first, second = iter(inline), iter(loader)
     seen = list(islice(second, cut))
     list(islice(first, cut))
     state = loader.state_dict()
-    assert {**state, "position": 0, "check": 0} == {
-        **inline.state_dict(),
-        "position": 0,
-        "check": 0,
-    }
+    assert state == inline.state_dict()
     fresh = ours.DataLoader(dataset, **options, num_workers=2, seed=1)
     fresh.load_state_dict(state)
     assert plain(seen + list(fresh)) == expected

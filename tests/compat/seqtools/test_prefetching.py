@@ -117,7 +117,9 @@ def test_sq28_errors_are_the_items_own(method: str) -> None:
         ours.seterr("wrap")
     wrapped: Any = ours.prefetch(ours.batch(range(9), 3, collate_fn=refuse_fives), 1, method)
     assert outcomes(wrapped) == [3, "EvaluationError", 21]
-    with pytest.raises(ours.EvaluationError, match=r"item 1 of prefetch, built at .*test_compat"):
+    with pytest.raises(
+        ours.EvaluationError, match=r"item 1 of prefetch, built at .*test_prefetching"
+    ):
         wrapped[1]
 
 
