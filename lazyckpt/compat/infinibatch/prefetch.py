@@ -12,11 +12,12 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.stages import passing
+from lazyckpt.decorators import combinator
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.executors.session import Session
-from lazyckpt.pipeline import Pipeline, combinator
+from lazyckpt.pipeline import Pipeline
 
 logger = logging.getLogger("lazyckpt.compat.infinibatch")
 

@@ -17,9 +17,10 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, entered
 from lazyckpt.core.stages import sourced
 from lazyckpt.core.user_state import freeze, thaw
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.session import Session
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state

@@ -29,8 +29,9 @@ from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import sourced
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, SourceChanged
-from lazyckpt.pipeline import Stage, source_combinator
+from lazyckpt.pipeline import Stage
 
 _ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 

@@ -22,7 +22,7 @@ from lazyckpt.core.define import Options
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.stages import stateful
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 
 def _sizing(value: Any) -> Any:
