@@ -34,6 +34,14 @@ def checksum(fields: Mapping[str, str]) -> str:
     return f"{zlib.crc32(joined(fields).encode()):08x}"
 
 
+def is_whole(text: str | bytes) -> bool:
+    """Whether a text ends with its own checksum, as it was written."""
+    if isinstance(text, str):
+        text = text.encode("utf-8", "surrogatepass")
+    head, mark, check = text.rpartition(b',"check":"')
+    return bool(mark) and check == f'{zlib.crc32(head + b"}"):08x}"}}'.encode()
+
+
 def joined(fields: Mapping[str, str]) -> str:
     """The JSON object of these fields."""
     return "{" + ",".join(f'"{name}":{text}' for name, text in fields.items()) + "}"

@@ -23,6 +23,7 @@ from lazyckpt.state.codec import (
     encode,
     encode_stages,
     is_count,
+    is_whole,
     joined,
     parsed,
 )
@@ -186,21 +187,28 @@ class State:
             raise InvalidState(
                 f"not a state, or a truncated one: {error}: {brief(text[:80])}"
             ) from None
-        return State.from_dict(found)
+        return _from(found, is_whole(text))
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> State:
         """The state that `to_dict` or `Run.state_dict` gave."""
-        if not isinstance(found, Mapping) or "lazyckpt" not in found:
-            raise InvalidState(f"not a lazyckpt state: {brief(found)}")
-        found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
-        _check_version(found["lazyckpt"])
-        try:
-            return _from_body(_body(found), found.get("check"))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            if isinstance(error, InvalidState):
-                raise
-            raise InvalidState(f"malformed state: {error}") from None
+        return _from(found, False)
+
+
+def _from(found: Any, is_checked: bool) -> State:
+    if not isinstance(found, Mapping) or "lazyckpt" not in found:
+        raise InvalidState(f"not a lazyckpt state: {brief(found)}")
+    found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
+    _check_version(found["lazyckpt"])
+    try:
+        body = _body(found)
+        if not is_checked:
+            _check_content(body, found.get("check"))
+        return _from_body(body)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, InvalidState):
+            raise
+        raise InvalidState(f"malformed state: {error}") from None
 
 
 def _check_version(version: Any) -> None:
@@ -232,12 +240,15 @@ def _body(found: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _from_body(body: Mapping[str, Any], check: Any) -> State:
+def _check_content(body: Mapping[str, Any], check: Any) -> None:
     content = checksum({name: dumps(body[name]) for name in _FIELDS if name in body})
     if check != content:
         raise InvalidState(
             f"the state is damaged: its checksum is {brief(check)}, its content's {content}"
         )
+
+
+def _from_body(body: Mapping[str, Any]) -> State:
     stages, position = decode_stages(body["stages"])
     items = decode(body["items"])
     if not is_count(items):
