@@ -2,10 +2,10 @@
 
 A place is (origin, words): the origin is 0 for the stage's own seed, below
 2**64 a seed drawn by chance, else a whole state of the generator; words are
-the 32-bit outputs drawn since. Matsumoto and Nishimura, "Mersenne Twister",
-1998; jumping ahead: Haramoto et al., "Efficient jump ahead for F2-linear
-random number generators", 2008. How `shuffle`, `randrange` and `random` use
-the words is documented CPython behaviour, pinned by tests.
+the 32-bit outputs drawn since.
+
+Matsumoto and Nishimura, "Mersenne Twister", 1998; Haramoto et al., "Efficient
+jump ahead for F2-linear random number generators", 2008.
 """
 
 from __future__ import annotations
@@ -74,27 +74,26 @@ def exported(state: tuple[Any, ...]) -> Key:
     raise InvalidState("expected a state of random.Random, as its getstate gives it")
 
 
-def placed(seed: Seed, origin: int, words: int) -> Key:
-    """The generator's state so many words after an origin."""
-    key, at = _placed(seed, origin, words)
-    return np.frombuffer(key, np.uint32), at
-
-
 @lru_cache(16)
-def _placed(seed: Seed, origin: int, words: int) -> tuple[bytes, int]:
+def placed(seed: Seed, origin: int, words: int) -> Key:
+    """The generator's state so many words after an origin. Don't change it in place."""
     key, at = begun(seed, origin)
     if words > _FAR:
-        return _jumped(key, words + at - _N).tobytes(), _N
+        return _jumped(key, words + at - _N), _N
     bits = generator(key, at)
     bits.random_raw(words, output=False)
-    found: Any = bits.state["state"]
-    return found["key"].tobytes(), int(found["pos"])
+    return _key(bits)
 
 
 def generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
     bits = np.random.MT19937(0)
     bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": at}}
     return bits
+
+
+def _key(bits: np.random.MT19937) -> Key:
+    found: Any = bits.state["state"]
+    return found["key"], int(found["pos"])
 
 
 def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
@@ -111,8 +110,7 @@ def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
     blocks = [key]
     for _ in range(_DEGREE // _N + 1):
         bits.random_raw(_N, output=False)
-        state: Any = bits.state["state"]
-        blocks.append(state["key"])
+        blocks.append(_key(bits)[0])
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate(blocks), _N)
     result = np.zeros(_N, np.uint32)
     for some in np.array_split(places, 16):
@@ -188,9 +186,10 @@ def as_int(spare: float | None) -> int:
     return 0 if spare is None else 1 + int.from_bytes(struct.pack("<d", spare), "little")
 
 
-def check_place(name: str, origin: Any, words: Any = 0, gauss: Any = 0) -> None:
+def check_place(origin: Any, words: Any = 0, gauss: Any = 0) -> None:
     """Check a place out of a state."""
-    within(name, origin, math.inf), within(name, words, math.inf), within(name, gauss, _RAW)
+    for number in (origin, words, gauss):
+        within("random.Random", number, math.inf)
 
 
 class TrackedRandom:

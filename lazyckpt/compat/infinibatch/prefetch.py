@@ -92,16 +92,15 @@ def _logged(session: Session) -> Callable[[Position], Flow[Any]]:
         prefetcher = session.prefetching
         assert isinstance(prefetcher, Prefetcher)
 
+        def look() -> None:
+            if not prefetcher.is_ready:
+                logger.warning("trying to fetch item, but prefetch buffer is empty")
+
         def items() -> Iterator[Any]:
-            stream = iter(made)
-            while True:
-                if not prefetcher.is_ready:
-                    logger.warning("trying to fetch item, but prefetch buffer is empty")
-                for item in stream:
-                    yield item
-                    break
-                else:
-                    return
+            look()
+            for item in made:
+                yield item
+                look()
 
         return Flow(items(), made.snapshot)
 

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice, repeat, starmap
 from operator import length_hint
 from typing import Any
@@ -185,7 +185,7 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
     def drawn(origin: int, place: int) -> tuple[Any, int]:
         """The permutation that begins at a place, and where the next one does."""
         nonlocal words
-        if words is None or (words.origin, words.drawn) != (origin, place):
+        if words is None or words.mark != (origin, place):
             words = Words(seed, origin, place)
         return words.permutation(size), words.drawn
 
@@ -206,11 +206,10 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
         found = orders[0] if len(orders) == 1 else np.concatenate(orders)
         return as_array(found[wanted])
 
-    name = "InfinitePermutationSourceIterator"
     return sourced(
-        name,
+        "InfinitePermutationSourceIterator",
         first=(origin, 0),
-        check=partial(check_place, name),
+        check=check_place,
         most=size,
         skip=skip,
         length=math.inf,
@@ -250,11 +249,10 @@ def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
         epoch, index, origin = position
         return (epoch, index + n, origin), n
 
-    name = "RandomIterator"
     return sourced(
-        name,
+        "RandomIterator",
         first=(origin,),
-        check=partial(check_place, name),
+        check=check_place,
         flow=flow,
         skip=skip,
         length=math.inf,

@@ -31,7 +31,7 @@ def test_shuffling_is_what_random_does(size: int) -> None:
     words, random, ours = Words(5, 0, 0), Random(5), list(range(size))
     theirs = list(ours)
     for _ in range(3):
-        words.shuffle(ours), random.shuffle(theirs)
+        words.shuffled(ours), random.shuffle(theirs)
         assert ours == theirs
         assert words.permutation(size).tolist() == shuffled(random, size)
 
