@@ -17,8 +17,6 @@ from lazyckpt.compat.infinibatch.iterators import (
     create_source_iterator,
 )
 
-__all__ = ["bump_seed", "chunked_dataset_iterator"]
-
 
 def bump_seed(seed: int | None, step: int = 1) -> int | None:
     """The seed plus `step`, which [D] counts; None stays None.
@@ -44,10 +42,9 @@ def chunked_dataset_iterator(
 ) -> CheckpointableIterator:
     """The items of chunks: permuted for ever to train, else each rank's part once.
 
-    To train, ranks take chunks by turns; else they have contiguous parts, which
-    joined by rank are the whole. [D] Chunks that are all empty raise `ValueError`
-    to train, once each was read, and don't loop for ever. So does `shuffle` without
-    `train`.
+    To train, ranks take chunks by turns; else they have contiguous parts. `shuffle`
+    without `train` is a `ValueError`; [D] so are, to train, chunks that are all
+    empty, once each was read, where there was a loop for ever.
 
     Args:
         chunk_refs: What `read_chunk_fn` makes the items of a chunk of, such as paths.
@@ -79,13 +76,10 @@ class _Reader:
 
     def __call__(self, number: int) -> Iterable[Any]:
         items = self._read(deepcopy(self._refs[number]))
-        if type(items) is list and items:
-            self._empty.clear()
-            return items
         found = iter(items)
         for first in found:
             self._empty.clear()
-            return chain([first], found)
+            return items if type(items) is list else chain([first], found)
         self._empty.append(number)
         seen = len(set(self._empty)) if self._is_shuffled else len(self._empty)
         if seen >= len(self._refs):

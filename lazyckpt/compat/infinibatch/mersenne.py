@@ -188,8 +188,8 @@ def as_int(spare: float | None) -> int:
 
 def check_place(origin: Any, words: Any = 0, gauss: Any = 0) -> None:
     """Check a place out of a state."""
-    for number in (origin, words, gauss):
-        within("random.Random", number, math.inf)
+    name = "random.Random"
+    within(name, origin, math.inf), within(name, words, math.inf), within(name, gauss, _RAW)
 
 
 class TrackedRandom:

@@ -65,20 +65,21 @@ class Words:
         return drawn
 
     def shuffled(self, items: list[Any]) -> list[Any]:
-        """`shuffle(items)`, which it returns."""
+        """The items after `shuffle(items)`; the list may be changed."""
         last = len(items) - 1
-        slots = self._few(last) if last < _FEW else self._many(last).tolist()[:0:-1]
-        for i, j in zip(range(last, 0, -1), slots, strict=True):
+        if last >= _FEW:
+            return [items[i] for i in self.permutation(last + 1).tolist()]
+        for i, j in zip(range(last, 0, -1), self._few(last), strict=True):
             items[i], items[j] = items[j], items[i]
         return items
 
     def permutation(self, size: int) -> NDArray[np.int32]:
         """What `shuffle` makes of `range(size)`, as an array."""
-        if size <= _FEW:
-            return np.array(self.shuffled(list(range(size))), np.int32)
-        return _swapped(self._many(size - 1))
+        if size > _FEW:
+            return _swapped(self.swaps(size - 1))
+        return np.array(self.shuffled(list(range(size))), np.int32)
 
-    def _many(self, last: int) -> NDArray[np.int32]:
+    def swaps(self, last: int) -> NDArray[np.int32]:
         """`randrange(i + 1)` at index i, drawn for every i from the last down to 1."""
         slots = np.zeros(last + 1, np.int32)
         i = last
