@@ -54,12 +54,11 @@ class _Stage(PipelineIterator):
 class SelectManyIterator(_Stage):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
-    [D] An exception is tried again by the next call, not taken for the end; a
-    StopIteration raised by the selector is a `PipelineError`. A set is refused: its
-    order doesn't outlive the process.
-
-    State: the place before the current collection, and a count of its items.
-    Resume: selects that collection again; `RuntimeError` if it became too short.
+    [D] An exception isn't taken for the end, nor a StopIteration raised by the
+    selector, which is a `PipelineError`. A set is refused: its order doesn't outlive
+    the process. State: the place before the current collection, and a count of its
+    items. Resume: selects it again, and goes through it: prefer small ones;
+    `RuntimeError` if it became too short.
     """
 
     def __init__(
@@ -145,9 +144,10 @@ class BufferedShuffleIterator(_Stage):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
     The slots are those of `random.Random(seed).randrange`. [D] None is an item like
-    any other. State: a place before the oldest item in the buffer, and counts; [D]
-    no items. Resume: reads about 12 times the buffer; from Infinibatch's own state,
-    all from the beginning, if the source has no None items.
+    any other. State: a place before the oldest item held, and counts; [D] no items.
+    Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where that
+    is slow; from Infinibatch's own state, all from the beginning, if the source has
+    no None items.
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
@@ -242,12 +242,11 @@ class MultiplexIterator(PipelineIterator):
 class PrefetchIterator(PipelineIterator):
     """The items as they are, made ahead by a process; stages behind it run here.
 
-    [D] An exception in the source arrives, after the items before it. Where
-    processes are not forked, a thread makes what can't be pickled. `close` ends the
-    process, and may be called twice; then `next` and `setstate` raise
+    State: that of the source. [D] An exception in the source arrives, after the items
+    before it. Where processes are not forked, a thread makes what can't be pickled.
+    After `close`, which may be called twice, `next` and `setstate` raise
     `RuntimeError`, and `getstate` works. What is dropped unclosed gives a
     `ResourceWarning`. One inside another is made by the outer one's process.
-    State: that of the source.
 
     Args:
         source_iterator, buffer_size: Gives the items, of which so many are held

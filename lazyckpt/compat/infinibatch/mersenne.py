@@ -58,8 +58,9 @@ def begun(seed: Seed, origin: int) -> Key:
     """The generator's state at an origin."""
     if origin < _RAW:
         return exported(Random(origin or seed).getstate())
-    raw = origin.to_bytes(4 * _N + 9, "little")
-    return np.frombuffer(raw[: 4 * _N], np.uint32), min(raw[4 * _N] << 8 | raw[4 * _N + 1], _N)
+    whole = origin.to_bytes(4 * _N + 3, "little")
+    at = int.from_bytes(whole[4 * _N : -1], "little")
+    return np.frombuffer(whole[: 4 * _N], np.uint32), min(at, _N)
 
 
 def exported(state: tuple[Any, ...]) -> Key:
@@ -148,23 +149,14 @@ def distance(start: Key, goal: Key, limit: int) -> int | None:
     if at <= to and np.array_equal(key, wanted):
         return to - at
     bits = generator(key, _N)
-    first, passed, count = _tempered(wanted), 0, 1
+    first, passed, count = generator(wanted, 0).random_raw(_N), 0, 1
     while passed * _N <= limit:
-        rows = bits.random_raw(count * _N).astype(np.uint32).reshape(count, _N)
+        rows = bits.random_raw(count * _N).reshape(count, _N)
         for row in np.flatnonzero(rows[:, 0] == first[0]).tolist():
             if np.array_equal(rows[row], first):
                 return (passed + row) * _N + (_N - at) + to
         passed, count = passed + count, min(8 * count, 512)
     return None
-
-
-def _tempered(key: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    y = key.copy()
-    y ^= y >> 11
-    y ^= y << 7 & 0x9D2C5680
-    y ^= y << 15 & 0xEFC60000
-    y ^= y >> 18
-    return y
 
 
 def located(seed: Seed, origin: int, state: tuple[Any, ...]) -> tuple[int, int]:
@@ -177,8 +169,8 @@ def _counted(start: Key, origin: int, words: int, goal: Key, limit: int) -> tupl
     more = distance(start, goal, limit)
     if more is not None:
         return origin, words + more
-    end = bytes([goal[1] >> 8, goal[1] & 255]) + bytes(6) + b"\1"
-    return int.from_bytes(goal[0].tobytes() + end, "little"), 0
+    whole = goal[0].tobytes() + goal[1].to_bytes(2, "little") + b"\1"
+    return int.from_bytes(whole, "little"), 0
 
 
 def as_int(spare: float | None) -> int:

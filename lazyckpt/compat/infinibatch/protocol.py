@@ -11,7 +11,7 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
-from lazyckpt.compat.infinibatch.prefetch import executor_of, has_prefetch, with_workers
+from lazyckpt.compat.infinibatch.prefetch import has_prefetch, with_workers
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, entered
@@ -120,10 +120,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         return iter(self._run or self._start()) if self._is_looping else None  # a loop is over
 
     def _start(self) -> Run[Any]:
-        pipeline, executor = self._pipeline, executor_of(self._pipeline)
-        if executor is None and has_prefetch(pipeline):
-            pipeline = with_workers(pipeline, self._sessions)
-        self._run = Run(pipeline, self._state(), executor=executor)
+        self._run = Run(with_workers(self._pipeline, self._sessions), self._state())
         return self._run
 
     def _state(self) -> State:

@@ -29,7 +29,7 @@ _ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
 class NativeCheckpointableIterator(PipelineIterator):
-    """The items of an iterable that can be iterated over again; an iterator is a `ValueError`.
+    """The items of an iterable that begins anew each time; an iterator is a `ValueError`.
 
     State: a count of items. Resume: at once in a list, tuple or range, replays
     anything else; `RuntimeError`, with both numbers, where it became too short.
