@@ -32,9 +32,6 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
     what its `getstate` gives has to be made of JSON values and tuples.
     """
 
-    def __iter__(self) -> CheckpointableIterator:
-        return self
-
     @abstractmethod
     def __next__(self) -> Any:
         """The next item."""
