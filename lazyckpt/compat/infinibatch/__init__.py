@@ -33,18 +33,14 @@ True
 >>> [list(pipeline(train=False, rank=rank, ranks=2)) for rank in (0, 1)]
 [[['A', 'B'], ['C', 'D']], [['E', 'F']]]
 
-What memory and the time to the first item depend on:
+Memory, and the time to the first item:
 
-- `InfinitePermutationSourceIterator`: the items once, and 4 bytes an item; the
+- A block, a section of `read_ahead`, or a buffer of items is held, and read before
+  the first one comes; by a `SelectManyIterator` one collection, if it is a list.
+- `InfinitePermutationSourceIterator` holds the items and 4 bytes for each; the
   permutation of an epoch takes 0.1 s for a million, a restore up to 0.1 s more.
-- `BlockwiseShuffleIterator(block_size)`, `BucketedReadaheadBatchIterator(read_ahead)`:
-  so many items, read before the first one comes, and again by a restore.
-- `BufferedShuffleIterator(buffer_size)`: so many items. A restore reads about 12
-  times as many; prefer the blockwise one where reading is slow.
-- `PrefetchIterator(buffer_size)`: so many items, and of small ones up to three lots
-  of at most 2,048; it starts one process, with the first item.
-- `SelectManyIterator`: one collection if the selector gives a list, one item if it
-  gives an iterator. A restore goes through one collection: prefer small chunks.
+- `PrefetchIterator` starts one process, with the first item, and holds its buffer;
+  of small items up to three lots of at most 2,048 more.
 """
 
 from lazyckpt.compat.infinibatch import datasets, iterators

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.compat.infinibatch.mersenne import Seed, as_int, located
+from lazyckpt.compat.infinibatch.mersenne import as_int, located
 from lazyckpt.compat.infinibatch.stages import boxed
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
@@ -47,16 +47,15 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
         return machine.init(0)
     upstream: Pipeline[Any] = Pipeline(pipeline.calls[:-1])
     arguments = last.arguments
+
+    def before() -> Position:
+        return _position(upstream, found["source_state"])
+
     match last.name:
         case "infinibatch_native":
             return 0, found["num_items_yielded"]
         case "infinibatch_foreign":
             return 0, 0, freeze(found, type(arguments["iterator"]).__name__)
-        case "infinibatch_random":
-            origin, words = _drawn(arguments, found["random_state"])
-            if words % 2:
-                raise InvalidState("the generator of this state is within a float")
-            return 0, words // 2, origin
         case "shard" if arguments["contiguous"]:
             return (0, 0), found["num_items_yielded"]
         case "shard":
@@ -64,49 +63,49 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
         case "map":
             return _position(upstream, found)
         case "batch":
-            return _position(upstream, found["source_state"])
+            return before()
         case "sliding_window":
-            start = _position(upstream, found["source_state"])
-            return _later(upstream.machine, start, found["item_index"])
+            return _later(upstream.machine, before(), found["item_index"])
         case "flat_map":
-            start = _position(upstream, found["source_state"]), 0
-            return _later(machine, start, found["flattened_items_yielded"])
+            return _later(machine, (before(), 0), found["flattened_items_yielded"])
         case "scan":
             state = found["recurrent_state"]
             held = [state] if getattr(arguments["step"], "func", None) is boxed else state
-            return _position(upstream, found["source_state"]), freeze(held, "scan")
+            return before(), freeze(held, "scan")
+        case "infinibatch_random_map" if "random_state" in found:  # of a RandomIterator
+            return machine.init(0)[0], *_drawn(arguments, found["random_state"]), 0
         case "infinibatch_random_map":
             state = found["recurrent_state"]
-            drawn = _drawn(arguments, state)
-            return _position(upstream, found["source_state"]), *drawn, as_int(state[2])
+            return before(), *_drawn(arguments, state), as_int(state[2])
         case "infinibatch_blocks":
             state = found["source_state"] or {"recurrent_state": None, "source_state": None}
-            start = _position(upstream, state["source_state"] and _inner(state["source_state"]))
+            start = _position(upstream, _inner(state))
             start = start, *_drawn(arguments, state["recurrent_state"]), 0
             return _later(machine, start, found["flattened_items_yielded"])
         case "infinibatch_buckets":
             mark = _drawn(arguments, found["random_state"]) if arguments["shuffle"] else (0,)
-            start = _position(upstream, found["source_state"]), *mark, 0
-            return _later(machine, start, found["num_served"])
+            return _later(machine, (before(), *mark, 0), found["num_served"])
         case "infinibatch_reservoir":
-            return _position(upstream, None), 0, *_refilled(arguments, found)
+            return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:
-            start = _position(upstream, found["source_state"])
-            return _later(upstream.machine, start, found["item_offset"])
+            return _later(upstream.machine, before(), found["item_offset"])
         case "infinibatch_prefetch":  # of a ParallelMapIterator, which takes batches apart
-            before: Pipeline[Any] = Pipeline(upstream.calls[:-1])
-            start = _position(before, found["source_state"] and _inner(found["source_state"]))
-            return _later(before.machine, start, found["flattened_items_yielded"])
+            mapped: Pipeline[Any] = Pipeline(upstream.calls[:-1])
+            start = _position(mapped, _inner(found))
+            return _later(mapped.machine, start, found["flattened_items_yielded"])
         case "zip":
             return _several(arguments["pipelines"], found["input_states"]), 0
         case "multiplex":
-            rest = _several(arguments["pipelines"], found["source_iterator_states"])
-            return ((_position(arguments["control"], found["control_iterator_state"]), *rest),)
+            control = _position(arguments["control"], found["control_iterator_state"])
+            states = found["source_iterator_states"]
+            return ((control, *_several(arguments["pipelines"], states)),)
     raise KeyError(last.name)
 
 
-def _inner(state: Any) -> Any:
-    return state["source_state"]
+def _inner(found: Any) -> Any:
+    """The state before the source, which is a stage that lazyckpt has no need of."""
+    state = found["source_state"]
+    return state and state["source_state"]
 
 
 def _several(pipelines: Any, states: Any) -> Position:
@@ -140,22 +139,22 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
     if state is None:
         return machine.init(0)
     origin, goal = _drawn(source, state)
-    place, index = _counted_back(len(source["items"]), source["seed"], origin, goal, index)
-    return 0, index, origin, place
+    back, index = divmod(index, len(source["items"]))
+    return 0, index, origin, _begun(source, origin, goal, -back)
 
 
-def _counted_back(size: int, seed: Seed, origin: int, goal: int, index: int) -> tuple[int, int]:
-    """The permutation in which an index is that is counted from one that begins at `goal`."""
-    if index >= 0 or size == 1:
-        return goal, index % size
-    words, starts = Words(seed, origin, 0), [0]
+def _begun(source: Any, origin: int, goal: int, back: int) -> int:
+    """Where the permutation begins that is so many before the one that begins at `goal`."""
+    size = len(source["items"])
+    if back <= 0 or size == 1:  # one item takes no words
+        return goal
+    words, starts = Words(source["seed"], origin, 0), [0]
     while starts[-1] < goal:
-        words.permutation(size)
+        words.swaps(size - 1)
         starts.append(words.drawn)
-    back = -(index // size)
     if starts[-1] != goal or back >= len(starts):
         raise InvalidState("the generator of this state was not begun with the iterator's seed")
-    return starts[-1 - back], index + back * size
+    return starts[-1 - back]
 
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:

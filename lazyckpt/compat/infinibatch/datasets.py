@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -16,8 +17,6 @@ from lazyckpt.compat.infinibatch.iterators import (
     SelectManyIterator,
     create_source_iterator,
 )
-
-__all__ = ["bump_seed", "chunked_dataset_iterator"]
 
 
 def bump_seed(seed: int | None, step: int = 1) -> int | None:
@@ -44,10 +43,9 @@ def chunked_dataset_iterator(
 ) -> CheckpointableIterator:
     """The items of chunks: permuted for ever to train, else each rank's part once.
 
-    To train, ranks take chunks by turns; else they have contiguous parts, which
-    joined by rank are the whole. [D] Chunks that are all empty raise `ValueError`
-    to train, once each was read, and don't loop for ever. So does `shuffle` without
-    `train`.
+    To train, ranks take chunks by turns; else they have contiguous parts. `shuffle`
+    without `train` is a `ValueError`; [D] so are, to train, chunks that are all
+    empty, once each was read, where there was a loop for ever.
 
     Args:
         chunk_refs: What `read_chunk_fn` makes the items of a chunk of, such as paths.
@@ -58,7 +56,7 @@ def chunked_dataset_iterator(
     refs = list(chunk_refs)
     items = range(len(refs)) if train else refs
     chunks = create_source_iterator(items, train, seed, shuffle, num_instances, instance_rank)
-    read = _Reader(deepcopy(refs), read_chunk_fn, shuffle) if train else read_chunk_fn
+    read = partial(_read, deepcopy(refs), read_chunk_fn, shuffle, []) if train else read_chunk_fn
     samples: CheckpointableIterator = SelectManyIterator(chunks, read)
     if prefetch:
         samples = PrefetchIterator(samples, buffer_size)
@@ -68,26 +66,20 @@ def chunked_dataset_iterator(
     return samples if transform is None else MapIterator(samples, transform)
 
 
-class _Reader:
-    """Reads chunks by number, until so many in a row were empty that all must be."""
-
-    def __init__(
-        self, refs: list[Any], read: Callable[[Any], Iterable[Any]], is_shuffled: bool
-    ) -> None:
-        self._refs, self._read, self._is_shuffled = refs, read, is_shuffled
-        self._empty: list[int] = []
-
-    def __call__(self, number: int) -> Iterable[Any]:
-        items = self._read(deepcopy(self._refs[number]))
-        if type(items) is list and items:
-            self._empty.clear()
-            return items
-        found = iter(items)
-        for first in found:
-            self._empty.clear()
-            return chain([first], found)
-        self._empty.append(number)
-        seen = len(set(self._empty)) if self._is_shuffled else len(self._empty)
-        if seen >= len(self._refs):
-            raise ValueError(f"all {len(self._refs)} chunks are empty: there is nothing to give")
-        return ()
+def _read(
+    refs: list[Any],
+    read_chunk_fn: Callable[[Any], Iterable[Any]],
+    is_shuffled: bool,
+    empty: list[int],
+    number: int,
+) -> Iterable[Any]:
+    """A chunk; an error where so many in a row, noted in `empty`, had no item that all must be."""
+    items = read_chunk_fn(deepcopy(refs[number]))
+    found = iter(items)
+    for first in found:
+        empty.clear()
+        return items if type(items) is list else chain([first], found)
+    empty.append(number)
+    if len(set(empty) if is_shuffled else empty) >= len(refs):
+        raise ValueError(f"all {len(refs)} chunks are empty: there is nothing to give")
+    return ()

@@ -16,8 +16,8 @@ from lazyckpt.compat.infinibatch.protocol import (
     CheckpointableIterator,
     PipelineIterator,
     pipeline_of,
+    pipelines_of,
     position_of,
-    refuse_twice,
 )
 from lazyckpt.compat.infinibatch.sources import (
     ChunkedSourceIterator,
@@ -41,6 +41,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+Source = CheckpointableIterator
+
+
 class _Stage(PipelineIterator):
     """A stage behind one source."""
 
@@ -51,17 +54,16 @@ class _Stage(PipelineIterator):
 class SelectManyIterator(_Stage):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
-    [D] An exception is tried again by the next call, not taken for the end; a
-    StopIteration raised by the selector is a `PipelineError`. A set is refused: its
-    order doesn't outlive the process.
-
-    State: the place before the current collection, and a count of its items.
-    Resume: selects that collection again; `RuntimeError` if it became too short.
+    [D] An exception isn't taken for the end, nor a StopIteration raised by the
+    selector, which is a `PipelineError`. A set is refused: its order doesn't outlive
+    the process. State: the place before the current collection, and a count of its
+    items. Resume: selects it again, and goes through it: prefer small ones;
+    `RuntimeError` if it became too short.
     """
 
     def __init__(
         self,
-        source_iterator: CheckpointableIterator,
+        source_iterator: Source,
         collection_selector: Callable[[Any], Iterable[Any]] | None = None,
     ) -> None:
         selector = _itself if collection_selector is None else collection_selector
@@ -76,12 +78,10 @@ class MapIterator(_Stage):
     """`transform(item)` for every item; [D] a StopIteration raised by it is a `PipelineError`.
 
     [Q] It begins where its source is, and `setstate(None)` goes to the source's
-    beginning; the source itself stays where it is. The state has no place for it.
+    beginning; the source itself stays where it is. State: that of the source.
     """
 
-    def __init__(
-        self, source_iterator: CheckpointableIterator, transform: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
         super().__init__(source_iterator, lz.map(transform), position_of(source_iterator))
 
 
@@ -94,7 +94,7 @@ class ParallelMapIterator(PipelineIterator):
 
     def __init__(
         self,
-        source_iterator: CheckpointableIterator,
+        source_iterator: Source,
         transform: Callable[[Any], Any],
         num_processes: int,
         num_items_per_process: int,
@@ -114,7 +114,7 @@ class RecurrentIterator(_Stage):
 
     def __init__(
         self,
-        source_iterator: CheckpointableIterator,
+        source_iterator: Source,
         step_function: Callable[[Any, Any], tuple[Any, Any]],
         initial_state: Any = None,
     ) -> None:
@@ -134,10 +134,7 @@ class SamplingRandomMapIterator(_Stage):
     """
 
     def __init__(
-        self,
-        source_iterator: CheckpointableIterator,
-        transform: Callable[[Random, Any], Any],
-        seed: Seed = 0,
+        self, source_iterator: Source, transform: Callable[[Random, Any], Any], seed: Seed = 0
     ) -> None:
         stage = stages.infinibatch_random_map(transform, seed, fresh(seed))
         super().__init__(source_iterator, stage)
@@ -147,16 +144,13 @@ class BufferedShuffleIterator(_Stage):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
     The slots are those of `random.Random(seed).randrange`. [D] None is an item like
-    any other; `buffer_size` is checked here.
-
-    State: a place before the oldest item in the buffer, and counts; [D] no items.
-    Resume: reads about 12 times the buffer; from Infinibatch's own state, all from
-    the beginning, if the source has no None items.
+    any other. State: a place before the oldest item held, and counts; [D] no items.
+    Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where that
+    is slow; from Infinibatch's own state, all from the beginning, if the source has
+    no None items.
     """
 
-    def __init__(
-        self, source_iterator: CheckpointableIterator, buffer_size: int, seed: Seed = 0
-    ) -> None:
+    def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
         stage = stages.infinibatch_reservoir(buffer_size, seed, fresh(seed))
         super().__init__(source_iterator, stage)
 
@@ -168,9 +162,7 @@ class BlockwiseShuffleIterator(_Stage):
     items. Resume: reads one block again.
     """
 
-    def __init__(
-        self, source_iterator: CheckpointableIterator, block_size: int, seed: Seed = 0
-    ) -> None:
+    def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
         stage = stages.infinibatch_blocks(block_size, seed, fresh(seed))
         super().__init__(source_iterator, stage)
 
@@ -178,11 +170,9 @@ class BlockwiseShuffleIterator(_Stage):
 class BucketedReadaheadBatchIterator(_Stage):
     """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
 
-    [D] `read_ahead` is checked here; NumPy's ints are ints; None as a boundary key
-    is a `ValueError` that names the item.
-
-    State: the place and the random words drawn before the section, and a count of
-    its batches. Resume: reads one section again.
+    [D] NumPy's ints are ints; None as a boundary key is a `ValueError` that names
+    the item. State: the place and the random words drawn before the section, and a
+    count of its batches. Resume: reads one section again.
 
     Args:
         source_iterator, read_ahead: Gives the items, so many to a section.
@@ -194,7 +184,7 @@ class BucketedReadaheadBatchIterator(_Stage):
 
     def __init__(
         self,
-        source_iterator: CheckpointableIterator,
+        source_iterator: Source,
         read_ahead: int,
         key: Callable[[Any], Any] | None,
         batch_size: int | Callable[[Any], int],
@@ -209,19 +199,16 @@ class BucketedReadaheadBatchIterator(_Stage):
 
 
 class WindowedIterator(_Stage):
-    """Tuples of `width`, which [D] is checked, consecutive items, at every item a new one.
+    """Tuples of `width` consecutive items, at every item a new one. State: the next one's place."""
 
-    State: the place of the next window's first item.
-    """
-
-    def __init__(self, source_iterator: CheckpointableIterator, width: int) -> None:
+    def __init__(self, source_iterator: Source, width: int) -> None:
         super().__init__(source_iterator, lz.sliding_window(width))
 
 
 class FixedBatchIterator(_Stage):
     """Lists of `batch_size` items, the last one shorter. State: that of the source."""
 
-    def __init__(self, source_iterator: CheckpointableIterator, batch_size: int) -> None:
+    def __init__(self, source_iterator: Source, batch_size: int) -> None:
         super().__init__(source_iterator, lz.batch(batch_size))
 
 
@@ -232,9 +219,8 @@ class ZipIterator(PipelineIterator):
     state with another number of them, or the same iterator twice are refused.
     """
 
-    def __init__(self, *source_iterators: CheckpointableIterator) -> None:
-        pipelines = [pipeline_of(each, "source_iterators") for each in source_iterators]
-        refuse_twice(source_iterators)
+    def __init__(self, *source_iterators: Source) -> None:
+        pipelines = pipelines_of(source_iterators)
         begin = tuple(map(position_of, source_iterators)), 0
         super().__init__(lz.zip(*pipelines), *source_iterators, begin=begin)
 
@@ -247,26 +233,20 @@ class MultiplexIterator(PipelineIterator):
     the last source. The same iterator twice is refused. State: that of each.
     """
 
-    def __init__(
-        self,
-        control_iterator: CheckpointableIterator,
-        source_iterators: Sequence[CheckpointableIterator],
-    ) -> None:
-        control, rest = pipeline_of(control_iterator, "control_iterator"), [*source_iterators]
-        pipelines = [pipeline_of(each, "source_iterators") for each in rest]
-        refuse_twice([control_iterator, *rest])
-        super().__init__(lz.multiplex(control, pipelines), control_iterator, *rest)
+    def __init__(self, control_iterator: Source, source_iterators: Sequence[Source]) -> None:
+        sources = [control_iterator, *source_iterators]
+        control, *rest = pipelines_of(sources)
+        super().__init__(lz.multiplex(control, rest), *sources)
 
 
 class PrefetchIterator(PipelineIterator):
     """The items as they are, made ahead by a process; stages behind it run here.
 
-    [D] An exception in the source arrives, after the items before it. Where
-    processes are not forked, a thread makes what can't be pickled. `close` ends the
-    process, and may be called twice; then `next` and `setstate` raise
+    State: that of the source. [D] An exception in the source arrives, after the items
+    before it. Where processes are not forked, a thread makes what can't be pickled.
+    After `close`, which may be called twice, `next` and `setstate` raise
     `RuntimeError`, and `getstate` works. What is dropped unclosed gives a
     `ResourceWarning`. One inside another is made by the outer one's process.
-    State: that of the source.
 
     Args:
         source_iterator, buffer_size: Gives the items, of which so many are held
@@ -277,7 +257,7 @@ class PrefetchIterator(PipelineIterator):
 
     def __init__(
         self,
-        source_iterator: CheckpointableIterator,
+        source_iterator: Source,
         buffer_size: int,
         buffer_in_main_process: bool = False,
         log_empty_buffer_warning: bool = False,

@@ -2,10 +2,10 @@
 
 A place is (origin, words): the origin is 0 for the stage's own seed, below
 2**64 a seed drawn by chance, else a whole state of the generator; words are
-the 32-bit outputs drawn since. Matsumoto and Nishimura, "Mersenne Twister",
-1998; jumping ahead: Haramoto et al., "Efficient jump ahead for F2-linear
-random number generators", 2008. How `shuffle`, `randrange` and `random` use
-the words is documented CPython behaviour, pinned by tests.
+the 32-bit outputs drawn since.
+
+Matsumoto and Nishimura, "Mersenne Twister", 1998; Haramoto et al., "Efficient
+jump ahead for F2-linear random number generators", 2008.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def begun(seed: Seed, origin: int) -> Key:
     """The generator's state at an origin."""
     if origin < _RAW:
         return exported(Random(origin or seed).getstate())
-    raw = origin.to_bytes(4 * _N + 9, "little")
-    return np.frombuffer(raw[: 4 * _N], np.uint32), min(raw[4 * _N] << 8 | raw[4 * _N + 1], _N)
+    whole = origin.to_bytes(4 * _N + 3, "little")
+    at = int.from_bytes(whole[4 * _N : -1], "little")
+    return np.frombuffer(whole[: 4 * _N], np.uint32), min(at, _N)
 
 
 def exported(state: tuple[Any, ...]) -> Key:
@@ -74,27 +75,26 @@ def exported(state: tuple[Any, ...]) -> Key:
     raise InvalidState("expected a state of random.Random, as its getstate gives it")
 
 
-def placed(seed: Seed, origin: int, words: int) -> Key:
-    """The generator's state so many words after an origin."""
-    key, at = _placed(seed, origin, words)
-    return np.frombuffer(key, np.uint32), at
-
-
 @lru_cache(16)
-def _placed(seed: Seed, origin: int, words: int) -> tuple[bytes, int]:
+def placed(seed: Seed, origin: int, words: int) -> Key:
+    """The generator's state so many words after an origin. Don't change it in place."""
     key, at = begun(seed, origin)
     if words > _FAR:
-        return _jumped(key, words + at - _N).tobytes(), _N
+        return _jumped(key, words + at - _N), _N
     bits = generator(key, at)
     bits.random_raw(words, output=False)
-    found: Any = bits.state["state"]
-    return found["key"].tobytes(), int(found["pos"])
+    return _key(bits)
 
 
 def generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
     bits = np.random.MT19937(0)
     bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": at}}
     return bits
+
+
+def _key(bits: np.random.MT19937) -> Key:
+    found: Any = bits.state["state"]
+    return found["key"], int(found["pos"])
 
 
 def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
@@ -111,8 +111,7 @@ def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
     blocks = [key]
     for _ in range(_DEGREE // _N + 1):
         bits.random_raw(_N, output=False)
-        state: Any = bits.state["state"]
-        blocks.append(state["key"])
+        blocks.append(_key(bits)[0])
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate(blocks), _N)
     result = np.zeros(_N, np.uint32)
     for some in np.array_split(places, 16):
@@ -150,23 +149,14 @@ def distance(start: Key, goal: Key, limit: int) -> int | None:
     if at <= to and np.array_equal(key, wanted):
         return to - at
     bits = generator(key, _N)
-    first, passed, count = _tempered(wanted), 0, 1
+    first, passed, count = generator(wanted, 0).random_raw(_N), 0, 1
     while passed * _N <= limit:
-        rows = bits.random_raw(count * _N).astype(np.uint32).reshape(count, _N)
+        rows = bits.random_raw(count * _N).reshape(count, _N)
         for row in np.flatnonzero(rows[:, 0] == first[0]).tolist():
             if np.array_equal(rows[row], first):
                 return (passed + row) * _N + (_N - at) + to
         passed, count = passed + count, min(8 * count, 512)
     return None
-
-
-def _tempered(key: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    y = key.copy()
-    y ^= y >> 11
-    y ^= y << 7 & 0x9D2C5680
-    y ^= y << 15 & 0xEFC60000
-    y ^= y >> 18
-    return y
 
 
 def located(seed: Seed, origin: int, state: tuple[Any, ...]) -> tuple[int, int]:
@@ -179,8 +169,8 @@ def _counted(start: Key, origin: int, words: int, goal: Key, limit: int) -> tupl
     more = distance(start, goal, limit)
     if more is not None:
         return origin, words + more
-    end = bytes([goal[1] >> 8, goal[1] & 255]) + bytes(6) + b"\1"
-    return int.from_bytes(goal[0].tobytes() + end, "little"), 0
+    whole = goal[0].tobytes() + goal[1].to_bytes(2, "little") + b"\1"
+    return int.from_bytes(whole, "little"), 0
 
 
 def as_int(spare: float | None) -> int:
@@ -188,8 +178,9 @@ def as_int(spare: float | None) -> int:
     return 0 if spare is None else 1 + int.from_bytes(struct.pack("<d", spare), "little")
 
 
-def check_place(name: str, origin: Any, words: Any = 0, gauss: Any = 0) -> None:
+def check_place(origin: Any, words: Any = 0, gauss: Any = 0) -> None:
     """Check a place out of a state."""
+    name = "random.Random"
     within(name, origin, math.inf), within(name, words, math.inf), within(name, gauss, _RAW)
 
 

@@ -51,13 +51,6 @@ def has_prefetch(pipeline: Chain) -> bool:
     return any(call.name == _NAME or any(map(has_prefetch, call.chains)) for call in pipeline.calls)
 
 
-def executor_of(pipeline: Pipeline[Any]) -> Executor | None:
-    """The executor of a pipeline that is prefetched as a whole, without a log."""
-    last = pipeline.calls[-1]
-    is_whole = last.name == _NAME and not last.arguments["logs"]
-    return last.arguments["executor"] if is_whole else None
-
-
 def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[Any]:
     """The same pipeline, with workers for its parts, whose sessions are added to the list."""
     calls = pipeline.calls
@@ -93,16 +86,15 @@ def _logged(session: Session) -> Callable[[Position], Flow[Any]]:
         prefetcher = session.prefetching
         assert isinstance(prefetcher, Prefetcher)
 
+        def look() -> None:
+            if not prefetcher.is_ready:
+                logger.warning("trying to fetch item, but prefetch buffer is empty")
+
         def items() -> Iterator[Any]:
-            stream = iter(made)
-            while True:
-                if not prefetcher.is_ready:
-                    logger.warning("trying to fetch item, but prefetch buffer is empty")
-                for item in stream:
-                    yield item
-                    break
-                else:
-                    return
+            look()
+            for item in made:
+                yield item
+                look()
 
         return Flow(items(), made.snapshot)
 

@@ -11,7 +11,7 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
-from lazyckpt.compat.infinibatch.prefetch import executor_of, has_prefetch, with_workers
+from lazyckpt.compat.infinibatch.prefetch import has_prefetch, with_workers
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, entered
@@ -27,14 +27,11 @@ from lazyckpt.state.state import State, as_state
 
 
 class CheckpointableIterator(collections.abc.Iterator[Any]):
-    """The protocol: an iterator that knows its state. Derive from it to write your own.
+    """The protocol: an iterator that knows its state.
 
-    A stage takes one of your own as its source if what its `getstate` gives is
-    made of JSON values and tuples. It then belongs to the stage.
+    Derive from it to write your own. A stage that takes it as its source owns it;
+    what its `getstate` gives has to be made of JSON values and tuples.
     """
-
-    def __iter__(self) -> CheckpointableIterator:
-        return self
 
     @abstractmethod
     def __next__(self) -> Any:
@@ -65,9 +62,10 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         *sources: CheckpointableIterator,
         begin: Position | None = None,
     ) -> None:
+        begin = pipeline.machine.init(0) if begin is None else begin
         self._pipeline = pipeline
         self._sources = sources
-        self._begin = begin
+        self._begun = State(pipeline.entries, 0, begin)
         self._sessions: list[Session] = []
 
     def getstate(self) -> dict[str, Any]:
@@ -78,10 +76,8 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         """Go to a state of this pipeline, or of the same one in Infinibatch; None is the beginning.
 
         Raises:
-            StateMismatch: The state belongs to another pipeline.
-            InvalidState: It is none.
-            RuntimeError: A source became too short; or anything is prefetched, and
-                the iterator is closed.
+            InvalidState: It is no state, or, as a `StateMismatch`, another pipeline's.
+            RuntimeError: A source became too short; or a prefetched iterator is closed.
         """
         self._check_open()
         if checkpoint is None:
@@ -92,7 +88,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
             state = matching(as_state(checkpoint), self._pipeline)
         if self._run is None:
             entered(self._pipeline.machine, state.position)
-            self._begin = state.position
+            self._begun = state
         else:
             self._run.load_state_dict(state)
 
@@ -122,17 +118,11 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         return iter(self._run or self._start()) if self._is_looping else None  # a loop is over
 
     def _start(self) -> Run[Any]:
-        pipeline, executor = self._pipeline, executor_of(self._pipeline)
-        if executor is None and has_prefetch(pipeline):
-            pipeline = with_workers(pipeline, self._sessions)
-        self._run = Run(pipeline, self._state(), executor=executor)
+        self._run = Run(with_workers(self._pipeline, self._sessions), self._state())
         return self._run
 
     def _state(self) -> State:
-        if self._run is not None:
-            return self._run.state
-        begin = self._pipeline.machine.init(0) if self._begin is None else self._begin
-        return State(self._pipeline.entries, 0, begin)
+        return self._begun if self._run is None else self._run.state
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -181,14 +171,14 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
 
 
-def pipeline_of(source: Any, name: str = "source_iterator") -> Pipeline[Any]:
+def pipeline_of(source: Any) -> Pipeline[Any]:
     """The pipeline of a source; `ValueError` for what is no CheckpointableIterator."""
     if isinstance(source, PipelineIterator):
         return source._pipeline
     if isinstance(source, CheckpointableIterator):
         return infinibatch_foreign(source)
     raise ArgumentError(
-        f"{name} must be a CheckpointableIterator, got {brief(source)} ({type(source).__name__})"
+        f"a source must be a CheckpointableIterator, got {brief(source)} ({type(source).__name__})"
     )
 
 
@@ -200,7 +190,9 @@ def position_of(source: Any) -> Position:
     return 0, 0, freeze(source.getstate(), type(source).__name__)
 
 
-def refuse_twice(iterators: Sequence[Any]) -> None:
-    """Refuse one iterator in two places."""
-    if len(set(map(id, iterators))) < len(iterators):
+def pipelines_of(sources: Sequence[Any]) -> list[Pipeline[Any]]:
+    """The pipelines of several sources; `ValueError` for one in two places."""
+    pipelines = list(map(pipeline_of, sources))
+    if len(set(map(id, sources))) < len(sources):
         raise ArgumentError("the same iterator stands twice; give two of them")
+    return pipelines

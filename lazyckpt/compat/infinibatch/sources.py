@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from functools import lru_cache, partial
-from itertools import islice, repeat, starmap
-from operator import length_hint
+from functools import lru_cache
+from itertools import islice
+from random import Random
 from typing import Any
 
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch.mersenne import (
-    Seed,
-    TrackedRandom,
-    check_place,
-    fresh,
-    seedable,
-    told,
-)
+from lazyckpt.compat.infinibatch.mersenne import Seed, check_place, fresh, seedable, told
 from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
+from lazyckpt.compat.infinibatch.stages import infinibatch_random_map
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import at_least, brief, checked, positive
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
@@ -37,7 +30,7 @@ _ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
 class NativeCheckpointableIterator(PipelineIterator):
-    """The items of an iterable that can be iterated over again; an iterator is a `ValueError`.
+    """The items of an iterable that begins anew each time; an iterator is a `ValueError`.
 
     State: a count of items. Resume: at once in a list, tuple or range, replays
     anything else; `RuntimeError`, with both numbers, where it became too short.
@@ -186,7 +179,7 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
     def drawn(origin: int, place: int) -> tuple[Any, int]:
         """The permutation that begins at a place, and where the next one does."""
         nonlocal words
-        if words is None or (words.origin, words.drawn) != (origin, place):
+        if words is None or words.mark != (origin, place):
             words = Words(seed, origin, place)
         return words.permutation(size), words.drawn
 
@@ -207,11 +200,10 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
         found = orders[0] if len(orders) == 1 else np.concatenate(orders)
         return as_array(found[wanted])
 
-    name = "InfinitePermutationSourceIterator"
     return sourced(
-        name,
+        "InfinitePermutationSourceIterator",
         first=(origin, 0),
-        check=partial(check_place, name),
+        check=check_place,
         most=size,
         skip=skip,
         length=math.inf,
@@ -220,43 +212,14 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
 
 
 class RandomIterator(PipelineIterator):
-    """What `random.Random(seed).random()` gives. State: how many were given.
+    """What `random.Random(seed).random()` gives. State: how many random words were drawn.
 
     [D] With `seed=None`, `setstate(None)` begins the same stream again.
     """
 
     def __init__(self, seed: Seed = 0) -> None:
-        super().__init__(infinibatch_random(seed, fresh(seed)))
+        super().__init__(lz.count() | infinibatch_random_map(_random, seed, fresh(seed)))
 
 
-@source_combinator(
-    registered=False,
-    checks={"seed": seedable},
-    describe=lambda seed, origin: {"seed": told(seed)},
-)
-def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
-    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
-
-    def flow(position: Position) -> Flow[float]:
-        epoch, index, origin = position
-        calls = repeat((), sys.maxsize)
-        items = starmap(TrackedRandom(seed, origin, 2 * index, 0).random.random, calls)
-
-        def taken() -> int:
-            return sys.maxsize - length_hint(calls)
-
-        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index, origin = position
-        return (epoch, index + n, origin), n
-
-    name = "RandomIterator"
-    return sourced(
-        name,
-        first=(origin,),
-        check=partial(check_place, name),
-        flow=flow,
-        skip=skip,
-        length=math.inf,
-    )
+def _random(random: Random, number: int) -> float:
+    return random.random()

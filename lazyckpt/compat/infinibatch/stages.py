@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 from random import Random
@@ -24,16 +24,11 @@ from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 
-
-def _sizing(value: Any) -> Any:
-    return value if callable(value) else integer(value)
-
-
 _DRAWN: Options = {
     "registered": False,
     "unrecorded": ("origin",),
     "checks": {
-        "batch_size": _sizing,
+        "batch_size": lambda value: value if callable(value) else integer(value),
         "block_size": positive,
         "boundary_key": optional(function),
         "buffer_size": positive,
@@ -63,69 +58,48 @@ def infinibatch_random_map(
     """
 
     def flow(position: Position) -> Flow[Any]:
-        before, origin, words, gauss = position
-        items = upstream.flow(before)
-        tracked: TrackedRandom | None = None
+        before, *place = position
+        items, tracked = upstream.flow(before), TrackedRandom(seed, *place)
+        made = (fn(tracked.random, item) for item in items)
+        return Flow(made, lambda: (items.snapshot(), *tracked.place()))
 
-        def made() -> Iterator[Any]:
-            nonlocal tracked
-            tracked = TrackedRandom(seed, origin, words, gauss)
-            random = tracked.random
-            for item in items:
-                yield fn(random, item)
-
-        def snapshot() -> Position:
-            place = (origin, words, gauss) if tracked is None else tracked.place()
-            return items.snapshot(), *place
-
-        return Flow(made(), snapshot)
-
-    name = "SamplingRandomMapIterator"
     return stateful(
-        name,
+        "SamplingRandomMapIterator",
         upstream,
         first=(origin, 0, 0),
-        check=partial(check_place, name),
+        check=check_place,
         rate=Rate(),
         flow=flow,
         length=upstream.length,
     )
 
 
-class _RandomOrders:
-    """The orders of `random.Random.shuffle`, one after another."""
-
-    def __init__(self, name: str, seed: Seed, epoch: int, origin: int, words: int) -> None:
-        check_place(name, origin, words)
-        self._words = Words(seed, origin, words)
-
-    @property
-    def mark(self) -> tuple[int, int]:
-        return self._words.origin, self._words.drawn
-
-    def shuffled(self, items: list[Any]) -> list[Any]:
-        self._words.shuffle(items)
-        return items
-
-
-class _RandomSlots:
+class _RandomSlots(Words):
     """The slots of `random.Random.randrange`, for the first input on."""
 
-    def __init__(
-        self, name: str, seed: Seed, size: int, epoch: int, number: int, origin: int, words: int
-    ) -> None:
-        check_place(name, origin, words)
-        self._words, self._size = Words(seed, origin, words), size
+    def __init__(self, seed: Seed, size: int, epoch: int, number: int, *mark: int) -> None:
+        super().__init__(seed, *mark)
+        self._bound = size
 
     @property
     def mark(self) -> tuple[int, int]:
-        return self._words.origin, self._words.second
+        return self.origin, self.second
 
     def draw(self, count: int) -> NDArray[np.int64]:
-        return self._words.below(self._size, count)
+        return self.below(self._bound, count)
 
     def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
         return occupied[::-1]
+
+
+@combinator(**_DRAWN)
+def infinibatch_reservoir(
+    upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
+) -> Machine[Any]:
+    """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
+    slots = partial(_RandomSlots, seed, buffer_size)
+    name = "BufferedShuffleIterator"
+    return Reservoir(name, upstream, buffer_size, slots, first=(origin, 0)).machine()
 
 
 @combinator(**_DRAWN)
@@ -133,9 +107,14 @@ def infinibatch_blocks(
     upstream: Machine[Any], block_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
     """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
-    name = "BlockwiseShuffleIterator"
-    orders = partial(_RandomOrders, name, seed)
-    return shuffled_blocks(name, upstream, block_size, orders, first=(origin, 0))
+    orders = _orders(seed)
+    return shuffled_blocks(
+        "BlockwiseShuffleIterator", upstream, block_size, orders, first=(origin, 0)
+    )
+
+
+def _orders(seed: Seed) -> Callable[..., Words]:
+    return lambda epoch, origin, words: Words(seed, origin, words)
 
 
 @combinator(**_DRAWN)
@@ -164,7 +143,7 @@ def infinibatch_buckets(
     )
     made = partial(shuffled_blocks, name, upstream, read_ahead, made=cut, what="batch")
     if shuffle:
-        return made(partial(_RandomOrders, name, seed), first=(origin, 0))
+        return made(_orders(seed), first=(origin, 0))
     return made(partial(HashedOrders, name, None))
 
 
@@ -173,13 +152,3 @@ def _never_none(key: Callable[[Any], Any], item: Any) -> Any:
     if found is None:
         raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
     return found
-
-
-@combinator(**_DRAWN)
-def infinibatch_reservoir(
-    upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
-) -> Machine[Any]:
-    """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
-    name = "BufferedShuffleIterator"
-    slots = partial(_RandomSlots, name, seed, buffer_size)
-    return Reservoir(name, upstream, buffer_size, slots, first=(origin, 0)).machine()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.compat.infinibatch.mersenne import Seed, generator, placed
+from lazyckpt.compat.infinibatch.mersenne import Seed, check_place, generator, placed
 
 _FEW = 1024  # shuffled one by one up to here
 
@@ -18,11 +18,17 @@ class Words:
     """The words from a place on; what is made of them takes as many as `Random` takes for it."""
 
     def __init__(self, seed: Seed, origin: int, words: int) -> None:
+        check_place(origin, words)
         self.origin, self.drawn = origin, words
         self.second = words  # where the second number of the last `below` was drawn from
         self._begin = seed, origin, words
         self._ready = np.empty(0, np.uint32)
         self._size = 64
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """The place that the next words come from."""
+        return self.origin, self.drawn
 
     @cached_property
     def _bits(self) -> np.random.MT19937:
@@ -58,22 +64,22 @@ class Words:
         self._take(count)
         return drawn
 
-    def shuffle(self, items: list[Any]) -> None:
-        """`shuffle(items)`."""
+    def shuffled(self, items: list[Any]) -> list[Any]:
+        """The items after `shuffle(items)`; the list may be changed."""
         last = len(items) - 1
-        slots = self._few(last) if last < _FEW else self._many(last).tolist()[:0:-1]
-        for i, j in zip(range(last, 0, -1), slots, strict=True):
+        if last >= _FEW:
+            return [items[i] for i in self.permutation(last + 1).tolist()]
+        for i, j in zip(range(last, 0, -1), self._few(last), strict=True):
             items[i], items[j] = items[j], items[i]
+        return items
 
     def permutation(self, size: int) -> NDArray[np.int32]:
         """What `shuffle` makes of `range(size)`, as an array."""
-        if size <= _FEW:
-            items = list(range(size))
-            self.shuffle(items)
-            return np.array(items, np.int32)
-        return _swapped(self._many(size - 1))
+        if size > _FEW:
+            return _swapped(self.swaps(size - 1))
+        return np.array(self.shuffled(list(range(size))), np.int32)
 
-    def _many(self, last: int) -> NDArray[np.int32]:
+    def swaps(self, last: int) -> NDArray[np.int32]:
         """`randrange(i + 1)` at index i, drawn for every i from the last down to 1."""
         slots = np.zeros(last + 1, np.int32)
         i = last
