@@ -49,40 +49,31 @@ class DataLoader:
 
     A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it has,
     and for the DataLoader of SeqTools' documentation. Each `iter` begins the next
-    epoch, in a new order if it is shuffled.
-
-    Workers change neither batches nor their order nor states: an iterable is gone
-    through once for all, so `get_worker_info()` is None in it and in workers, and
-    nothing is to be divided or comes twice. What an item draws from global
-    generators depends on its worker; use `lazyckpt.random_map`. After an error,
-    iterating goes on with the next batch, or tries again where there are no indices
-    or a worker died (`WorkerDied`).
+    epoch, in a new order if it is shuffled. Workers change neither batches nor
+    their order nor states: an iterable is gone through once for all, and
+    `get_worker_info()` is None. What an item draws from global generators depends
+    on its worker; use `lazyckpt.random_map`. After an error, iterating goes on with
+    the next batch, or tries again where there are no indices or a worker died.
 
     A sampler is iterated over anew to resume, so it must give the same for an
-    epoch: `DistributedSampler` wants its `set_epoch` first, as ever. Torch's random
-    ones are seeded for each epoch here, the first one with a generator of its own
-    as torch does it; a state has those generators' first seeds, so that a sampler
-    may be used again. A one-shot iterator is refused.
-
-    State: that of the pipeline, exact at any batch with work in flight, as a dict
-    of JSON values; at the end of an epoch it's the start of the next.
+    epoch: `DistributedSampler` wants its `set_epoch` first. Torch's random ones are
+    seeded for each epoch here, the first one with a generator of its own as torch
+    does it; a state has those generators' first seeds. The state is exact at any
+    batch with work in flight; at the end of an epoch it's the start of the next.
 
     Args:
         dataset: With indices and a length; or an iterable that begins anew each
             time, such as torch's `IterableDataset`; or a pipeline.
         batch_size: None gives the items one by one.
-        shuffle: A permutation for each epoch, of `seed` and the epoch. It is not the
-            one torch's generator would draw: that has no small state. It takes no
-            memory. Not with an iterable.
-        sampler, batch_sampler: Iterables of indices, or of lists of them, with or
-            without an end. The second comes before the first, that before `shuffle`
-            (torch refuses two at a time). An empty one gives nothing ([D]: it gave
-            everything).
+        shuffle: A permutation for each epoch, of `seed` and the epoch, and not the one
+            torch would draw, which has no small state. Not with an iterable.
+        sampler, batch_sampler: Iterables of indices, or of lists of them, no one-shot
+            iterators. The second comes before the first, that before `shuffle`. An
+            empty one gives nothing ([D]: it gave everything).
         num_workers: 0 makes batches when they are asked for.
-        collate_fn: Makes a batch of a list of items, in a worker; by default torch's
-            `default_collate`, `default_convert` without batches, and
-            `lazyckpt.stack` where there is no torch. [D]: floats become tensors and
-            strings stay; they became None.
+        collate_fn: Makes a batch of a list of items, in a worker; by default torch's,
+            and without torch `lazyckpt.stack`. [D]: floats become tensors and strings
+            stay; they became None.
         pin_memory: Tensors come pinned, in dicts, lists and tuples too, where torch
             finds a device for that. [D]: all else comes as it is; it became None.
         timeout: Seconds to wait for a batch before `WorkerTimeout`; 0 is for ever.
@@ -163,8 +154,7 @@ class DataLoader:
         self._run: Run[Any] | None = None  # kept, with its workers
         self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
         self._compose()
-        self._state = init(self._pipeline(0))
-        self._epoch, self._resumes = 0, False
+        self._state = self._following = init(self._pipeline(0))  # where the next iterator begins
 
     def _refuse_what_does_not_fit(self, shuffle: Any) -> None:
         index_sampler = self._index_sampler
@@ -226,20 +216,17 @@ class DataLoader:
         )
 
     def __iter__(self) -> Batches:
-        pipeline = self._pipeline(self._epoch)
-        state = init(pipeline, epoch=self._epoch)
-        if self._resumes:
-            state, self._resumes = self._state, False
-            self._epoch = pipeline.machine.epoch(state.position)
-            pipeline = self._pipeline(self._epoch)
+        state = self._following
+        epoch = self._pipeline(0).machine.epoch(state.position)
+        pipeline = self._pipeline(epoch)
         keeps = self.persistent_workers and self._index_sampler is None
         run = self._run if keeps else None
         if run is None:
-            run = Run(pipeline, state, executor=self._executor(self._epoch))
+            run = Run(pipeline, state, executor=self._executor(epoch))
         else:
             run.load_state_dict(state)
         self._run = run if keeps else None
-        self._epoch += 1
+        self._following = init(pipeline, epoch=epoch + 1)
         batches = Batches(self, run, pipeline, keeps)
         self._batches = batches.known
         return batches
@@ -282,7 +269,8 @@ class DataLoader:
         except BaseException:
             self._reseed(*before)
             raise
-        self._state, self._resumes, self._batches = found, True, _none
+        self._state = self._following = found
+        self._batches = _none
 
     def _reseed(self, seed: int, seeds: list[int]) -> None:
         if seed != self._seed:
