@@ -43,8 +43,7 @@ class SortedSampler(Sampler):
 class FixedBucketSampler(Sampler):
     """Batches of indices of like length: each is put in the smallest bucket that it fits.
 
-    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a
-    warning, an unused `num_buckets`, which has a default, none.
+    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a warning.
 
     Args:
         lengths: Ints >= 1, or tuples of them.
@@ -55,9 +54,8 @@ class FixedBucketSampler(Sampler):
             all alike in elements, where that is more than `batch_size`.
         shuffle: Mix indices within buckets, and the batches, anew in each epoch.
         num_shards: A batch is a list of so many batches. The last one has some of the
-            one before again where they don't come out even, as in the original; where
-            there are fewer in all, it has those, and each once. (The original loses
-            some then.)
+            one before again where they don't come out even; where there are fewer in
+            all, it has those, and each once. (The original loses some then.)
         seed: An int >= 0; None takes one from `np.random`.
 
     >>> lengths = [3, 9, 4, 8, 2, 7]

@@ -22,12 +22,10 @@ def debug(
     """The items as they are, after `func(index, item)` was called for each that is read.
 
     [D]: the index is the item's in iteration too; it was 0 there. The first item is
-    always shown; it was passed over for as long after `debug` was called.
+    always shown.
 
     Args:
-        sequence: Gives the items.
-        func: Called with an item's index and the item.
-        max_calls: How often it is called at most.
+        max_calls: How often `func` is called at most.
         max_rate: How often a second.
 
     >>> watched = debug("abc", print, max_calls=1)
