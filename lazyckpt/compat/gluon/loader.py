@@ -41,24 +41,20 @@ class ShardedDataLoader:
         dataset: Anything with `len` and indices.
         batch_size: Indices a batch.
         shuffle: A new random order in each epoch, which `seed` decides.
-        sampler: Gives the indices: an iterable, a sampler of this module, or a
-            pipeline. It is asked anew in each epoch, in this process and thread; a
-            one-shot iterator gives the same indices in every epoch.
+        sampler: Gives the indices: an iterable, a sampler of this module, or a pipeline,
+            asked anew in each epoch, in this process and thread; a one-shot iterator
+            gives the same indices in every epoch.
         last_batch: "keep" (None) a shorter last batch, "discard" it, or have its
             items begin the next epoch ("rollover"); `len(loader)` follows.
         batch_sampler: Gives the batches, likewise. One whose first element is a
-            list, a range or an array of at least one dimension is a list of shards,
-            each batchified on its own; tuples are indices.
+            list, a range or an array with a dimension is a list of shards, each
+            batchified on its own; tuples are indices.
         batchify_fn: Makes a batch of a list of items; `default_batchify_fn`.
-        num_workers: Processes, or with `thread_pool` threads; 0 or less for none.
-            They stay until `close`, or until loader and iterators are dropped.
-        pin_memory: Copies tensors and arrays to page-locked memory, shard by shard,
-            where torch finds a device.
+        num_workers: Processes, or with `thread_pool` threads; they stay until `close`.
+        pin_memory: Also of arrays, shard by shard, where torch finds a device.
         prefetch: Batches made ahead, `2 * num_workers` by default; one more where it
             is no larger than `num_workers`. With 0, or less, none are.
-        thread_pool: Whether workers are threads.
-        seed: An int >= 0; None takes one from `np.random`. Give one where a state is
-            to go on in another process.
+        seed: None takes one from `np.random`; give one for states of other processes.
 
     Raises:
         ArgumentError: A `ValueError`: wrong arguments, or ones that don't go together.

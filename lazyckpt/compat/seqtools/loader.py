@@ -61,31 +61,22 @@ class DataLoader:
     does it; a state has those generators' first seeds. The state is exact at any
     batch with work in flight; at the end of an epoch it's the start of the next.
 
+    Arguments are torch's, of which these differ, or the original's ([D]).
+
     Args:
-        dataset: With indices and a length; or an iterable that begins anew each
-            time, such as torch's `IterableDataset`; or a pipeline.
-        batch_size: None gives the items one by one.
+        dataset: Also an iterable that begins anew each time, or a pipeline.
         shuffle: A permutation for each epoch, of `seed` and the epoch, and not the one
-            torch would draw, which has no small state. Not with an iterable.
-        sampler, batch_sampler: Iterables of indices, or of lists of them, no one-shot
-            iterators. The second comes before the first, that before `shuffle`. An
-            empty one gives nothing ([D]: it gave everything).
-        num_workers: 0 makes batches when they are asked for.
-        collate_fn: Makes a batch of a list of items, in a worker; by default torch's,
-            and without torch `lazyckpt.stack`. [D]: floats become tensors and strings
-            stay; they became None.
-        pin_memory: Tensors come pinned, in dicts, lists and tuples too, where torch
-            finds a device for that. [D]: all else comes as it is; it became None.
-        timeout: Seconds to wait for a batch before `WorkerTimeout`; 0 is for ever.
-        worker_init_fn: Called with the worker's number where it starts, after
-            `random`, NumPy and torch are seeded there, differently in each.
-        multiprocessing_context: A start method, or a context that has one.
+            torch would draw, which has no small state.
+        sampler, batch_sampler: No one-shot iterators. The second comes before the first,
+            that before `shuffle`. An empty one gives nothing ([D]: it gave everything).
+        collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats
+            become tensors and strings stay; they became None.
+        pin_memory: Where torch finds a device. [D]: what is no tensor became None.
+        worker_init_fn: Called after `random`, NumPy and torch are seeded there.
         generator: Its initial seed is the `seed`.
-        prefetch_factor: Batches held ready for each worker, 2 by default.
         persistent_workers: Keep them for the next epoch; not with a sampler.
-        pin_memory_device, in_order, shm_size: Not needed: the device is torch's
-            current one, batches are always in order, and shared memory is as large
-            as batches are ([D]: the default size failed).
+        pin_memory_device, in_order, shm_size: Not needed: shared memory is as large as
+            batches are ([D]: the default size failed).
         seed: Of `shuffle`, samplers and workers; by default torch's initial seed.
             `load_state_dict` takes over the one of a state unless one is given.
 
@@ -150,7 +141,9 @@ class DataLoader:
         collate = check("collate_fn", collate_fn, optional(function))
         is_alone = batch_size is None and batch_sampler is None
         self.collate_fn = collate or standard_collate(is_alone)
-        self._batches: Callable[[], Batches | None] = _none  # the iterator that tells the state
+        self._batches: Callable[[], Batches | None] = lambda: (
+            None
+        )  # the iterator that tells the state
         self._run: Run[Any] | None = None  # kept, with its workers
         self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
         self._compose()
@@ -249,7 +242,7 @@ class DataLoader:
     def _left(self, batches: Batches, state: State) -> None:
         """An iterator is dropped, or at its end."""
         if self._batches is batches.known:
-            self._state, self._batches = state, _none
+            self._state, self._batches = state, lambda: None
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
@@ -270,7 +263,7 @@ class DataLoader:
             self._reseed(*before)
             raise
         self._state = self._following = found
-        self._batches = _none
+        self._batches = lambda: None
 
     def _reseed(self, seed: int, seeds: list[int]) -> None:
         if seed != self._seed:
@@ -314,10 +307,6 @@ class Batches(Iterator[Any]):
             self._loader._left(self, self._run.state)
             if not self._keeps:
                 self._run.close()
-
-
-def _none() -> None:
-    return None
 
 
 def _parted(state: Any) -> tuple[int | None, list[int], State]:
