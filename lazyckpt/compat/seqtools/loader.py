@@ -141,9 +141,7 @@ class DataLoader:
         collate = check("collate_fn", collate_fn, optional(function))
         is_alone = batch_size is None and batch_sampler is None
         self.collate_fn = collate or standard_collate(is_alone)
-        self._batches: Callable[[], Batches | None] = lambda: (
-            None
-        )  # the iterator that tells the state
+        self._batches: Callable[[], Batches | None] = lambda: None
         self._run: Run[Any] | None = None  # kept, with its workers
         self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
         self._compose()
@@ -169,21 +167,20 @@ class DataLoader:
 
     def _compose(self) -> None:
         """The stages behind the source of an epoch, which may be a sampler."""
-        options: dict[str, Any] = {"drop_last": self.drop_last}
-        if self._index_sampler is None:
-            self._stages = [stage("shuffle", seed=self._seed)] if self._shuffles else []
-            if self.batch_size is None:
-                self._stages.append(stage("map", self.collate_fn))
-            else:
-                options["collate"] = self.collate_fn
-                self._stages.append(stage("batch", self.batch_size, **options))
-            self._source: Pipeline[Any] | None = LazySequence.of(self.dataset)
-        else:
-            is_batched = self.batch_sampler is not None or self.batch_size is not None
-            self._stages = [stage("map", Fetch(self.dataset, self.collate_fn, is_batched))]
+        batched = partial(stage, "batch", self.batch_size, drop_last=self.drop_last)
+        is_batched = self.batch_sampler is not None or self.batch_size is not None
+        self._source: Pipeline[Any] | None = None
+        self._stages = []
+        if self._index_sampler is not None:
             if self.batch_sampler is None and is_batched:
-                self._stages.insert(0, stage("batch", self.batch_size, **options))
-            self._source = None
+                self._stages.append(batched())
+            self._stages.append(stage("map", Fetch(self.dataset, self.collate_fn, is_batched)))
+            return
+        self._source = LazySequence.of(self.dataset)
+        if self._shuffles:
+            self._stages.append(stage("shuffle", seed=self._seed))
+        last = batched(collate=self.collate_fn) if is_batched else stage("map", self.collate_fn)
+        self._stages.append(last)
 
     def _pipeline(self, epoch: int) -> Pipeline[Any]:
         sampler = self._index_sampler
@@ -235,14 +232,9 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was given, as JSON values, and the seed."""
         batches = self._batches()
-        state = self._state if batches is None else batches.state()
+        state = self._state if batches is None else batches.run.state
         seeds = {"sampler_seeds": [hex(seed) for seed in self._seeds]} if self._seeds else {}
         return {**state.to_dict(), "seed": hex(self._seed), **seeds}
-
-    def _left(self, batches: Batches, state: State) -> None:
-        """An iterator is dropped, or at its end."""
-        if self._batches is batches.known:
-            self._state, self._batches = state, lambda: None
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
@@ -279,23 +271,16 @@ class Batches(Iterator[Any]):
         self, loader: DataLoader, run: Run[Any], pipeline: Pipeline[Any], keeps: bool
     ) -> None:
         self.known = ref(self)
-        self._loader, self._run, self._keeps = loader, run, keeps
+        self._loader, self.run, self._keeps = loader, run, keeps
         self._pins = loader.pin_memory and has_device()
         self._items = ForgivingIterator(run, pipeline).items
-
-    def state(self) -> State:
-        """The place after the last batch that was given."""
-        return self._run.state
 
     def __next__(self) -> Any:
         try:
             batch = next(self._items)
         except StopIteration:
-            state, machine = self._run.state, self._loader._pipeline(0).machine
-            position = next_epoch(machine, state.position)
-            self._loader._left(self, State(state.stages, 0, position))
-            if not self._keeps:
-                self._run.close()
+            state, machine = self.run.state, self._loader._pipeline(0).machine
+            self._leave(State(state.stages, 0, next_epoch(machine, state.position)))
             raise
         return pinned(batch) if self._pins else batch
 
@@ -303,10 +288,16 @@ class Batches(Iterator[Any]):
         return len(self._loader)
 
     def __del__(self) -> None:
-        with suppress(Exception):  # a loop is left: workers end, and the place is remembered
-            self._loader._left(self, self._run.state)
-            if not self._keeps:
-                self._run.close()
+        with suppress(Exception):  # a loop is left
+            self._leave(self.run.state)
+
+    def _leave(self, state: State) -> None:
+        """End workers, and have the loader remember the place."""
+        loader = self._loader
+        if loader._batches is self.known:
+            loader._state, loader._batches = state, lambda: None
+        if not self._keeps:
+            self.run.close()
 
 
 def _parted(state: Any) -> tuple[int | None, list[int], State]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, places, stage
@@ -120,7 +120,7 @@ class Prefetched(LazySequence[T]):
             self._run.close()  # type: ignore[union-attr]
 
 
-class _Reader(Iterator[T], Generic[T]):
+class _Reader(Iterator[T]):
     """Reads on behind an item that could not be made, and again after a worker died."""
 
     def __init__(self, items: Prefetched[T]) -> None:
