@@ -144,7 +144,7 @@ def sampler_source(epochs: SamplerEpochs | EpochPlan) -> Machine[Any]:
                 yield some[index - 1]
 
         def reached() -> Position:
-            nonlocal last
+            nonlocal last  # the sampler may have gone on to another epoch
             if last[1] != index:
                 last = epoch, index, _checksum(epochs.upto(epoch, index), index)
             return last

@@ -30,12 +30,11 @@ class ShardedDataLoader:
     error the same iterator tries the same batch again. Orders are those of lazyckpt,
     not of `np.random.shuffle`.
 
-    State: `state_dict()` is that after the last batch delivered, whatever is in
-    flight; a pickled loader takes it along. The next `iter` after `load_state_dict`
-    gives the rest of its epoch, or the next one where nothing is left.
-    Resume: a sampler of your own must give the same again, or is refused with
-    `SourceChanged`. One with a `len` is gone through once for each epoch before, unless
-    it has a `set_epoch`, which is yours to call.
+    State: that after the last batch delivered; a pickled loader takes it along.
+    Resume: gives the rest of the epoch, or the next one where nothing is left. A sampler
+    of your own must give the same again, or is refused with `SourceChanged`. One with a
+    `len` is gone through once for each epoch before, unless it has a `set_epoch`, which
+    is yours to call.
 
     Args:
         dataset: Anything with `len` and indices.
