@@ -14,9 +14,9 @@ Each module imports only from those before it:
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, run
+- cursor, epochs, run
 - state: saving
-- pipeline, combinators, provenance, integrations
+- pipeline, decorators, combinators, origins, provenance, integrations
 - testing, demo, compat
 """
 
@@ -57,6 +57,7 @@ from lazyckpt.combinators.take_while import drop_while, take_while
 from lazyckpt.combinators.unfold import once, unfold
 from lazyckpt.combinators.zip import zip
 from lazyckpt.core.registry import registry
+from lazyckpt.decorators import combinator, composite, source_combinator
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -71,8 +72,9 @@ from lazyckpt.executors.device import to_device
 from lazyckpt.executors.executor import Executor, explain
 from lazyckpt.executors.local import inline, processes, threads
 from lazyckpt.executors.remote import futures, ray
-from lazyckpt.pipeline import Pipeline, Stage, combinator, composite, run, source_combinator
-from lazyckpt.provenance import Origin, trace
+from lazyckpt.origins import Origin
+from lazyckpt.pipeline import Pipeline, Stage, run
+from lazyckpt.provenance import trace
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
 from lazyckpt.state.rebase import rebase

@@ -2,71 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from numbers import Number
 from typing import Any, cast, overload
-
-import numpy as np
 
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural
-from lazyckpt.core.flow import Flow, Position, Table, View
-from lazyckpt.core.machine import End, Machine, apart, entered
-from lazyckpt.core.prng import Indices
-from lazyckpt.core.stages import stateful, stateless, stepping
-from lazyckpt.pipeline import Pipeline, Stage, combinator, source_combinator
+from lazyckpt.core.machine import entered
+from lazyckpt.origins import (
+    Origin,
+    Traced,
+    between_places,
+    origins,
+    plain,
+    traced_source,
+    with_choice,
+)
+from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.state.algebra import between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """An item of a source.
-
-    Attributes:
-        stage: The source's, `1`, or `1[0].1` within pipeline 0 of stage 1.
-        epoch: The source's epoch, from 0.
-        place: The item's number in that epoch, from 0: its index, in data with indices.
-    """
-
-    stage: str
-    epoch: int
-    place: int
-
-
-class Traced:
-    """An item with its origins; where nothing is read, its value is None."""
-
-    __slots__ = ("origins", "value")
-
-    def __init__(self, value: Any, origins: Iterable[Origin]) -> None:
-        self.value, self.origins = value, tuple(dict.fromkeys(origins))
-
-
-def plain(item: Any) -> Any:
-    """An item without its origins."""
-    if isinstance(item, Traced):
-        return item.value
-    if type(item) is dict:
-        return {name: plain(each) for name, each in item.items()}
-    return type(item)(map(plain, item)) if type(item) in (list, tuple) else item
-
-
-def origins(item: Any) -> Iterator[Origin]:
-    """The origins of an item, and of those in it."""
-    if isinstance(item, Traced):
-        yield from item.origins
-    elif type(item) in (list, tuple, dict):
-        for each in item.values() if type(item) is dict else item:
-            yield from origins(each)
 
 
 @overload
@@ -168,7 +127,7 @@ class Tracing:
 
     def source(self, call: Call, stage: str) -> Pipeline[Any]:
         if not call.chains:
-            return _leaf(call, stage, self.reads)
+            return traced_source(call, stage, self.reads)
         numbers = iter(range(len(call.chains)))
 
         def inner(value: Any) -> Any:
@@ -185,7 +144,7 @@ class Tracing:
         chosen: Pipeline[Any] = Pipeline((call.replaced(**arguments),))
         if call.functions[chooser] == "control":
             return chosen
-        return chosen | _with_choice(choosing.machine)
+        return chosen | with_choice(choosing.machine)
 
     def stage(self, call: Call) -> Stage[Any, Any]:
         if call.combinator.trace is not None:
@@ -195,7 +154,7 @@ class Tracing:
         if not roles:
             keeps = call.combinator.keeps_items or call.combinator.functions
             is_seen = keeps and not call.combinator.pointwise
-            return Stage((call,)) if is_seen else _between(call, self.reads)
+            return Stage((call,)) if is_seen else between_places(call, self.reads)
         if "tap" in roles.values():
             return mapped(lambda item: item)
         if "star" in roles.values():
@@ -242,141 +201,3 @@ def _all(items: Any, item: Any) -> Any:
         return items | mapped(lambda each: Traced(each, mine))
     each_traced = (Traced(each, mine) for each in items)
     return list(each_traced) if isinstance(items, list) else each_traced
-
-
-@source_combinator(registered=False)
-def _leaf(call: Call, stage: str, reads: bool) -> Machine[Any]:
-    """A source whose items come with their origins."""
-    machine = call.build(None)
-
-    def told(item: Any, epoch: int, place: int) -> Traced:
-        return Traced(item, [Origin(stage, epoch, place)])
-
-    def step(position: Position) -> tuple[Position, Traced]:
-        if reads or machine.skip is None:
-            after, item = machine.step(position)
-        else:
-            (after, passed), item = machine.skip(position, 1), None
-            if not passed:
-                raise End(after)
-        return after, told(item, *position[:2])
-
-    def flow(position: Position) -> Flow[Traced]:
-        epoch, begin = position[:2]
-        items = machine.flow(position)
-        numbered = enumerate(items, begin)
-        return Flow((told(item, epoch, place) for place, item in numbered), items.snapshot)
-
-    is_read = reads or machine.skip is None
-    return machine._replace(
-        step=step,
-        flow=flow if is_read else stepping(step),
-        view=machine.view and _leaf_view(machine.view, told, reads),
-    )
-
-
-def _leaf_view(view: View[Any], told: Callable[..., Traced], reads: bool) -> View[Traced]:
-    """Items by their numbers in a list of (epoch, place, index), which grows as it is asked."""
-    known: list[tuple[int, int, int]] = []
-
-    def get(number: int) -> Traced:
-        epoch, place, index = known[number]
-        return told(view.table.get(index) if reads else None, epoch, place)
-
-    def ahead(position: Position, offsets: Indices) -> Indices:
-        epoch, begin = position[:2]
-        indices = view.ahead(position, offsets)
-        first = len(known)
-        for offset, index in zip(offsets, indices, strict=True):
-            known.append((epoch, begin + int(offset), int(index)))
-        return np.arange(first, len(known))
-
-    return View(Table(get), ahead)
-
-
-@combinator(registered=False)
-def _with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
-    """Items with the origins of what they were chosen by, which is in the first place of all."""
-
-    def step(position: Position) -> tuple[Position, Traced]:
-        after, item = upstream.step(position)
-        choice = choosing.step(position[0][0])[1]
-        return after, Traced(plain(item), [*origins(choice), *origins(item)])
-
-    return stateless(upstream, step=step, skip=upstream.skip, length=upstream.length)
-
-
-@combinator(registered=False)
-def _between(upstream: Machine[Any], call: Call, reads: bool) -> Machine[Any]:
-    """A stage that is known by its positions, rate and rereads alone."""
-    values = stateless(
-        upstream,
-        step=lambda position: _plain_step(upstream, position),
-        flow=lambda position: upstream.flow(position).map(plain),
-        skip=upstream.skip,
-        length=upstream.length,
-    )
-    machine = call.build(values)
-
-    window = _Window(upstream)
-
-    def taken(before: Position, after: Position) -> Iterator[Origin]:
-        """The origins of upstream's items between two positions, and of those held besides."""
-        begin, end = (apart(machine, position)[0] for position in (before, after))
-        items = window.since(begin)
-        if machine.rate.is_fixed:
-            most = int(machine.rate.each + machine.rate.more)
-        else:
-            held = sum(each.items for each in machine.rereads(after) if each.position == end)
-            most = window.count(begin, end) + (0 if held == math.inf else int(held))
-        for _, found in islice(items, most):
-            yield from found
-
-    def step(position: Position) -> tuple[Position, Traced]:
-        if reads or machine.skip is None:
-            after, item = machine.step(position)
-        else:
-            (after, passed), item = machine.skip(position, 1), None
-            if not passed:
-                raise End(after)
-        return after, Traced(item, taken(position, after))
-
-    lanes: dict[str, Any] = {
-        "step": step,
-        "skip": machine.skip,
-        "length": machine.length,
-    }
-    if not machine.owns:
-        return stateless(upstream, init=machine.init, epoch=machine.epoch, **lanes)
-    return stateful(call.name, upstream, init=machine.init, check=lambda *own: None, **lanes)
-
-
-def _plain_step(upstream: Machine[Any], position: Position) -> tuple[Position, Any]:
-    after, item = upstream.step(position)
-    return after, plain(item)
-
-
-class _Window:
-    """A machine's items from a place on that moves forward, each read once."""
-
-    def __init__(self, machine: Machine[Any]) -> None:
-        self.machine = machine
-        self.held: deque[tuple[Position, list[Origin]]] = deque()
-        self.here: Position = None
-
-    def since(self, position: Position) -> Iterator[tuple[Position, list[Origin]]]:
-        """Places before items, with the items' origins."""
-        while self.held and self.held[0][0] != position:
-            self.held.popleft()
-        if not self.held and (self.here is None or self.here != position):
-            self.here, self.flow = position, self.machine.flow(position)
-            self.items = iter(self.flow)
-        yield from self.held
-        for item in self.items:
-            self.held.append((self.here, list(origins(item))))
-            self.here = self.flow.snapshot()
-            yield self.held[-1]
-
-    def count(self, begin: Position, end: Position) -> int:
-        """How many items lie between two positions."""
-        return sum(1 for _ in takewhile(lambda pair: pair[0] != end, self.since(begin)))

@@ -47,7 +47,9 @@ ROOMS = [
     ["run"],
     ["state.saving"],
     ["pipeline"],
+    ["decorators"],
     ["combinators"],
+    ["origins"],
     ["provenance"],
     ["integrations"],
     ["__init__"],
@@ -112,9 +114,9 @@ def tables(code: str) -> list[str]:
 
 def knows(node: ast.AST) -> bool:
     if isinstance(node, (ast.Set, ast.Tuple, ast.List)):
-        return named(*node.elts) > 1
+        return count_names(*node.elts) > 1
     if isinstance(node, ast.Dict):
-        return named(*node.keys) > 1 or named(*node.values) > 1
+        return count_names(*node.keys) > 1 or count_names(*node.values) > 1
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # "map filter".split()
         words = getattr(node.func.value, "value", None)
         return isinstance(words, str) and len({*words.split()} & {*lz.registry}) > 1
@@ -122,11 +124,11 @@ def knows(node: ast.AST) -> bool:
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.subject]
         inside = [part for side in sides for part in getattr(side, "elts", [side])]
         inside += [p.value for p in ast.walk(node) if isinstance(p, ast.MatchValue)]
-        return any(map(is_name, sides)) and named(*inside) > 0
+        return any(map(is_name, sides)) and count_names(*inside) > 0
     return False
 
 
-def named(*nodes: ast.AST | None) -> int:
+def count_names(*nodes: ast.AST | None) -> int:
     """How many of these are the name of a combinator."""
     return sum(isinstance(node, ast.Constant) and node.value in lz.registry for node in nodes)
 

@@ -15,8 +15,9 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateless
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Stage, combinator
+from lazyckpt.pipeline import Stage
 
 A = TypeVar("A")
 B = TypeVar("B")

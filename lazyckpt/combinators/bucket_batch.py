@@ -23,8 +23,8 @@ from lazyckpt.core.checks import (
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Role
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 

@@ -15,8 +15,8 @@ from lazyckpt.core.checks import Unfit, at_least, boolean, brief, function, opti
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, within
 from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError, SourceChanged
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 

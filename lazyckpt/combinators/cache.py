@@ -9,8 +9,8 @@ from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.stages import stateless
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 

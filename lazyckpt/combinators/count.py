@@ -16,7 +16,7 @@ from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import MOST, Machine, countable
 from lazyckpt.core.prng import Indices, affine, as_array, derive, hashed, hashes_at
 from lazyckpt.core.stages import sourced
-from lazyckpt.pipeline import source_combinator
+from lazyckpt.decorators import source_combinator
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, Rate, countable, within
 from lazyckpt.core.prng import derive, hashed, hashes
 from lazyckpt.core.stages import stateful
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 B = TypeVar("B")

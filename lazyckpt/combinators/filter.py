@@ -9,7 +9,7 @@ from lazyckpt.core.checks import function
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.stages import stateless
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 

@@ -14,8 +14,9 @@ from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Reread, entered, within
 from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import Pipeline, Stage, combinator
+from lazyckpt.pipeline import Pipeline, Stage
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -12,7 +12,8 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.stages import stateful
 from lazyckpt.core.user_state import Own, freeze, storable, thaw
-from lazyckpt.pipeline import Pipeline, combinator
+from lazyckpt.decorators import combinator
+from lazyckpt.pipeline import Pipeline
 
 A = TypeVar("A")
 B = TypeVar("B")

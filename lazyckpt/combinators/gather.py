@@ -15,8 +15,8 @@ from lazyckpt.combinators.reordered import reordered
 from lazyckpt.core.checks import index_sequence
 from lazyckpt.core.machine import MOST, Machine
 from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 

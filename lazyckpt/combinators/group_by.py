@@ -12,7 +12,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Reread, begun
 from lazyckpt.core.show import same
 from lazyckpt.core.stages import stateless
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 K = TypeVar("K")

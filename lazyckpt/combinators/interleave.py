@@ -11,7 +11,8 @@ from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.stages import joining
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.decorators import source_combinator
+from lazyckpt.pipeline import Pipeline
 
 A = TypeVar("A")
 

@@ -11,8 +11,8 @@ from lazyckpt.core.checks import function, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Reread, within
 from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -12,8 +12,9 @@ from lazyckpt.core.entries import Entry, alike
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.stages import joining
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.rebase import carried
 
 A = TypeVar("A")

@@ -12,7 +12,7 @@ from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateless
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -17,8 +17,9 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate, entered, within
 from lazyckpt.core.prng import derive
 from lazyckpt.core.stages import joining
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, InvalidState
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.positions import places
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state

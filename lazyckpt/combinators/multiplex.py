@@ -11,8 +11,9 @@ from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.stages import joining
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import PipelineError
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.pipeline import Pipeline
 
 A = TypeVar("A")
 

@@ -15,8 +15,9 @@ from lazyckpt.core.checks import boolean, brief, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import Stage, combinator
+from lazyckpt.pipeline import Stage
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 _Placed: TypeAlias = tuple[Position, Features]  # a row, and the position after it

@@ -14,8 +14,8 @@ from lazyckpt.core.flow import Flow, Position, View, counted
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.stages import stateless
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import PipelineError
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 

@@ -10,7 +10,7 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.stages import stateful
 from lazyckpt.core.user_state import freeze, storable, thaw
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -14,8 +14,8 @@ from lazyckpt.core.flow import Flow, Position, View, counted
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import stateful, stateless
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 

@@ -23,8 +23,8 @@ from lazyckpt.core.flow import Position, View
 from lazyckpt.core.machine import Machine, Rate, within
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import combinator
 
 A = TypeVar("A")
 

@@ -12,7 +12,8 @@ from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate, Reread, begun
 from lazyckpt.core.stages import stateless
-from lazyckpt.pipeline import Stage, combinator
+from lazyckpt.decorators import combinator
+from lazyckpt.pipeline import Stage
 
 
 @combinator(

@@ -18,8 +18,8 @@ from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import End, Machine, Reread
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, SourceChanged
-from lazyckpt.pipeline import source_combinator
 
 T = TypeVar("T", covariant=True)
 

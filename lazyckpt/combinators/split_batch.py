@@ -8,7 +8,7 @@ from typing import Any
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, positive
 from lazyckpt.core.machine import Machine
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 
 @combinator(checks={"n": positive}, pointwise=True)

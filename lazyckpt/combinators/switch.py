@@ -11,8 +11,9 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.pipeline import Pipeline
 
 A = TypeVar("A")
 

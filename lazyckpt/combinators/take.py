@@ -12,7 +12,7 @@ from lazyckpt.core.flow import Flow, Position, View, counted
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 

@@ -10,7 +10,7 @@ from lazyckpt.core.checks import function
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.pipeline import combinator
+from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 

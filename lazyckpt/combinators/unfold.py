@@ -11,7 +11,7 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, countable, within
 from lazyckpt.core.stages import sourced
 from lazyckpt.core.user_state import freeze, storable, thaw
-from lazyckpt.pipeline import source_combinator
+from lazyckpt.decorators import source_combinator
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -12,8 +12,9 @@ from lazyckpt.core.checks import boolean
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.stages import joining
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.pipeline import Pipeline
 
 
 @source_combinator(

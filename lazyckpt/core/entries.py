@@ -47,9 +47,8 @@ Entries: TypeAlias = tuple[Entry, ...]
 Described: TypeAlias = "Entries | str"
 
 
-def dumps(value: Any) -> str:
-    """JSON in its one form here, which tells 1, 1.0 and true apart."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+# JSON in its one form here, which tells 1, 1.0 and true apart.
+dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 
 def size(described: Described) -> int:

@@ -29,31 +29,46 @@ def parsed(text: str | bytes) -> Any:
     )
 
 
-def checksum(body: Mapping[str, Any]) -> str:
-    return f"{zlib.crc32(json.dumps(body, sort_keys=True).encode()):08x}"
+def checksum(fields: Mapping[str, str]) -> str:
+    """That of the fields of a state, as JSON texts."""
+    return f"{zlib.crc32(joined(fields).encode()):08x}"
 
 
-def encode_stages(entries: Entries, position: Position) -> list[Any]:
-    """`[name, arguments]` for each stage; its own place, if it has one; pipelines that it joins."""
-    return [
-        _encode_stage(entry, part)
-        for entry, part in zip(entries, places(entries, position), strict=True)
-    ]
+def is_whole(text: str | bytes) -> bool:
+    """Whether a text ends with its own checksum, as it was written."""
+    if isinstance(text, str):
+        text = text.encode("utf-8", "surrogatepass")
+    head, mark, check = text.rpartition(b',"check":"')
+    return bool(mark) and check == f'{zlib.crc32(head + b"}"):08x}"}}'.encode()
 
 
-def _encode_stage(entry: Entry, part: Place) -> list[Any]:
-    found: list[Any] = [entry.name, entry.known]
+def joined(fields: Mapping[str, str]) -> str:
+    """The JSON object of these fields."""
+    return "{" + ",".join(f'"{name}":{text}' for name, text in fields.items()) + "}"
+
+
+def encode_stages(entries: Entries, position: Position) -> str:
+    """A JSON list `[name, arguments]` for each stage.
+
+    Behind these its own place, if it has one, and the pipelines that it joins.
+    """
+    pairs = zip(entries, places(entries, position), strict=True)
+    return f"[{','.join([_encode_stage(entry, part) for entry, part in pairs])}]"
+
+
+def _encode_stage(entry: Entry, part: Place) -> str:
+    found = f"[{dumps(entry.name)},{entry.arguments}"
     if entry.owns:
-        found.append(None if part.own is None else encode(part.own))
+        found += f",{'null' if part.own is None else dumps(encode(part.own))}"
     if entry.pipelines:
         pairs = zip(entry.pipelines, part.children, strict=True)
-        found.append([_encode_pipeline(pipeline, place) for pipeline, place in pairs])
-    return found
+        found += f",[{','.join([_encode_pipeline(*pair) for pair in pairs])}]"
+    return f"{found}]"
 
 
-def _encode_pipeline(pipeline: Described, place: Position) -> list[Any]:
+def _encode_pipeline(pipeline: Described, place: Position) -> str:
     if isinstance(pipeline, str):
-        return [pipeline] if place == () else [pipeline, encode(place)]
+        return dumps([pipeline] if place == () else [pipeline, encode(place)])
     return encode_stages(pipeline, place)
 
 

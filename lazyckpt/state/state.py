@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.checks import brief, is_integer
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
@@ -23,12 +23,14 @@ from lazyckpt.state.codec import (
     encode,
     encode_stages,
     is_count,
+    is_whole,
+    joined,
     parsed,
 )
 from lazyckpt.state.positions import layers, shown
 
 FORMAT = 2
-_FIELDS = {"lazyckpt", "items", "stages"}
+_FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped")  # in the order of a text
 _OPTIONAL = {"rebased", "skipped"}
 _ROWS = 40  # that a repr shows of the stages
 
@@ -139,16 +141,8 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
-        body: dict[str, Any] = {
-            "lazyckpt": FORMAT,
-            "items": encode(self.items),
-            "stages": encode_stages(self.stages, self.position),
-        }
-        if self.rebased is not None:
-            body["rebased"] = [None if n is None else encode(n) for n in self.rebased]
-        if self.skipped:
-            body["skipped"] = {k: encode(v) for k, v in self.skipped.to_json().items()}
-        return {**body, "check": checksum(body)}
+        found: dict[str, Any] = json.loads(self.to_json())
+        return found
 
     def to_json(self) -> str:
         """One line of ASCII JSON, at most 1 KB for ten stages.
@@ -156,10 +150,25 @@ class State:
         A state of your own is of its own size, and each pipeline that a stage
         joins adds some 40 bytes.
         """
-        text = _dumps(self.to_dict())
+        text = joined(self._fields())
         if len(text) > LONGEST:
             raise InvalidState(f"a state of {len(text):,} characters is too long to be read again")
         return text
+
+    def _fields(self) -> dict[str, str]:
+        """The fields as JSON texts, the checksum last."""
+        fields = {
+            "lazyckpt": str(FORMAT),
+            "items": dumps(encode(self.items)),
+            "stages": encode_stages(self.stages, self.position),
+        }
+        if self.rebased is not None:
+            fields["rebased"] = dumps([None if n is None else encode(n) for n in self.rebased])
+        if self.skipped:
+            left_out = self.skipped.to_json()
+            fields["skipped"] = dumps({name: encode(value) for name, value in left_out.items()})
+        fields["check"] = f'"{checksum(fields)}"'
+        return fields
 
     @staticmethod
     def from_json(text: str | bytes) -> State:
@@ -178,21 +187,28 @@ class State:
             raise InvalidState(
                 f"not a state, or a truncated one: {error}: {brief(text[:80])}"
             ) from None
-        return State.from_dict(found)
+        return _from(found, is_whole(text))
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> State:
         """The state that `to_dict` or `Run.state_dict` gave."""
-        if not isinstance(found, Mapping) or "lazyckpt" not in found:
-            raise InvalidState(f"not a lazyckpt state: {brief(found)}")
-        found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
-        _check_version(found["lazyckpt"])
-        try:
-            return _from_body(_body(found), found.get("check"))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            if isinstance(error, InvalidState):
-                raise
-            raise InvalidState(f"malformed state: {error}") from None
+        return _from(found, False)
+
+
+def _from(found: Any, is_checked: bool) -> State:
+    if not isinstance(found, Mapping) or "lazyckpt" not in found:
+        raise InvalidState(f"not a lazyckpt state: {brief(found)}")
+    found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
+    _check_version(found["lazyckpt"])
+    try:
+        body = _body(found)
+        if not is_checked:
+            _check_content(body, found.get("check"))
+        return _from_body(body)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, InvalidState):
+            raise
+        raise InvalidState(f"malformed state: {error}") from None
 
 
 def _check_version(version: Any) -> None:
@@ -218,17 +234,21 @@ def _body(found: Mapping[str, Any]) -> dict[str, Any]:
     for name in _OPTIONAL:  # a checkpointer may have wanted them before there were any
         if body.get(name, ...) is None:
             del body[name]
-    if {*body} - _OPTIONAL != _FIELDS:
+    if {*body} - _OPTIONAL != {*_FIELDS} - _OPTIONAL:
         names = ", ".join(map(str, body))
         raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
     return body
 
 
-def _from_body(body: Mapping[str, Any], check: Any) -> State:
-    if check != checksum(body):
+def _check_content(body: Mapping[str, Any], check: Any) -> None:
+    content = checksum({name: dumps(body[name]) for name in _FIELDS if name in body})
+    if check != content:
         raise InvalidState(
-            f"the state is damaged: its checksum is {brief(check)}, its content's {checksum(body)}"
+            f"the state is damaged: its checksum is {brief(check)}, its content's {content}"
         )
+
+
+def _from_body(body: Mapping[str, Any]) -> State:
     stages, position = decode_stages(body["stages"])
     items = decode(body["items"])
     if not is_count(items):
@@ -261,8 +281,10 @@ def flat(state: State, *, skips: bool = False) -> dict[str, Any]:
     state to have the same shape before and after: where it `skips`, with what
     was left out also before there is any.
     """
-    found = {"skipped": None, **state.to_dict()} if skips else state.to_dict()
-    return {k: v if isinstance(v, (int, str)) else _dumps(v) for k, v in found.items()}
+    found: dict[str, Any] = {"skipped": None} if skips else {}
+    for name, text in state._fields().items():
+        found[name] = json.loads(text) if text.isdigit() or name == "check" else text
+    return found
 
 
 def _has_order(a: State, b: Any) -> bool:
@@ -294,7 +316,3 @@ def as_state(value: AnyState) -> State:
     if isinstance(getattr(value, "state", None), State):
         raise InvalidState(f"expected a state, got {brief(value)}; pass its .state")
     return State.from_json(value)
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)

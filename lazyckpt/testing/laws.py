@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -17,22 +16,19 @@ from lazyckpt.combinators.repeat import repeat
 from lazyckpt.combinators.shard import shard
 from lazyckpt.combinators.source import source
 from lazyckpt.combinators.take import take
-from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import End, Machine, apart, fitting
-from lazyckpt.core.stages import stateless
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import End
 from lazyckpt.core.user_state import Own
-from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.executors.local import inline, threads
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
-from lazyckpt.state.positions import places, position_of
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
-from lazyckpt.state.resume_cost import resume_cost
 from lazyckpt.state.state import State
+from lazyckpt.testing.claims import positions, rates, rereading
 from lazyckpt.testing.models import model
 from lazyckpt.testing.traces import Trace, raises, same
 from lazyckpt.testing.traces import lanes as all_lanes
@@ -266,123 +262,6 @@ def executors(pipeline: Pipeline[Any], limit: int) -> None:
             with run(pipeline, found[last][1], executor=other) as rest:
                 resumed = list(islice(rest, count - last - 1))
             same(f"from {executor} on in {other}", resumed, trace.items[last + 1 :])
-
-
-def rereading(pipeline: Pipeline[Any], limit: int) -> None:
-    """A resume reads no more items of the sources again than `resume_cost` says."""
-    reads = [0]
-    counting = _counting(pipeline, reads)
-    states, before = [init(pipeline)], [0]
-    straight: Run[Any] = Run(counting)
-    for _ in islice(straight, limit):
-        states.append(straight.state)
-        before.append(reads[0])
-    cuts = Trace(pipeline.machine, 0, limit).cuts()
-    for cut in cuts[:: max(1, len(cuts) // 8)]:
-        said = resume_cost(pipeline, states[cut])
-        reads[0] = 0
-        first: Run[Any] = Run(counting, states[cut])
-        for number, _ in enumerate(islice(first, len(states) - 1 - cut), cut + 1):
-            again = reads[0] - (before[number] - before[cut])
-            assert again <= said.items, f"from {cut} to {number} {again} are read again, not {said}"
-
-
-def rates(pipeline: Pipeline[Any], limit: int) -> None:
-    """A stage takes as many of upstream's items as its rate says, over a stream."""
-    upstream: Machine[Any] | None = None
-    for call in pipeline.calls:
-        if upstream is not None:
-            _keeps_rate(call, upstream, limit)
-        upstream = call.build(upstream)
-
-
-def _keeps_rate(call: Call, upstream: Machine[Any], limit: int) -> None:
-    taken, ended = 0, False
-
-    def flow(position: Position) -> Flow[Any]:
-        items = upstream.flow(position)
-
-        def counted() -> Iterator[Any]:
-            nonlocal taken, ended
-            for item in items:
-                taken += 1
-                yield item
-            ended = True
-
-        return Flow(counted(), items.snapshot)
-
-    stream = stateless(upstream, flow=flow, length=upstream.length)
-    try:
-        machine = call.build(stream)
-    except ArgumentError:  # it wants random access
-        return
-    rate, epoch = machine.rate, machine.init(0)
-    if rate.each == math.inf or rate.epochs > 1:
-        return
-    taken = 0
-    for number, _ in enumerate(islice(machine.flow(epoch), limit), 1):
-        most = number * rate.each + rate.more
-        assert taken <= most, f"{call!r} took {taken} items for {number}, its rate says {most}"
-        if not machine.owns and rate.is_fixed:
-            least = number * rate.each
-            assert taken >= least or ended, (
-                f"{call!r} took {taken} items for {number}, its rate says {least}"
-            )
-
-
-def positions(pipeline: Pipeline[Any], limit: int) -> None:
-    """A machine owns the part of a position that it says, and its check takes all that it gives."""
-    trace = Trace(pipeline.machine, 0, limit)
-    for machine, call in zip(pipeline.machines, pipeline.calls, strict=True):
-        assert machine.children or not call.chains or machine.upstream, f"{call!r} joins nothing"
-    for position in [*trace.positions, *[trace.end] * trace.ended]:
-        parts = places(pipeline.entries, position)
-        same("a position from its parts", position_of(pipeline.entries, parts), position)
-        here = position
-        for machine, call in zip(pipeline.machines[::-1], pipeline.calls[::-1], strict=True):
-            try:
-                with fitting(here):
-                    machine.check(here)
-            except InvalidState as error:
-                raise AssertionError(f"{call!r} refuses its place in {position}: {error}") from None
-            here = apart(machine, here)[0]
-
-
-def _counting(pipeline: Chain, reads: list[int]) -> Any:
-    """The pipeline over sources that count what is read of them."""
-
-    def counted(value: Any) -> Any:
-        if isinstance(value, Chain):
-            return _counting(value, reads)
-        return tuple(map(counted, value)) if isinstance(value, tuple) else value
-
-    first, *rest = pipeline.calls
-    if first.name == "source":
-        data = first.arguments["data"]
-        kind = _CountedTable if hasattr(data, "__getitem__") else _CountedStream
-        first = first.replaced(data=kind(data, reads))
-    else:
-        first = first.replaced(**{name: counted(each) for name, each in first.arguments.items()})
-    return type(pipeline)((first, *rest))
-
-
-class _CountedStream:
-    def __init__(self, data: Any, reads: list[int]) -> None:
-        self.data, self.reads = data, reads
-
-    def __iter__(self) -> Iterator[Any]:
-        for item in self.data:
-            self.reads[0] += 1
-            yield item
-
-
-class _CountedTable(_CountedStream):
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> Any:
-        self.reads[0] += 1
-        return self.data[index]
 
 
 def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from itertools import islice
 from typing import Any
 
@@ -16,3 +18,12 @@ STREAM = lz.source(Stream(range(40)))
 
 def rest(pipeline: lz.Pipeline[Any], state: lz.State, limit: int = 99) -> list[Any]:
     return list(islice(lz.run(pipeline, lz.rebase(state, pipeline)), limit))
+
+
+def checksum(body: dict[str, Any]) -> str:
+    """That of a state's fields, as anybody can compute it."""
+    order = [name for name in ("lazyckpt", "items", "stages", "rebased", "skipped") if name in body]
+    texts = (json.dumps(body[name], sort_keys=True, separators=(",", ":")) for name in order)
+    pairs = zip(order, texts, strict=True)
+    text = "{" + ",".join(f'"{name}":{value}' for name, value in pairs) + "}"
+    return f"{zlib.crc32(text.encode()):08x}"

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -30,6 +29,7 @@ from lazyckpt.state.codec import encode
 from lazyckpt.state.state import as_state
 from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.strategies import pipelines
+from tests.state.cases import checksum
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 
@@ -44,8 +44,7 @@ def signed(text: str | None = None, **body: Any) -> str:
     """A state's text with a checksum that fits, as anybody can compute it."""
     found = json.loads(text or lz.init(lz.source([])).to_json()) | body
     found.pop("check")
-    check = f"{zlib.crc32(json.dumps(found, sort_keys=True).encode()):08x}"
-    return json.dumps({**found, "check": check})
+    return json.dumps({**found, "check": checksum(found)})
 
 
 def used(pipeline: lz.Pipeline[Any], text: str | bytes | State, executor: Any = None) -> bool:

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import math
 import pickle
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt import State
 from lazyckpt.testing.laws import Stream
+from tests.state.cases import checksum
 
 PIPELINE = (
     lz.source(range(100))
@@ -104,8 +104,7 @@ def test_a_flipped_character_is_noticed(place: int) -> None:
 def signed(**changed: Any) -> str:
     """A state's text with other content and a right checksum."""
     body = {k: v for k, v in {**STATE.to_dict(), **changed}.items() if k != "check"}
-    check = f"{zlib.crc32(json.dumps(body, sort_keys=True).encode()):08x}"
-    return json.dumps({**body, "check": check})
+    return json.dumps({**body, "check": checksum(body)})
 
 
 def test_signing_works() -> None:

@@ -16,8 +16,9 @@ from lazyckpt.core.entries import digest
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, entered, within
 from lazyckpt.core.stages import sourced
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import StateMismatch
-from lazyckpt.pipeline import Pipeline, source_combinator
+from lazyckpt.pipeline import Pipeline
 
 
 class Passes:

@@ -16,8 +16,9 @@ from lazyckpt.core.checks import brief, checked, natural, positive
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import sourced, stateful
+from lazyckpt.decorators import combinator, source_combinator
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
-from lazyckpt.pipeline import Pipeline, combinator, source_combinator
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
 

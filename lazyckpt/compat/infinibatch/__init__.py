@@ -3,7 +3,7 @@
 Change the import, and nothing else: `from infinibatch import iterators, datasets`
 becomes `from lazyckpt.compat.infinibatch import iterators, datasets`.
 
-What is different, beside what each docstring marks with [D] and [Q]:
+Docstrings mark with [D] what differs, and with [Q] what may surprise. Everywhere:
 
 - A checkpoint is a dict of JSON values of less than 1 KB, whatever the buffers hold.
   It is checked: one of another pipeline, a damaged one or `{}` is refused.
@@ -17,36 +17,21 @@ What is different, beside what each docstring marks with [D] and [Q]:
 - The state of `RecurrentIterator`, and of an iterator class of your own, has to be
   made of JSON values and tuples.
 
-A pipeline to train, one for inference, and one that can be both; chunks are
-gzipped texts, shuffled by chunk, then in blocks of 1,000 lines:
+Here chunks are lists; chunks and then blocks of 1,000 items are shuffled to train:
 
->>> import gzip, tempfile
->>> from pathlib import Path
->>> def read(path):
-...     with gzip.open(path, "rt") as lines:
-...         yield from map(str.strip, lines)
->>> def pipeline(paths, train, rank=0, ranks=1):
-...     lines = chunked_dataset_iterator(
-...         paths, read, buffer_size=1000, train=train, shuffle=train, seed=1,
+>>> def pipeline(train, rank=0, ranks=1):
+...     items = chunked_dataset_iterator(
+...         ["ab", "cd", "ef"], list, buffer_size=1000, train=train, shuffle=train, seed=1,
 ...         num_instances=ranks, instance_rank=rank,
 ...     )
-...     lines = MapIterator(lines, str.upper)
-...     return FixedBatchIterator(lines, 2)
->>> with tempfile.TemporaryDirectory() as folder:
-...     paths = [Path(folder, f"{name}.gz") for name in "abc"]
-...     for path in paths:
-...         with gzip.open(path, "wt") as file:
-...             _ = file.write(f"{path.stem}1\\n{path.stem}2\\n")
-...     training = pipeline(paths, train=True)
-...     print(len(next(training)))
-...     state = training.getstate()
-...     following = next(training)
-...     training.setstate(state)
-...     print(next(training) == following)
-...     print([list(pipeline(paths, train=False, rank=rank, ranks=2)) for rank in (0, 1)])
-2
+...     return FixedBatchIterator(MapIterator(items, str.upper), 2)
+>>> training = pipeline(train=True)
+>>> first, state, second = next(training), training.getstate(), next(training)
+>>> training.setstate(state)
+>>> next(training) == second
 True
-[[['A1', 'A2'], ['B1', 'B2']], [['C1', 'C2']]]
+>>> [list(pipeline(train=False, rank=rank, ranks=2)) for rank in (0, 1)]
+[[['A', 'B'], ['C', 'D']], [['E', 'F']]]
 
 What memory and the time to the first item depend on:
 
@@ -59,8 +44,7 @@ What memory and the time to the first item depend on:
 - `PrefetchIterator(buffer_size)`: so many items, and of small ones up to three lots
   of at most 2,048; it starts one process, with the first item.
 - `SelectManyIterator`: one collection if the selector gives a list, one item if it
-  gives an iterator. A restore goes through one collection up to its place: many
-  small chunks restore sooner than few large ones.
+  gives an iterator. A restore goes through one collection: prefer small chunks.
 """
 
 from lazyckpt.compat.infinibatch import datasets, iterators

@@ -49,19 +49,15 @@ class BlockIterator(Compress):
 
 
 def _blocks(owner: list[Callable[[], Any]], given: list[Any]) -> Iterator[Iterator[Any]]:
-    """Block after block. An error comes as one, for what raises is over for good too."""
-    failed: BaseException | None = None
     while True:
         try:
-            block = owner[0]()._block() if failed is None else _raising(failed)
-            failed = None
+            block = owner[0]()._block()
             if (block is None) is (len(given) > 1):
                 given[:] = _OVER if block is None else _GIVEN
-            yield iter([None]) if block is None else block
-        except GeneratorExit:
-            raise
+            block = iter([None]) if block is None else block
         except BaseException as error:
-            failed = error
+            block = _raising(error)  # for a generator that raises is over for good
+        yield block
 
 
 def _raising(error: BaseException) -> Iterator[Any]:

@@ -12,7 +12,8 @@ from lazyckpt.compat.infinibatch.mersenne import Seed, as_int, located
 from lazyckpt.compat.infinibatch.stages import boxed
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
-from lazyckpt.core.machine import Machine, Position, entered, within
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine, entered, within
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import InvalidState
 from lazyckpt.pipeline import Pipeline
@@ -50,9 +51,12 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
         case "infinibatch_native":
             return 0, found["num_items_yielded"]
         case "infinibatch_foreign":
-            return 0, freeze(found, type(arguments["iterator"]).__name__)
+            return 0, 0, freeze(found, type(arguments["iterator"]).__name__)
         case "infinibatch_random":
-            return 0, *_drawn(arguments, found["random_state"])
+            origin, words = _drawn(arguments, found["random_state"])
+            if words % 2:
+                raise InvalidState("the generator of this state is within a float")
+            return 0, words // 2, origin
         case "shard" if arguments["contiguous"]:
             return (0, 0), found["num_items_yielded"]
         case "shard":
@@ -97,7 +101,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return _several(arguments["pipelines"], found["input_states"]), 0
         case "multiplex":
             rest = _several(arguments["pipelines"], found["source_iterator_states"])
-            return _position(arguments["control"], found["control_iterator_state"]), rest
+            return ((_position(arguments["control"], found["control_iterator_state"]), *rest),)
     raise KeyError(last.name)
 
 
@@ -136,7 +140,8 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
     if state is None:
         return machine.init(0)
     origin, goal = _drawn(source, state)
-    return 0, origin, *_counted_back(len(source["items"]), source["seed"], origin, goal, index)
+    place, index = _counted_back(len(source["items"]), source["seed"], origin, goal, index)
+    return 0, index, origin, place
 
 
 def _counted_back(size: int, seed: Seed, origin: int, goal: int, index: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Infinibatch's iterators, each a pipeline with the old protocol: here are those behind others."""
+"""Infinibatch's iterators, each a pipeline under the old protocol: here are those behind others."""
 
 from __future__ import annotations
 
@@ -10,49 +10,35 @@ from typing import Any
 
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import stages
-from lazyckpt.compat.infinibatch.mersenne import Seed
+from lazyckpt.compat.infinibatch.mersenne import Seed, fresh
 from lazyckpt.compat.infinibatch.prefetch import prefetched
 from lazyckpt.compat.infinibatch.protocol import (
     CheckpointableIterator,
     PipelineIterator,
-    drawing,
     pipeline_of,
     position_of,
     refuse_twice,
 )
-from lazyckpt.compat.infinibatch.source_iterators import (
+from lazyckpt.compat.infinibatch.sources import (
     ChunkedSourceIterator,
     InfinitePermutationSourceIterator,
     NativeCheckpointableIterator,
     RandomIterator,
     create_source_iterator,
 )
-from lazyckpt.core.checks import Unfit, boolean, checked, function, integer, optional, positive
-from lazyckpt.core.machine import Position
+from lazyckpt.core.checks import Unfit, boolean, checked, positive
+from lazyckpt.core.flow import Position
 from lazyckpt.core.user_state import storable
 from lazyckpt.pipeline import Stage
 
 __all__ = [
-    "BlockwiseShuffleIterator",
-    "BucketedReadaheadBatchIterator",
-    "BufferedShuffleIterator",
-    "CheckpointableIterator",
-    "ChunkedSourceIterator",
-    "FixedBatchIterator",
-    "InfinitePermutationSourceIterator",
-    "MapIterator",
-    "MultiplexIterator",
-    "NativeCheckpointableIterator",
-    "ParallelMapIterator",
-    "PrefetchIterator",
-    "RandomIterator",
-    "RecurrentIterator",
-    "SamplingRandomMapIterator",
-    "SelectManyIterator",
-    "WindowedIterator",
-    "ZipIterator",
-    "create_source_iterator",
-]
+    "BlockwiseShuffleIterator", "BucketedReadaheadBatchIterator", "BufferedShuffleIterator",
+    "CheckpointableIterator", "ChunkedSourceIterator", "FixedBatchIterator",
+    "InfinitePermutationSourceIterator", "MapIterator", "MultiplexIterator",
+    "NativeCheckpointableIterator", "ParallelMapIterator", "PrefetchIterator", "RandomIterator",
+    "RecurrentIterator", "SamplingRandomMapIterator", "SelectManyIterator", "WindowedIterator",
+    "ZipIterator", "create_source_iterator",
+]  # fmt: skip
 
 
 class _Stage(PipelineIterator):
@@ -78,10 +64,8 @@ class SelectManyIterator(_Stage):
         source_iterator: CheckpointableIterator,
         collection_selector: Callable[[Any], Iterable[Any]] | None = None,
     ) -> None:
-        selector = checked(
-            "SelectManyIterator", "collection_selector", collection_selector, optional(function)
-        )
-        super().__init__(source_iterator, lz.flat_map(selector or _itself))
+        selector = _itself if collection_selector is None else collection_selector
+        super().__init__(source_iterator, lz.flat_map(selector))
 
 
 def _itself(item: Any) -> Any:
@@ -92,8 +76,7 @@ class MapIterator(_Stage):
     """`transform(item)` for every item; [D] a StopIteration raised by it is a `PipelineError`.
 
     [Q] It begins where its source is, and `setstate(None)` goes to the source's
-    beginning; the source itself stays where it is. The state's position has no
-    layer for it, its description of the pipeline has.
+    beginning; the source itself stays where it is. The state has no place for it.
     """
 
     def __init__(
@@ -116,10 +99,9 @@ class ParallelMapIterator(PipelineIterator):
         num_processes: int,
         num_items_per_process: int,
     ) -> None:
-        name = "ParallelMapIterator"
-        mapped = pipeline_of(source_iterator) | lz.map(transform)
-        workers = checked(name, "num_processes", num_processes, positive)
-        each = checked(name, "num_items_per_process", num_items_per_process, positive)
+        mapped, fit = pipeline_of(source_iterator) | lz.map(transform), partial(checked, "map")
+        workers = fit("num_processes", num_processes, positive)
+        each = fit("num_items_per_process", num_items_per_process, positive)
         super().__init__(prefetched(mapped, workers, workers * each), source_iterator)
 
 
@@ -136,12 +118,11 @@ class RecurrentIterator(_Stage):
         step_function: Callable[[Any, Any], tuple[Any, Any]],
         initial_state: Any = None,
     ) -> None:
-        step, first = step_function, initial_state
         try:
-            storable(first)
+            stage = lz.scan(step_function, storable(initial_state))
         except Unfit:
-            step, first = partial(stages.boxed, step_function, deepcopy(initial_state)), []
-        super().__init__(source_iterator, lz.scan(step, first))
+            stage = lz.scan(partial(stages.boxed, step_function, deepcopy(initial_state)), [])
+        super().__init__(source_iterator, stage)
 
 
 class SamplingRandomMapIterator(_Stage):
@@ -158,9 +139,7 @@ class SamplingRandomMapIterator(_Stage):
         transform: Callable[[Random, Any], Any],
         seed: Seed = 0,
     ) -> None:
-        name = "SamplingRandomMapIterator"
-        fn = checked(name, "transform", transform, function)
-        stage = stages.infinibatch_random_map(fn, **drawing(name, seed))
+        stage = stages.infinibatch_random_map(transform, seed, fresh(seed))
         super().__init__(source_iterator, stage)
 
 
@@ -178,9 +157,7 @@ class BufferedShuffleIterator(_Stage):
     def __init__(
         self, source_iterator: CheckpointableIterator, buffer_size: int, seed: Seed = 0
     ) -> None:
-        name = "BufferedShuffleIterator"
-        size = checked(name, "buffer_size", buffer_size, positive)
-        stage = stages.infinibatch_reservoir(size, **drawing(name, seed))
+        stage = stages.infinibatch_reservoir(buffer_size, seed, fresh(seed))
         super().__init__(source_iterator, stage)
 
 
@@ -194,9 +171,7 @@ class BlockwiseShuffleIterator(_Stage):
     def __init__(
         self, source_iterator: CheckpointableIterator, block_size: int, seed: Seed = 0
     ) -> None:
-        name = "BlockwiseShuffleIterator"
-        size = checked(name, "block_size", block_size, positive)
-        stage = stages.infinibatch_blocks(size, **drawing(name, seed))
+        stage = stages.infinibatch_blocks(block_size, seed, fresh(seed))
         super().__init__(source_iterator, stage)
 
 
@@ -227,14 +202,8 @@ class BucketedReadaheadBatchIterator(_Stage):
         shuffle: bool = True,
         seed: Seed = 0,
     ) -> None:
-        fit = partial(checked, "BucketedReadaheadBatchIterator")
         stage = stages.infinibatch_buckets(
-            fit("read_ahead", read_ahead, positive),
-            fit("key", key, optional(function)),
-            batch_size if callable(batch_size) else fit("batch_size", batch_size, integer),
-            fit("boundary_key", boundary_key, optional(function)),
-            bool(shuffle),
-            **drawing("BucketedReadaheadBatchIterator", seed),
+            read_ahead, key, batch_size, boundary_key, bool(shuffle), seed, fresh(seed)
         )
         super().__init__(source_iterator, stage)
 
@@ -246,7 +215,6 @@ class WindowedIterator(_Stage):
     """
 
     def __init__(self, source_iterator: CheckpointableIterator, width: int) -> None:
-        width = checked("WindowedIterator", "width", width, positive)
         super().__init__(source_iterator, lz.sliding_window(width))
 
 
@@ -254,8 +222,7 @@ class FixedBatchIterator(_Stage):
     """Lists of `batch_size` items, the last one shorter. State: that of the source."""
 
     def __init__(self, source_iterator: CheckpointableIterator, batch_size: int) -> None:
-        size = checked("FixedBatchIterator", "batch_size", batch_size, positive)
-        super().__init__(source_iterator, lz.batch(size))
+        super().__init__(source_iterator, lz.batch(batch_size))
 
 
 class ZipIterator(PipelineIterator):
@@ -285,11 +252,10 @@ class MultiplexIterator(PipelineIterator):
         control_iterator: CheckpointableIterator,
         source_iterators: Sequence[CheckpointableIterator],
     ) -> None:
-        sources = list(source_iterators)
-        pipelines = [pipeline_of(each, "source_iterators") for each in sources]
-        control = pipeline_of(control_iterator, "control_iterator")
-        refuse_twice([control_iterator, *sources])
-        super().__init__(lz.multiplex(control, pipelines), control_iterator, *sources)
+        control, rest = pipeline_of(control_iterator, "control_iterator"), [*source_iterators]
+        pipelines = [pipeline_of(each, "source_iterators") for each in rest]
+        refuse_twice([control_iterator, *rest])
+        super().__init__(lz.multiplex(control, pipelines), control_iterator, *rest)
 
 
 class PrefetchIterator(PipelineIterator):
@@ -316,7 +282,7 @@ class PrefetchIterator(PipelineIterator):
         buffer_in_main_process: bool = False,
         log_empty_buffer_warning: bool = False,
     ) -> None:
-        pipeline, name = pipeline_of(source_iterator), "PrefetchIterator"
-        size = checked(name, "buffer_size", buffer_size, positive)
-        logs = checked(name, "log_empty_buffer_warning", log_empty_buffer_warning, boolean)
+        pipeline, fit = pipeline_of(source_iterator), partial(checked, "PrefetchIterator")
+        size = fit("buffer_size", buffer_size, positive)
+        logs = fit("log_empty_buffer_warning", log_empty_buffer_warning, boolean)
         super().__init__(prefetched(pipeline, 1, size, logs), source_iterator)

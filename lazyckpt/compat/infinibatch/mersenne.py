@@ -10,6 +10,7 @@ the words is documented CPython behaviour, pinned by tests.
 
 from __future__ import annotations
 
+import math
 import struct
 from functools import cache, lru_cache
 from random import Random, SystemRandom
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.core.checks import Unfit
+from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
@@ -28,6 +31,15 @@ _NEAR = 1 << 22  # the same from the last state that is known
 
 Key = tuple[NDArray[np.uint32], int]
 Seed = int | float | str | bytes | None
+
+
+def seedable(seed: Any) -> Seed:
+    """A check for seeds, as a check of an argument is; NumPy's scalars are Python's."""
+    seed = bytes(seed) if isinstance(seed, bytearray) else seed
+    seed = seed.item() if hasattr(seed, "dtype") else seed
+    if seed is not None and not isinstance(seed, (int, float, str, bytes)):
+        raise Unfit("an int, float, str, bytes or None")
+    return seed
 
 
 def fresh(seed: Seed) -> int:
@@ -159,19 +171,26 @@ def _tempered(key: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 def located(seed: Seed, origin: int, state: tuple[Any, ...]) -> tuple[int, int]:
     """Where a state of `random.Random` is: counted from the origin, or itself the origin."""
-    goal = exported(state)
-    words = distance(begun(seed, origin), goal, _SEARCH)
-    return (_whole(goal), 0) if words is None else (origin, words)
+    return _counted(begun(seed, origin), origin, 0, exported(state), _SEARCH)
 
 
-def _whole(key: Key) -> int:
-    end = bytes([key[1] >> 8, key[1] & 255]) + bytes(6) + b"\1"
-    return int.from_bytes(key[0].tobytes() + end, "little")
+def _counted(start: Key, origin: int, words: int, goal: Key, limit: int) -> tuple[int, int]:
+    """Where a state is, if `start` is so many words behind an origin."""
+    more = distance(start, goal, limit)
+    if more is not None:
+        return origin, words + more
+    end = bytes([goal[1] >> 8, goal[1] & 255]) + bytes(6) + b"\1"
+    return int.from_bytes(goal[0].tobytes() + end, "little"), 0
 
 
 def as_int(spare: float | None) -> int:
     """The float that `Random.gauss` has spare, as an int."""
     return 0 if spare is None else 1 + int.from_bytes(struct.pack("<d", spare), "little")
+
+
+def check_place(name: str, origin: Any, words: Any = 0, gauss: Any = 0) -> None:
+    """Check a place out of a state."""
+    within(name, origin, math.inf), within(name, words, math.inf), within(name, gauss, _RAW)
 
 
 class TrackedRandom:
@@ -181,7 +200,7 @@ class TrackedRandom:
     # the last time are found by generating them once more.
 
     def __init__(self, seed: Seed, origin: int, words: int, gauss: int) -> None:
-        self._origin, self._words = origin, words
+        self._place = origin, words
         self._mark = key, at = placed(seed, origin, words)
         self.random = Random()
         spare = struct.unpack("<d", (gauss - 1).to_bytes(8, "little"))[0] if gauss else None
@@ -190,11 +209,7 @@ class TrackedRandom:
     def place(self) -> tuple[int, int, int]:
         """Origin and words, and the float that `gauss` has spare, as an int."""
         state = self.random.getstate()
-        goal, spare = exported(state), state[2]
-        words = distance(self._mark, goal, _NEAR)
-        if words is None:  # it was given another seed
-            self._origin, self._words = _whole(goal), 0
-        else:
-            self._words += words
+        goal = exported(state)
+        self._place = _counted(self._mark, *self._place, goal, _NEAR)
         self._mark = goal
-        return self._origin, self._words, as_int(spare)
+        return *self._place, as_int(state[2])

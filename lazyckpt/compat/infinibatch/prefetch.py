@@ -8,23 +8,26 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lazyckpt.core.call import Call
-from lazyckpt.core.machine import Flow, Machine, Position
+from lazyckpt.core.call import Chain
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.stages import passing
+from lazyckpt.decorators import combinator
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.executors.session import Session
-from lazyckpt.pipeline import Pipeline, combinator
+from lazyckpt.pipeline import Pipeline
 
 logger = logging.getLogger("lazyckpt.compat.infinibatch")
 
 _NAME = "infinibatch_prefetch"
 
 
-@combinator(listed=False, free=("executor", "logs"), lockstep=True)
+@combinator(registered=False, keeps_items=True, unrecorded=("executor", "logs"))
 def infinibatch_prefetch(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
     """The items as they are; an executor makes what comes before ahead. State: none."""
-    return upstream
+    return passing(upstream)
 
 
 def prefetched(
@@ -32,11 +35,7 @@ def prefetched(
 ) -> Pipeline[Any]:
     """A pipeline that processes make ahead, or threads where it can't be sent to processes.
 
-    Args:
-        pipeline: What to make ahead.
-        workers: How many processes.
-        buffer_size: Items held ready.
-        logs: Whether to log a warning when an item is asked for and none is ready.
+    With `logs` there is a warning when an item is asked for and none is ready.
     """
     make: Callable[..., Executor] = processes
     if multiprocessing.get_start_method() != "fork":
@@ -47,20 +46,16 @@ def prefetched(
     return pipeline | infinibatch_prefetch(make(workers, buffer_size=buffer_size), logs)
 
 
-def has_prefetch(pipeline: Pipeline[Any]) -> bool:
+def has_prefetch(pipeline: Chain) -> bool:
     """Whether any part of a pipeline is prefetched."""
-    return any(
-        call.name == _NAME or any(map(has_prefetch, _pipelines(call))) for call in pipeline.calls
-    )
+    return any(call.name == _NAME or any(map(has_prefetch, call.chains)) for call in pipeline.calls)
 
 
 def executor_of(pipeline: Pipeline[Any]) -> Executor | None:
     """The executor of a pipeline that is prefetched as a whole, without a log."""
     last = pipeline.calls[-1]
-    if last.name != _NAME or last.arguments["logs"]:
-        return None
-    executor: Executor = last.arguments["executor"]
-    return executor
+    is_whole = last.name == _NAME and not last.arguments["logs"]
+    return last.arguments["executor"] if is_whole else None
 
 
 def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[Any]:
@@ -70,34 +65,24 @@ def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[A
     machine: Machine[Any] | None = None
     if begin:  # what is prefetched before that is made by the same worker
         part: Pipeline[Any] = Pipeline(calls[:begin])
-        session = calls[begin - 1].arguments["executor"].open(part)
+        arguments = calls[begin - 1].arguments
+        session = arguments["executor"].open(part)
         sessions.append(session)
-        logs = calls[begin - 1].arguments["logs"]
-        flow = _logged(session) if logs else session.machine.flow
+        flow = _logged(session) if arguments["logs"] else session.machine.flow
         machine = part.machine._replace(flow=flow, view=None)
     for call in calls[begin:]:
-        machine = _call_with_workers(call, sessions).build(machine)
+        arguments = {k: _replaced(v, sessions) for k, v in call.arguments.items()}
+        machine = call.replaced(**arguments).build(machine)
     found: Pipeline[Any] = Pipeline(calls)
     found.__dict__["machine"] = machine
     return found
 
 
-def _pipelines(call: Call) -> list[Pipeline[Any]]:
-    values = call.arguments.values()
-    several = (value if isinstance(value, tuple) else (value,) for value in values)
-    return [each for some in several for each in some if isinstance(each, Pipeline)]
-
-
-def _call_with_workers(call: Call, sessions: list[Session]) -> Call:
-    if not any(map(has_prefetch, _pipelines(call))):
-        return call
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(replaced, value))
-        return with_workers(value, sessions) if isinstance(value, Pipeline) else value
-
-    return call.replaced(**{name: replaced(value) for name, value in call.arguments.items()})
+def _replaced(value: Any, sessions: list[Session]) -> Any:
+    """An argument, with workers for the pipelines in it."""
+    if type(value) is tuple:
+        return tuple([_replaced(each, sessions) for each in value])
+    return with_workers(value, sessions) if isinstance(value, Pipeline) else value
 
 
 def _logged(session: Session) -> Callable[[Position], Flow[Any]]:

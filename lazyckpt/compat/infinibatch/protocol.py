@@ -11,12 +11,13 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
-from lazyckpt.compat.infinibatch.mersenne import Seed, fresh
 from lazyckpt.compat.infinibatch.prefetch import executor_of, has_prefetch, with_workers
-from lazyckpt.compat.infinibatch.sources import infinibatch_foreign
-from lazyckpt.core.checks import Unfit, brief, checked
-from lazyckpt.core.machine import Position, entered
-from lazyckpt.core.user_state import freeze
+from lazyckpt.core.checks import brief
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, entered
+from lazyckpt.core.stages import sourced
+from lazyckpt.core.user_state import freeze, thaw
+from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline
@@ -86,7 +87,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         if checkpoint is None:
             state = lz.init(self._pipeline)
         elif isinstance(checkpoint, Mapping) and "lazyckpt" not in checkpoint:
-            state = State(self._pipeline.identity, 0, converted(self._pipeline, checkpoint))
+            state = State(self._pipeline.entries, 0, converted(self._pipeline, checkpoint))
         else:
             state = matching(as_state(checkpoint), self._pipeline)
         if self._run is None:
@@ -121,11 +122,9 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         return iter(self._run or self._start()) if self._is_looping else None  # a loop is over
 
     def _start(self) -> Run[Any]:
-        pipeline, executor = self._pipeline, None
-        if has_prefetch(pipeline):
-            executor = executor_of(pipeline)
-            if executor is None:
-                pipeline = with_workers(pipeline, self._sessions)
+        pipeline, executor = self._pipeline, executor_of(self._pipeline)
+        if executor is None and has_prefetch(pipeline):
+            pipeline = with_workers(pipeline, self._sessions)
         self._run = Run(pipeline, self._state(), executor=executor)
         return self._run
 
@@ -133,7 +132,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         if self._run is not None:
             return self._run.state
         begin = self._pipeline.machine.init(0) if self._begin is None else self._begin
-        return State(self._pipeline.identity, 0, begin)
+        return State(self._pipeline.entries, 0, begin)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -152,6 +151,36 @@ def _restored(
     return found
 
 
+@source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
+def infinibatch_foreign(iterator: Any) -> Machine[Any]:
+    """A user's own CheckpointableIterator. State: a count of items, and its own as it is."""
+    name = type(iterator).__name__
+    current: object = None  # of flows, which share the iterator
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index, mine = position
+        turn = object()
+
+        def items() -> Iterator[Any]:
+            nonlocal current
+            current = turn
+            iterator.setstate(None if mine == 0 else thaw(mine))
+            for item in iterator:
+                yield item
+                if current is not turn:
+                    raise RuntimeError(f"{iterator!r} is used by two at once")
+
+        def snapshot() -> Position:
+            if current is not turn:
+                return position
+            return epoch, index + taken(), freeze(iterator.getstate(), name)
+
+        stream, taken = counted(items())
+        return Flow(stream, snapshot, taken=taken)
+
+    return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
+
+
 def pipeline_of(source: Any, name: str = "source_iterator") -> Pipeline[Any]:
     """The pipeline of a source; `ValueError` for what is no CheckpointableIterator."""
     if isinstance(source, PipelineIterator):
@@ -168,25 +197,10 @@ def position_of(source: Any) -> Position:
     if isinstance(source, PipelineIterator):
         return source._state().position
     pipeline_of(source)
-    return 0, freeze(source.getstate(), type(source).__name__)
+    return 0, 0, freeze(source.getstate(), type(source).__name__)
 
 
 def refuse_twice(iterators: Sequence[Any]) -> None:
     """Refuse one iterator in two places."""
     if len(set(map(id, iterators))) < len(iterators):
         raise ArgumentError("the same iterator stands twice; give two of them")
-
-
-def drawing(name: str, seed: Any) -> dict[str, Any]:
-    """The arguments of a stage that draws."""
-
-    def check(value: Any) -> Seed:
-        value = bytes(value) if isinstance(value, bytearray) else value
-        if hasattr(value, "dtype"):
-            value = value.item()
-        if value is not None and not isinstance(value, (int, float, str, bytes)):
-            raise Unfit("an int, float, str, bytes or None")
-        return value
-
-    seed = checked(name, "seed", seed, check)
-    return {"seed": seed, "origin": fresh(seed)}

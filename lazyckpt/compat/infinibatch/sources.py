@@ -1,107 +1,183 @@
-"""Sources under Infinibatch's iterators: objects, and streams drawn as `random.Random` does."""
+"""Iterators at the beginning of a pipeline, each behind the source under it."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from itertools import count, islice, repeat, starmap
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from functools import lru_cache, partial
+from itertools import islice, repeat, starmap
 from operator import length_hint
 from typing import Any
 
 import numpy as np
 
-from lazyckpt.combinators.source import source
-from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, told
-from lazyckpt.compat.infinibatch.words import Words
-from lazyckpt.core.machine import (
-    Flow,
-    Machine,
-    Position,
-    Table,
-    View,
-    counted,
-    machine,
-    placed,
-    within,
+import lazyckpt as lz
+from lazyckpt.compat.infinibatch.mersenne import (
+    Seed,
+    TrackedRandom,
+    check_place,
+    fresh,
+    seedable,
+    told,
 )
+from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
+from lazyckpt.compat.infinibatch.words import Words
+from lazyckpt.core.checks import at_least, brief, checked, positive
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
-from lazyckpt.core.user_state import freeze, thaw
-from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import source_combinator
+from lazyckpt.core.stages import sourced
+from lazyckpt.decorators import source_combinator
+from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.pipeline import Stage
 
-ATOMS = {int, float, bool, complex, str, bytes, type(None)}
+_ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
-@source_combinator(listed=False, describe=lambda iterable: {})
+class NativeCheckpointableIterator(PipelineIterator):
+    """The items of an iterable that can be iterated over again; an iterator is a `ValueError`.
+
+    State: a count of items. Resume: at once in a list, tuple or range, replays
+    anything else; `RuntimeError`, with both numbers, where it became too short.
+
+    >>> it = NativeCheckpointableIterator("abc")
+    >>> next(it), next(it)
+    ('a', 'b')
+    >>> state = it.getstate()
+    >>> list(it), it.setstate(state), list(it)
+    (['c'], None, ['c'])
+    """
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        if iter(iterable) is iterable:
+            raise ArgumentError(
+                "NativeCheckpointableIterator: iterable must be one that begins anew each time, "
+                f"got the iterator {brief(iterable)}"
+            )
+        super().__init__(infinibatch_native(iterable))
+
+
+@source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again. State: the epoch, a count of items."""
+    name = "NativeCheckpointableIterator"
+
+    def shrunk(index: int, length: int) -> SourceChanged:
+        return SourceChanged(f"{name}: the state stands after item {index} of what has {length}")
+
     if type(iterable) in (list, tuple, range):
-        built: Machine[Any] = source(iterable).machine
+        built: Machine[Any] = lz.source(iterable).machine
 
-        def indexed(position: Position) -> Flow[Any]:
-            _, index = placed("NativeCheckpointableIterator", position)
-            if index > (length := len(iterable)):  # type: ignore[arg-type]
-                raise shrunk(index, length)
-            return built.flow(position)
+        def check(position: Position) -> None:
+            if position[1] > (length := len(iterable)):  # type: ignore[arg-type]
+                raise shrunk(position[1], length)
+            built.check(position)
 
-        return built._replace(flow=indexed)
+        return built._replace(check=check)
 
     def flow(position: Position) -> Flow[Any]:
-        epoch, index = placed("NativeCheckpointableIterator", position)
+        epoch, index = position
         stream, taken = counted(iterable)
         if sum(1 for _ in islice(stream, index)) < index:
             raise shrunk(index, taken())
         return Flow(stream, lambda: (epoch, taken()))
 
-    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
+    return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
-def shrunk(index: int, length: int) -> SourceChanged:
-    return SourceChanged(f"the state stands after item {index} of a source that now has {length}")
+def create_source_iterator(
+    source_items: Sequence[Any],
+    train: bool = True,
+    seed: Seed = None,
+    shuffle: bool = True,
+    num_instances: int = 1,
+    instance_rank: int = 0,
+) -> CheckpointableIterator:
+    """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
+
+    Raises:
+        ValueError: `shuffle` without `train`.
+    """
+    ranks = num_instances, instance_rank
+    if train:
+        return InfinitePermutationSourceIterator(source_items, seed, shuffle, *ranks)
+    if shuffle:
+        raise ArgumentError("shuffling is not supported when train=False")
+    return ChunkedSourceIterator(source_items, *ranks)
 
 
-def _first(position: Position) -> int:
-    return int(position[0])
+class ChunkedSourceIterator(PipelineIterator):
+    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, once.
+
+    [D] A negative rank is refused, as one that is too large is.
+    """
+
+    def __init__(
+        self, source_items: Sequence[Any], num_instances: int = 1, instance_rank: int = 0
+    ) -> None:
+        rank = _ranked(num_instances, instance_rank, contiguous=True)
+        super().__init__(lz.source(list(source_items)) | rank)
 
 
-@source_combinator(listed=False, describe=lambda iterator: {"type": type(iterator).__name__})
-def infinibatch_foreign(iterator: Any) -> Machine[Any]:
-    """A user's own CheckpointableIterator. State: its own, of JSON values and tuples."""
-    turns = count()
-    current = -1
+def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) -> Stage[Any, Any]:
+    count = checked("source", "num_instances", num_instances, positive)
+    rank = checked("source", "instance_rank", instance_rank, at_least(0, count - 1))
+    return lz.shard(num_shards=count, index=rank, contiguous=contiguous)
 
-    def flow(position: Position) -> Flow[Any]:
-        epoch, mine = position
-        turn = -1
 
-        def items() -> Iterator[Any]:
-            nonlocal turn, current
-            turn = current = next(turns)
-            iterator.setstate(None if mine == 0 else thaw(mine))
-            for item in iterator:
-                yield item
-                if turn != current:
-                    raise RuntimeError(f"{iterator!r} is used by two at once")
+class InfinitePermutationSourceIterator(PipelineIterator):
+    """One permutation of the items after another; rank r of W gets item r, r + W, r + 2 W, ...
 
-        def snapshot() -> Position:
-            if turn < 0:
-                return position
-            return epoch, freeze(iterator.getstate(), type(iterator).__name__)
+    The order is that of `random.Random(seed).shuffle`. The items are copied, and
+    [D] so is each that is given, unless it is a number, a string or None: changing
+    it in place changes nothing later.
 
-        return Flow(items(), snapshot)
+    [D] `seed=None` is a seed drawn by chance, which the state holds. Several ranks
+    have to share their permutations, and there None is the seed 0. No items, and
+    ranks out of range, are a `ValueError`.
 
-    return machine(init=lambda epoch: (epoch, 0), epoch=_first, flow=flow)
+    State: how many random words were drawn before this permutation, and the place
+    in it; the same on all ranks. Resume: jumps over the words, in less than 0.1 s,
+    and draws one permutation.
+
+    >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
+    >>> [next(it) for _ in range(6)]
+    ['not', 'to', 'or', 'be', 'not', 'be']
+    """
+
+    def __init__(
+        self,
+        source_items: Sequence[Any],
+        seed: Seed = 0,
+        shuffle: bool = True,
+        num_instances: int = 1,
+        instance_rank: int = 0,
+    ) -> None:
+        items = list(source_items)
+        if not items:
+            raise ArgumentError("source must not be empty")
+        rank = _ranked(num_instances, instance_rank)
+        seed = 0 if seed is None and num_instances > 1 else seed
+        if not (is_atomic := {*map(type, items)} <= _ATOMS):
+            items = deepcopy(items)
+        if shuffle:
+            pipeline = infinibatch_permutations(items, seed, fresh(seed)) | rank
+        else:
+            pipeline = lz.source(items) | lz.repeat() | rank
+        super().__init__(pipeline if is_atomic else pipeline | lz.map(deepcopy))
 
 
 @source_combinator(
-    listed=False, describe=lambda items, seed, origin: {"length": len(items), "seed": told(seed)}
+    registered=False,
+    checks={"seed": seedable},
+    describe=lambda items, seed, origin: {"length": len(items), "seed": told(seed)},
 )
 def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
     """One permutation of the items after another, for ever.
 
-    State: the epoch, the generator's place before the permutation, a count of its items.
+    State: the epoch, a count of the permutation's items, the generator's place before it.
     """
     size = len(items)
     words: Words | None = None
@@ -115,61 +191,72 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
         return words.permutation(size), words.drawn
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, origin, place, index = position
-        within("InfinitePermutationSourceIterator", index, size)
+        epoch, index, origin, place = position
         index += n
         while index > size:
             place, index = drawn(origin, place)[1], index - size
-        return (epoch, origin, place, index), n
+        return (epoch, index, origin, place), n
 
     def ahead(position: Position, offsets: Indices) -> Indices:
-        _, origin, place, index = position
-        places = affine(offsets, index)
-        if isinstance(places, range) and len(places) and places[-1] < size:
-            order = drawn(origin, place)[0]
-            return np.asarray(order[places.start : places.stop : places.step], np.int64)
-        wanted = as_array(places)
-        orders = []
+        _, index, origin, place = position
+        wanted = as_array(affine(offsets, index))
+        orders: list[Any] = []
         for _ in range(int(wanted.max(initial=0)) // size + 1):
             order, place = drawn(origin, place)
             orders.append(order)
-        return np.concatenate(orders)[wanted].astype(np.int64)
+        found = orders[0] if len(orders) == 1 else np.concatenate(orders)
+        return as_array(found[wanted])
 
-    get = items.__getitem__
-
-    def step(position: Position) -> tuple[Position, Any]:
-        return skip(position, 1)[0], get(int(ahead(position, range(1))[0]))
-
-    return machine(
-        init=lambda epoch: (epoch, origin, 0, 0),
-        epoch=_first,
-        step=step,
+    name = "InfinitePermutationSourceIterator"
+    return sourced(
+        name,
+        first=(origin, 0),
+        check=partial(check_place, name),
+        most=size,
         skip=skip,
         length=math.inf,
-        view=View(Table(get), ahead),
+        view=View(Table(items.__getitem__), ahead),
     )
 
 
-@source_combinator(listed=False, describe=lambda seed, origin: {"seed": told(seed)})
+class RandomIterator(PipelineIterator):
+    """What `random.Random(seed).random()` gives. State: how many were given.
+
+    [D] With `seed=None`, `setstate(None)` begins the same stream again.
+    """
+
+    def __init__(self, seed: Seed = 0) -> None:
+        super().__init__(infinibatch_random(seed, fresh(seed)))
+
+
+@source_combinator(
+    registered=False,
+    checks={"seed": seedable},
+    describe=lambda seed, origin: {"seed": told(seed)},
+)
 def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
-    """The floats of `Random(seed).random()`. State: the epoch and the generator's place."""
+    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
 
     def flow(position: Position) -> Flow[float]:
-        epoch, origin, place = position
-        within("RandomIterator", place, math.inf)
-
+        epoch, index, origin = position
         calls = repeat((), sys.maxsize)
-        items = starmap(TrackedRandom(seed, origin, place, 0).random.random, calls)
+        items = starmap(TrackedRandom(seed, origin, 2 * index, 0).random.random, calls)
 
         def taken() -> int:
             return sys.maxsize - length_hint(calls)
 
-        return Flow(items, lambda: (epoch, origin, place + 2 * taken()), taken=taken)
+        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, origin, place = position
-        return (epoch, origin, place + 2 * n), n
+        epoch, index, origin = position
+        return (epoch, index + n, origin), n
 
-    return machine(
-        init=lambda epoch: (epoch, origin, 0), epoch=_first, flow=flow, skip=skip, length=math.inf
+    name = "RandomIterator"
+    return sourced(
+        name,
+        first=(origin,),
+        check=partial(check_place, name),
+        flow=flow,
+        skip=skip,
+        length=math.inf,
     )

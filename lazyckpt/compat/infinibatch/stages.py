@@ -12,13 +12,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.blocks import HashedOrders, Orders, shuffled_blocks
+from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.combinators.reservoir import Reservoir
-from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom
+from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, check_place, seedable
 from lazyckpt.compat.infinibatch.words import Words
-from lazyckpt.core.machine import Flow, Machine, Position, machine, within
-from lazyckpt.pipeline import combinator
+from lazyckpt.core.checks import function, integer, optional, positive
+from lazyckpt.core.define import Options
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Rate
+from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
+
+
+def _sizing(value: Any) -> Any:
+    return value if callable(value) else integer(value)
+
+
+_DRAWN: Options = {
+    "registered": False,
+    "unrecorded": ("origin",),
+    "checks": {
+        "batch_size": _sizing,
+        "block_size": positive,
+        "boundary_key": optional(function),
+        "buffer_size": positive,
+        "fn": function,
+        "key": optional(function),
+        "read_ahead": positive,
+        "seed": seedable,
+    },
+}
 
 
 def boxed(
@@ -29,7 +53,7 @@ def boxed(
     return [state], output
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(**_DRAWN)
 def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed, origin: int
 ) -> Machine[Any]:
@@ -56,9 +80,13 @@ def infinibatch_random_map(
 
         return Flow(made(), snapshot)
 
-    return machine(
-        init=lambda epoch: (upstream.init(epoch), origin, 0, 0),
-        epoch=lambda position: upstream.epoch(position[0]),
+    name = "SamplingRandomMapIterator"
+    return stateful(
+        name,
+        upstream,
+        first=(origin, 0, 0),
+        check=partial(check_place, name),
+        rate=Rate(),
         flow=flow,
         length=upstream.length,
     )
@@ -68,7 +96,7 @@ class _RandomOrders:
     """The orders of `random.Random.shuffle`, one after another."""
 
     def __init__(self, name: str, seed: Seed, epoch: int, origin: int, words: int) -> None:
-        within(name, origin, math.inf), within(name, words, math.inf)
+        check_place(name, origin, words)
         self._words = Words(seed, origin, words)
 
     @property
@@ -86,7 +114,7 @@ class _RandomSlots:
     def __init__(
         self, name: str, seed: Seed, size: int, epoch: int, number: int, origin: int, words: int
     ) -> None:
-        within(name, origin, math.inf), within(name, words, math.inf)
+        check_place(name, origin, words)
         self._words, self._size = Words(seed, origin, words), size
 
     @property
@@ -96,11 +124,11 @@ class _RandomSlots:
     def draw(self, count: int) -> NDArray[np.int64]:
         return self._words.below(self._size, count)
 
-    def flush(self, occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
         return occupied[::-1]
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(**_DRAWN)
 def infinibatch_blocks(
     upstream: Machine[Any], block_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
@@ -110,7 +138,7 @@ def infinibatch_blocks(
     return shuffled_blocks(name, upstream, block_size, orders, first=(origin, 0))
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(**_DRAWN)
 def infinibatch_buckets(
     upstream: Machine[Any],
     read_ahead: int,
@@ -128,31 +156,26 @@ def infinibatch_buckets(
         wanted = batch_size(item) if callable(batch_size) else batch_size
         return max(1, math.ceil(min(wanted, read_ahead)))
 
-    boundary = boundary_key and _never_none(boundary_key)
     cut = partial(
         cut_in_batches,
         batch_size=size if callable(batch_size) else size(None),
         key=key,
-        boundary_key=boundary,
+        boundary_key=boundary_key and partial(_never_none, boundary_key),
     )
-    orders: Callable[..., Orders] = partial(HashedOrders, name, None)
-    first: tuple[int, ...] = (0,)
+    made = partial(shuffled_blocks, name, upstream, read_ahead, made=cut, what="batch")
     if shuffle:
-        orders, first = partial(_RandomOrders, name, seed), (origin, 0)
-    return shuffled_blocks(name, upstream, read_ahead, orders, made=cut, what="batch", first=first)
+        return made(partial(_RandomOrders, name, seed), first=(origin, 0))
+    return made(partial(HashedOrders, name, None))
 
 
-def _never_none(key: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def checked(item: Any) -> Any:
-        found = key(item)
-        if found is None:
-            raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
-        return found
-
-    return checked
+def _never_none(key: Callable[[Any], Any], item: Any) -> Any:
+    found = key(item)
+    if found is None:
+        raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
+    return found
 
 
-@combinator(listed=False, free=("origin",))
+@combinator(**_DRAWN)
 def infinibatch_reservoir(
     upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:

@@ -16,8 +16,9 @@ from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.show import show
 from lazyckpt.core.stages import stateless
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Stage, combinator
+from lazyckpt.pipeline import Stage
 
 A = TypeVar("A")
 B = TypeVar("B")

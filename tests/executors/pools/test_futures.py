@@ -23,7 +23,7 @@ from tests.executors.cases import PIPELINES, Stream, image, like_inline, square,
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what their packages say about each other at import
     import loky
-from tests.executors.pools import SPAWN, cluster
+from tests.executors.pool_cases import SPAWN, cluster
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what their packages say about each other at import
     import dask
     import loky
-from tests.executors.pools import SPAWN, cluster
+from tests.executors.pool_cases import SPAWN, cluster
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 

@@ -1,0 +1,198 @@
+"""What makes combinators of functions: `combinator`, `source_combinator`, `composite`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, overload
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import Check, brief
+from lazyckpt.core.define import Options, define
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.registry import Combinator
+from lazyckpt.core.stages import passing
+from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Keeping, Pipeline, Stage
+
+A = TypeVar("A")
+B = TypeVar("B")
+P = ParamSpec("P")
+Composed = TypeVar("Composed", bound=Chain)
+
+
+@overload
+def combinator(
+    *, keeps_items: Literal[True], pointwise: bool = False, **options: Unpack[Options]
+) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[A]]], Callable[P, Keeping]]: ...
+@overload
+def combinator(
+    *, pointwise: bool = False, **options: Unpack[Options]
+) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[B]]], Callable[P, Stage[A, B]]]: ...
+def combinator(
+    *, keeps_items: bool = False, pointwise: bool = False, **options: Unpack[Options]
+) -> Any:
+    """Make a combinator of a function from the upstream machine and arguments to a machine.
+
+    The upstream parameter vanishes from the public signature; the function's
+    name is the combinator's. `stateless` and `stateful` make its machine, of a
+    `step`, or of a `flow`, whose `snapshot` is the position that it was opened at
+    before the first `next`, and after each item the one behind it.
+
+    Args:
+        keeps_items: Whether it passes items on as they are, whatever they are.
+        pointwise: Whether it makes each item of one item and its place alone, so that
+            an executor may make many at a time.
+        checks: A check for each argument, from `lazyckpt.core.checks`.
+        validate: Called with all arguments, to refuse what doesn't go together.
+        unrecorded: Arguments that change no order, which a state doesn't mind.
+        functions: The functions among the arguments, with what each does: see
+            `lazyckpt.core.registry.Role`. By these alone the stage looks at items.
+        rebasable: Arguments that `rebase` may change, with what the stages behind have to
+            be for that: "any", "stateless" or "lockstep".
+        branch: What `rebase` makes of the stage's own part where `seed` has changed: given
+            upstream's place, the part, the old seed and all arguments.
+        trace: From the stored call and a `lazyckpt.provenance.Tracing` to a stage that takes
+            and gives items with their origins and has the same positions, where neither
+            rates nor functions tell which items went into one; see `lazyckpt.trace`.
+        registered: Whether it is in `lazyckpt.registry`; a library's inner stages need not be.
+
+    >>> from lazyckpt.core.stages import stateless
+    >>> from lazyckpt.core.machine import Machine, Rate
+    >>> from lazyckpt import registry, source
+    >>> @combinator(pointwise=True)
+    ... def negated(upstream: Machine[int]) -> Machine[int]:
+    ...     flow = lambda at: upstream.flow(at).map(lambda x: -x)
+    ...     return stateless(upstream, rate=Rate(), flow=flow)
+    >>> list(source([1, 2]) | negated())
+    [-1, -2]
+    >>> _ = registry.pop("negated")
+    """
+
+    def wrap(build: Callable[..., Machine[Any]]) -> Any:
+        return define(
+            build,
+            _staged,
+            is_source=False,
+            keeps_items=keeps_items,
+            pointwise=pointwise,
+            **options,
+        )
+
+    return wrap
+
+
+def source_combinator(
+    *,
+    describe: Callable[..., dict[str, Any]] | None = None,
+    rebase: Callable[..., Any] | None = None,
+    reshard: Callable[..., Any] | None = None,
+    **options: Unpack[Options],
+) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
+    """Make a source of a function from arguments to a machine, by `sourced` or `joining`.
+
+    Args:
+        describe: What a state remembers of the arguments, as JSON; by default all that
+            decide the order.
+        rebase: What `rebase` makes of a position and the entry that a state has of the
+            stage, where all arguments follow by keyword; it raises
+            `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
+        reshard: What `reshard` makes of the positions of all ranks and another number of
+            ranks: the positions of these.
+        options: As for `combinator`.
+    """
+
+    def wrap(build: Callable[P, Machine[B]]) -> Any:
+        return define(
+            build,
+            _started,
+            is_source=True,
+            describe=describe,
+            rebase=rebase,
+            reshard=reshard,
+            **options,
+        )
+
+    return wrap
+
+
+@overload
+def composite(make: Callable[P, Composed], /) -> Callable[P, Composed]: ...
+@overload
+def composite(
+    *, checks: Mapping[str, Check]
+) -> Callable[[Callable[P, Composed]], Callable[P, Composed]]: ...
+def composite(
+    make: Callable[P, Composed] | None = None, *, checks: Mapping[str, Check] | None = None
+) -> Any:
+    """Make a named stage, or source, of a function that composes stages.
+
+    Its arguments are part of a state's identity, also where a closure hides them
+    from the stages that it is made of.
+
+    Args:
+        make: The function, which returns stages composed by `|`.
+        checks: A check for each argument, from `lazyckpt.core.checks`.
+
+    >>> import lazyckpt as lz
+    >>> @lz.composite
+    ... def windows(seconds: float, *, seed: int):
+    ...     return lz.map(lambda x: x * seconds) | lz.shuffle(seed=seed)
+    >>> pipeline = lz.source([1, 2, 3]) | windows(0.5, seed=0)
+    >>> pipeline
+    source([1, 2, 3]) | windows(0.5, seed=0)
+    >>> lz.init(pipeline)
+    State(items=0)
+      source(length=3)              0, 0
+      map()
+      shuffle(seed=0)               0
+      windows(seconds=0.5, seed=0)
+    """
+    if make is None:
+        return lambda found: _composite(found, checks)
+    return _composite(make, checks)
+
+
+def _composite(
+    make: Callable[P, Composed], checks: Mapping[str, Check] | None
+) -> Callable[P, Composed]:
+    def mark(upstream: Machine[Any], /, *args: Any, **kwargs: Any) -> Machine[Any]:
+        return passing(upstream)
+
+    signature = inspect.signature(make)
+    first = inspect.Parameter("upstream", inspect.Parameter.POSITIONAL_ONLY)
+    wraps(make)(mark)
+    mark.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[first, *signature.parameters.values()]
+    )
+    marked: Any = define(
+        mark, _staged, is_source=False, keeps_items=True, checks=checks, registered=False
+    )
+
+    @wraps(make)
+    def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
+        frame = sys._getframe(1)
+        arguments = known.bind(args, kwargs)
+        made = make(*args, **kwargs)
+        if not isinstance(made, (Stage, Pipeline)):
+            raise ArgumentError(
+                f"{make.__name__}: a composite must return stages, got {brief(made)}"
+            )
+        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return type(made)((*made.calls, Call(known, arguments, site, len(made.calls))))
+
+    known: Combinator = marked.combinator._replace(public=public)
+    public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it
+    return public
+
+
+def _staged(call: Call) -> Stage[Any, Any]:
+    return Stage((call,))
+
+
+def _started(call: Call) -> Pipeline[Any]:
+    pipeline: Pipeline[Any] = Pipeline((call,))
+    _ = pipeline.machine  # bad data is refused here, not when first read
+    return pipeline
