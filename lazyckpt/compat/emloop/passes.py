@@ -104,8 +104,10 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
     """
     most = size or sys.maxsize
 
-    def check(checksum: Any = 0, place: Position = ()) -> None:
-        within("StreamWrapper", checksum)
+    def check(*place: Any) -> None:
+        if place:
+            checksum, _ = place
+            within("StreamWrapper", checksum)
 
     def flow(position: Position) -> Flow[Any]:
         number, given, *place = position
