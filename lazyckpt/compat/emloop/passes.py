@@ -22,10 +22,7 @@ from lazyckpt.pipeline import Pipeline
 
 
 class Passes:
-    """A function that opens passes, and the one that is open.
-
-    A thread that ends, or an epoch that does amid a pass, leaves it open, and
-    whoever comes to its place goes on with it.
+    """A function that opens passes, and the one that is open, which the next epoch goes on with.
 
     - `made`: gives the position after the last batch made
     """
@@ -102,13 +99,15 @@ class _Once(Iterable[Any]):
 def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
     """Pass after pass in epochs of `size` batches; one pass an epoch, if that is 0.
 
-    State: the pass, a count of the epoch's batches, and once the pass has given
-    one, a checksum of what it is of, and the place in it.
+    State: the pass, a count of the epoch's batches, and within the pass a checksum of
+    what it is of, and the place in it.
     """
     most = size or sys.maxsize
 
-    def check(checksum: Any = 0, place: Position = ()) -> None:
-        within("StreamWrapper", checksum)
+    def check(*place: Any) -> None:
+        if place:
+            checksum, _ = place
+            within("StreamWrapper", checksum)
 
     def flow(position: Position) -> Flow[Any]:
         number, given, *place = position

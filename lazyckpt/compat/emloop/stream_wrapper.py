@@ -23,36 +23,28 @@ T = TypeVar("T")
 class StreamWrapper(Iterator[T], Generic[T]):
     """A stream of batches in epochs, buffered by a thread if wanted. Iterating it is one epoch.
 
-    One StopIteration ends an epoch, and the next `next` begins another. With a
-    buffer, `next` wants `with stream:`. Leaving it ends the thread, and keeps the
-    place and what is ready. Nothing is made that isn't waited for, but within
+    With a buffer, `next` wants `with stream:`. Leaving it ends the thread, and keeps
+    the place and what is ready. Nothing is made that isn't waited for, but within
     `allow_buffering`, and then nothing beyond the epoch.
 
     What differs from emloop 0.2.1: no sleep before each batch; None is a batch as
-    any other; `next` after `with` is refused as before it, and starts no thread;
-    leaving `with` at an epoch's last batch adds none to it. Where making a batch
-    fails, the batches before it come first, then the error; asking again tries the
-    same batch, for which the pass is opened again and gone through to that place.
-    With a buffer the error is a ChildProcessError, as it was, and its cause the
-    error itself. A pass without batches ends the epoch, with a buffer too, where it
-    hung. The epoch ends at its size or the stream's end, so a loop left at the last
-    batch leaves an empty rest, as it did.
+    any other; leaving `with` at an epoch's last batch adds none to it; an error comes
+    after the batches before it, and asking again tries the same batch. With a buffer
+    it is a ChildProcessError, as it was, whose cause is the error itself. A pass
+    without batches ends the epoch, with a buffer too, where it hung.
 
-    State: `state_dict()`, at most 1 KB of JSON; after the last batch of an epoch it
-    isn't yet that of the next.
+    State: at most 1 KB of JSON; after the last batch of an epoch it isn't yet that of
+    the next.
     Resume: goes through the pass under way to its place; where `stream_fn` gives a
-    sequence or an array, reads nothing again; where it gives a pipeline, what that
-    reads again. The pipeline is in its next epoch in each pass, so it is shuffled
-    anew. For other data with random access, give `source(data)`. `stream_fn` must
-    give the same batches again; only a resume and an error ask for them twice.
+    sequence or an array, re-reads nothing; where it gives a pipeline, what that
+    re-reads. The pipeline is in its next epoch in each pass. `stream_fn` must give
+    the same batches again; only a resume and an error ask for them twice.
 
     Args:
         stream_fn: Gives an iterable, which is one pass; called when the first batch
-            of a pass is asked for, and so again whenever the stream has ended.
-        buffer_size: Batches held ready; below 1 there is no thread, `with` does
-            nothing, and `empty()` is true.
-        epoch_size: Batches an epoch, over ends of the stream; below 1 an epoch is
-            one pass.
+            of a pass is asked for.
+        buffer_size: Batches held ready; below 1 there is no thread.
+        epoch_size: Batches an epoch, over ends of the stream; below 1, one pass.
         name: Told in errors, the profile and the state.
         profile: `profile["read_batch_<name>"]` becomes a list of the seconds that
             each delivered batch was waited for.

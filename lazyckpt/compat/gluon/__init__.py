@@ -16,14 +16,7 @@ from lazyckpt.compat.gluon.samplers import (
 )
 
 __all__ = [
-    "BucketScheme",
-    "ConstWidthBucket",
-    "ExpWidthBucket",
-    "FixedBucketSampler",
-    "LinearWidthBucket",
-    "ShardedDataLoader",
-    "SortedBucketSampler",
-    "SortedSampler",
-    "SplitSampler",
-    "default_batchify_fn",
-]
+    "BucketScheme", "ConstWidthBucket", "ExpWidthBucket", "FixedBucketSampler",
+    "LinearWidthBucket", "ShardedDataLoader", "SortedBucketSampler", "SortedSampler",
+    "SplitSampler", "default_batchify_fn",
+]  # fmt: skip

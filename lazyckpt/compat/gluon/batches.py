@@ -60,11 +60,7 @@ def sampled(sampler: Any, rolling_by: int = 0) -> Pipeline[Any]:
 
 
 class SamplerEpochs:
-    """What a sampler of the user's gave, kept as long as it may be asked for again.
-
-    One with a `len` is gone through when its epoch begins, another as far as
-    needed; a one-shot iterator gives the same in every epoch.
-    """
+    """What a sampler of the user's gave, kept as long as it may be asked for again."""
 
     def __init__(self, sampler: Any, rolling_by: int) -> None:
         self._sampler = sampler
@@ -125,11 +121,7 @@ class EpochPlan:
 
 @source_combinator(registered=False, describe=lambda epochs: epochs.described)
 def sampler_source(epochs: SamplerEpochs | EpochPlan) -> Machine[Any]:
-    """The items of a sampler or a plan.
-
-    State: the epoch, a count of items, and a checksum of the last one. Another item
-    there than before is `SourceChanged`.
-    """
+    """The items of a sampler or a plan; a state has a checksum of the last one given."""
 
     def verified(position: Position) -> list[Any]:
         epoch, index, check = position
@@ -153,7 +145,7 @@ def sampler_source(epochs: SamplerEpochs | EpochPlan) -> Machine[Any]:
                 yield some[index - 1]
 
         def reached() -> Position:
-            nonlocal last
+            nonlocal last  # the sampler may have gone on to another epoch
             if last[1] != index:
                 last = epoch, index, _checksum(epochs.upto(epoch, index), index)
             return last
@@ -200,10 +192,7 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
     """Batches of `batch_size` items each; what is left of an epoch begins the next one.
 
     Epoch e has the batches that are complete once e + 1 epochs of upstream are
-    there and weren't after e: which they are depends on nothing else. An epoch of
-    another length than upstream's is `SourceChanged`.
-
-    State: where the epoch begins, and a count of batches.
+    there and weren't after e.
     """
     if upstream.skip is None or not isinstance(upstream.length, int):
         raise ArgumentError(

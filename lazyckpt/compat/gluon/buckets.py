@@ -19,8 +19,8 @@ Key: TypeAlias = int | tuple[int, ...]
 class BucketScheme:
     """Makes bucket keys, the largest lengths that fit, from the lengths' range.
 
-    `scheme(max_lengths, min_lengths, num_buckets)` is a list of ints, or of
-    tuples where lengths are; keys may repeat. Yours may be any such callable.
+    Yours may be any callable like it: it gives a list of ints, or of tuples where
+    lengths are, and keys may repeat.
     """
 
     def __call__(self, max_lengths: Any, min_lengths: Any, num_buckets: int) -> list[Any]:

@@ -45,10 +45,7 @@ def _is_shard(first: Any) -> bool:
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:
-    """Items as a batch: arrays, tensors and numbers stacked, tuples as a list of batched fields.
-
-    Lists become arrays, dicts are stacked field by field, strings stay a list.
-    Unequal shapes and lengths are refused, as `lazyckpt.stack` does.
+    """Items as `lazyckpt.stack` batches them; tuples as a list of batched fields, lists as arrays.
 
     >>> default_batchify_fn([(1, [1.5, 2.0]), (2, [0.5, 1.0])])
     [array([1, 2]), array([[1.5, 2. ],

@@ -25,50 +25,38 @@ class ShardedDataLoader:
     """Batches of a data set, or lists of batches, one a shard; each `iter` is another epoch.
 
     An iteration that was left early is over, and the next begins another epoch,
-    unless nothing was delivered. Epochs have the batches that they would have had,
-    so what rolls over from one that was left is not lost. There is one iteration at
-    a time: another `iter` ends the one before it, which says so when it is asked
-    for more. After an error, of the data set, of `batchify_fn` or of a killed worker
-    (`WorkerDied`), the same iterator tries the same batch again. Orders are those of
-    lazyckpt, not of `np.random.shuffle`.
+    unless nothing was delivered. What rolls over from one that was left is not lost.
+    There is one iteration at a time: another `iter` ends the one before it. After an
+    error the same iterator tries the same batch again. Orders are those of lazyckpt,
+    not of `np.random.shuffle`.
 
-    State: `state_dict()` is that after the last batch delivered, whatever is in
-    flight; a pickled loader takes it along. The next `iter` after `load_state_dict`
-    gives the rest of its epoch, or the next one where nothing is left.
-    Resume: a sampler of your own must give the same again. One with a `len` is gone
-    through once for each epoch before, so that a generator of its own gets where it
-    was, unless it has a `set_epoch`, which is yours to call. One that gives
-    something else is refused with `SourceChanged`.
+    State: that after the last batch delivered; a pickled loader takes it along.
+    Resume: gives the rest of the epoch, or the next one where nothing is left. A sampler
+    of your own must give the same again, or is refused with `SourceChanged`. One with a
+    `len` is gone through once for each epoch before, unless it has a `set_epoch`, which
+    is yours to call.
 
     Args:
         dataset: Anything with `len` and indices.
         batch_size: Indices a batch.
         shuffle: A new random order in each epoch, which `seed` decides.
-        sampler: Gives the indices: an iterable, a sampler of this module, or a
-            pipeline. It is asked anew in each epoch, in this process and thread; a
-            one-shot iterator gives the same indices in every epoch.
+        sampler: Gives the indices: an iterable, a sampler of this module, or a pipeline,
+            asked anew in each epoch, in this process and thread; a one-shot iterator
+            gives the same indices in every epoch.
         last_batch: "keep" (None) a shorter last batch, "discard" it, or have its
             items begin the next epoch ("rollover"); `len(loader)` follows.
         batch_sampler: Gives the batches, likewise. One whose first element is a
-            list, a range or an array of at least one dimension is a list of shards,
-            each batchified on its own; tuples are indices.
+            list, a range or an array with a dimension is a list of shards, each
+            batchified on its own; tuples are indices.
         batchify_fn: Makes a batch of a list of items; `default_batchify_fn`.
-        num_workers: Processes, or with `thread_pool` threads; 0 or less for none.
-            They start with the first epoch, and stay until `close`, or until loader
-            and iterators are dropped.
-        pin_memory: Copies tensors and arrays to page-locked memory, shard by shard,
-            where torch finds a device; elsewhere it changes nothing.
-        prefetch: Batches made ahead of the one delivered, `2 * num_workers` by
-            default; one more where it is no larger than `num_workers`. With 0, or
-            less, each is made when it is waited for.
-        thread_pool: Whether workers are threads.
-        seed: An int >= 0; None takes one from `np.random`. Give one where a state is
-            to go on in another process.
+        num_workers: Processes, or with `thread_pool` threads; they stay until `close`.
+        pin_memory: Also of arrays, shard by shard, where torch finds a device.
+        prefetch: Batches made ahead, `2 * num_workers` by default; one more where it
+            is no larger than `num_workers`. With 0, or less, none are.
+        seed: None takes one from `np.random`; give one for states of other processes.
 
     Raises:
-        ArgumentError: A `ValueError`, at once: arguments that don't go together, or
-            wrong ones.
-        StateMismatch: The state belongs to another pipeline.
+        ArgumentError: A `ValueError`: wrong arguments, or ones that don't go together.
         PipelineError: An iterator is used after `close`.
 
     >>> import numpy as np

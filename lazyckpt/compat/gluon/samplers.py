@@ -43,8 +43,7 @@ class SortedSampler(Sampler):
 class FixedBucketSampler(Sampler):
     """Batches of indices of like length: each is put in the smallest bucket that it fits.
 
-    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a
-    warning, an unused `num_buckets`, which has a default, none.
+    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a warning.
 
     Args:
         lengths: Ints >= 1, or tuples of them.
@@ -55,10 +54,9 @@ class FixedBucketSampler(Sampler):
             all alike in elements, where that is more than `batch_size`.
         shuffle: Mix indices within buckets, and the batches, anew in each epoch.
         num_shards: A batch is a list of so many batches. The last one has some of the
-            one before again where they don't come out even, as in the original; where
-            there are fewer in all, it has those, and each once. (The original loses
-            some then.)
-        seed: An int >= 0; None takes one from `np.random`.
+            one before again where they don't come out even; where there are fewer in
+            all, it has those, and each once. (The original loses some then.)
+        seed: None takes one from `np.random`.
 
     >>> lengths = [3, 9, 4, 8, 2, 7]
     >>> sampler = FixedBucketSampler(lengths, 2, num_buckets=2)
@@ -160,8 +158,7 @@ class SortedBucketSampler(Sampler):
     Each window is sorted, the largest keys first unless `reverse` is False, and cut
     in batches. With `shuffle` windows are of random indices, and their batches in
     random order, anew in each epoch; `seed` None takes one from `np.random`. `len`
-    counts the batches there are; the original's is too small where a window is no
-    multiple of `batch_size`.
+    counts the batches there are; the original's may be too small.
 
     >>> list(SortedBucketSampler([1, 5, 2, 4, 3], 2, mult=2))
     [[1, 3], [2, 0], [4]]
@@ -204,14 +201,11 @@ class SplitSampler(Sampler):
     """The indices of one part of `length`, of `num_parts` consecutive ones.
 
     Args:
-        length: Indices in all.
-        num_parts: How many parts.
         part_index: From 0 to `num_parts - 1`; the original takes any number.
         even_size: All parts are as long as the longest; where indices lack, random
             ones of all are taken, anew in each epoch.
         repeat: How often the part comes in an epoch, each time in another order.
-        shuffle: A random order; else the original one.
-        seed: An int >= 0; None takes one from `np.random` where there is chance.
+        seed: None takes one from `np.random`.
 
     >>> [list(SplitSampler(10, 3, part, shuffle=False)) for part in range(3)]
     [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]

@@ -23,10 +23,7 @@ def add_cache(
     cache too. Each process has one of its own.
 
     Args:
-        arr: Gives the items, by index.
-        cache_size: How many to keep, at least 1.
-        cache: A mapping to keep them in, by index; its first key is the one least
-            recently used. By default they are kept out of sight.
+        cache: A mapping to keep items in, by index; the first is the one least recently used.
 
     >>> import lazyckpt.compat.seqtools as seqtools
     >>> cached = seqtools.add_cache(seqtools.smap(print, "a"))
@@ -47,15 +44,13 @@ def uniter(
 ) -> LazySequence[A]:
     """Indices for an iterable, which is gone through as far as needed, and anew to go back.
 
-    [D]: an index past the end raises `IndexError` and disturbs nothing; it left
-    iterators that gave wrong items.
+    [D]: an index past the end raises `IndexError` and disturbs nothing.
 
     Args:
         iterable: Gives the same items each time it is iterated over.
         cache_size: How many of the last items each iterator keeps.
-        n_parallel: How many iterators are open at once; what is asked for comes from
-            the one that is the closest before it.
-        size: The length, if it is known; `len` and negative indices want it.
+        n_parallel: How many iterators are open at once, of which the closest is used.
+        size: The length, which `len` and negative indices want.
 
     >>> letters = uniter("abc", cache_size=2, size=3)
     >>> letters[2], letters[1], letters[-3]

@@ -10,9 +10,7 @@ from typing import Any
 class EvaluationError(Exception):
     """An item could not be made. The message has its index and where the stage was built.
 
-    The error of the user's function is its `__cause__`, also where a worker
-    process raised it. It can be caught as the original's can, and what comes
-    after the item can be read on.
+    The error of the user's function is its `__cause__`, also where a worker raised it.
     """
 
     @classmethod
@@ -54,14 +52,9 @@ _setting = _Setting()
 def seterr(evaluation: str | None = None) -> str:
     """Say what an error of a user's function becomes, in this thread; the result is what holds.
 
-    The thread that reads decides, not the worker that the error comes from.
-
     Args:
-        evaluation: "wrap" for an `EvaluationError` with the error as its cause, the
-            default; "passthrough" for the error itself; None changes nothing.
-
-    Raises:
-        ValueError: It is anything else.
+        evaluation: "wrap" for an `EvaluationError`, the default; "passthrough" for the
+            error itself; None changes nothing.
 
     >>> seterr()
     'wrap'

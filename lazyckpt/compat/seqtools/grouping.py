@@ -26,12 +26,9 @@ def batch(
     """Lists of k consecutive items, or what `collate_fn` makes of them.
 
     Args:
-        sequence: Gives the items.
-        k: Items a batch.
         drop_last: Leave out a last batch that is shorter; `pad` is not used then.
-        pad: An item that fills up a last batch which is shorter. [D]: one that is
-            whole stays as it is; it got k more where k divides the length.
-        collate_fn: Makes a batch of a list.
+        pad: An item that fills up a last batch which is shorter. [D]: where k divides
+            the length, it got k more.
 
     >>> list(batch(range(5), 2, pad=0))
     [[0, 1], [2, 3], [4, 0]]
@@ -46,14 +43,8 @@ def unbatch(
 ) -> LazySequence[A]:
     """The items of batches, one after another: the inverse of `batch`.
 
-    [D]: of no batches it is empty; its length was `batch_size`. Reading on, each
-    batch is made once: the last one used is kept, in each thread. A batch that is
-    shorter than it should be is a `ValueError`.
-
-    Args:
-        sequence: Gives the batches.
-        batch_size: That of all but the last.
-        last_batch_size: That of the last, if it is another.
+    [D]: of no batches it is empty; its length was `batch_size`. The batch used last
+    is kept, in each thread. One that is too short is a `ValueError`.
 
     >>> list(unbatch([[1, 2], [3]], 2, 1))
     [1, 2, 3]
@@ -73,10 +64,8 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     [D]: a cut at the very end gives a part of nothing; it gave the last item again.
 
     Args:
-        sequence: What is cut.
-        edges: Where to cut, in rising order; or a number of cuts into equal parts,
-            else a `ValueError`; or pairs of where parts begin and end. What is out of
-            range is moved to it.
+        edges: Where to cut, in rising order; or a number of cuts into equal parts; or
+            pairs of where parts begin and end. What is out of range is moved to it.
 
     >>> list(split("abcdef", [1, 4])), list(split([1, 2, 3, 4], 1))
     (['a', 'bcd', 'ef'], [[1, 2], [3, 4]])

@@ -32,14 +32,8 @@ def arange(start: int, stop: int | None = None, step: int | None = None) -> Lazy
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
     """The items at `indexes`, in their order; any may come again, negative ones count from the end.
 
-    Args:
-        sequence: Gives the items.
-        indexes: A range, list, tuple or array, which is looked through at once; of
-            any other sequence, also one without end, an index is read when it's used.
-
-    Raises:
-        IndexError: There is no such index: at once where the indexes are looked
-            through, else when it is used.
+    A range, list, tuple or array is looked through at once; of any other sequence,
+    also one without end, an index is read when it's used.
 
     >>> list(gather("held", [1, 2, 2, -4]))
     ['e', 'l', 'l', 'h']
@@ -54,19 +48,14 @@ def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySeque
 
 
 def take(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
-    """The same as `gather`.
-
-    >>> list(take("abc", [2, 0]))
-    ['c', 'a']
-    """
+    """The same as `gather`."""
     return gather(sequence, indexes)
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     """The items again and again, for ever or `limit` of them.
 
-    [D]: a limit of 0 gives nothing, and an empty sequence is a `ValueError` unless
-    the limit is 0; both went round for ever.
+    [D]: a limit of 0 gives nothing, an empty sequence is else a `ValueError`.
 
     >>> list(cycle("abc", 5)), cycle("abc")[3 * 10**9 + 1]
     (['a', 'b', 'c', 'a', 'b'], 'b')
@@ -83,9 +72,6 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
 
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
     """The same value, for ever or `times` times; [D]: also 0 times and once.
-
-    Raises:
-        TypeError: `times` is neither an int >= 0 nor None.
 
     >>> list(repeat("x", 3)), list(repeat("x", 0)), repeat("x")[10**9]
     (['x', 'x', 'x'], [], 'x')
@@ -109,8 +95,8 @@ def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
     """Item i of `x` where item i of `condition` is true, else of `y`.
 
-    [D]: a condition that was neither 0 nor 1 ended the sequence in silence; now
-    it is true or false as Python has it. Unequal lengths are a `ValueError`.
+    [D]: conditions are true or false as Python has it; others than 0 and 1 ended the
+    sequence in silence. Unequal lengths are a `ValueError`.
 
     >>> list(switch([True, False, True], "abc", "xyz"))
     ['a', 'y', 'c']
@@ -122,8 +108,8 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     """Item i of the sequence that item i of `selector` says; negative ones count from the last.
 
     Raises:
-        ValueError: Unequal lengths; or, when it is read, a selector that there is no
-            sequence for ([D]: that ended the sequence in silence).
+        ValueError: Unequal lengths; a selector that there is no sequence for, when it is
+            read ([D]: that ended the sequence in silence).
 
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
@@ -11,6 +12,8 @@ from lazyckpt.compat.seqtools.sequence import LazySequence, stage
 from lazyckpt.core.checks import checked, function, natural, optional
 
 T = TypeVar("T")
+
+_NEVER: Any = object()
 
 
 def debug(
@@ -22,12 +25,10 @@ def debug(
     """The items as they are, after `func(index, item)` was called for each that is read.
 
     [D]: the index is the item's in iteration too; it was 0 there. The first item is
-    always shown; it was passed over for as long after `debug` was called.
+    always shown.
 
     Args:
-        sequence: Gives the items.
-        func: Called with an item's index and the item.
-        max_calls: How often it is called at most.
+        max_calls: How often `func` is called at most.
         max_rate: How often a second.
 
     >>> watched = debug("abc", print, max_calls=1)
@@ -96,31 +97,18 @@ class Monitored(LazySequence[T]):
         return 1 / self.read_delay()
 
     def _item(self, number: int) -> T:
-        begun = perf_counter()
-        item: T = self._items._item(number)  # type: ignore[attr-defined]
-        self._took(begun)
-        return item
+        return self._measured(partial(self._items._item, number))  # type: ignore[attr-defined]
 
     def __iter__(self) -> Iterator[T]:
-        return _Timed(self)
+        read: Callable[[], T] = partial(next, iter(self._items))
+        return iter(partial(self._measured, read), _NEVER)  # outlives an error
 
-    def _took(self, begun: float) -> None:
+    def _measured(self, read: Callable[[], T]) -> T:
+        begun = perf_counter()
+        item = read()
         self._spent += perf_counter() - begun
         self._count += 1
+        return item
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Monitored, (self._items,)
-
-
-class _Timed(Iterator[T]):
-    """An iterator that tells how long each item took."""
-
-    def __init__(self, monitor: Monitored[T]) -> None:
-        self._monitor = monitor
-        self._items: Iterator[T] = iter(monitor._items)
-
-    def __next__(self) -> T:
-        begun = perf_counter()
-        item = next(self._items)
-        self._monitor._took(begun)
-        return item

@@ -49,52 +49,34 @@ class DataLoader:
 
     A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it has,
     and for the DataLoader of SeqTools' documentation. Each `iter` begins the next
-    epoch, in a new order if it is shuffled.
-
-    Workers change neither batches nor their order nor states: an iterable is gone
-    through once for all, so `get_worker_info()` is None in it and in workers, and
-    nothing is to be divided or comes twice. What an item draws from global
-    generators depends on its worker; use `lazyckpt.random_map`. After an error,
-    iterating goes on with the next batch, or tries again where there are no indices
-    or a worker died (`WorkerDied`).
+    epoch, in a new order if it is shuffled. Workers change neither batches nor
+    their order nor states: an iterable is gone through once for all, and
+    `get_worker_info()` is None. What an item draws from global generators depends
+    on its worker; use `lazyckpt.random_map`. After an error, iterating goes on with
+    the next batch, or tries again where there are no indices or a worker died.
 
     A sampler is iterated over anew to resume, so it must give the same for an
-    epoch: `DistributedSampler` wants its `set_epoch` first, as ever. Torch's random
-    ones are seeded for each epoch here, the first one with a generator of its own
-    as torch does it; a state has those generators' first seeds, so that a sampler
-    may be used again. A one-shot iterator is refused.
+    epoch: `DistributedSampler` wants its `set_epoch` first. Torch's random ones are
+    seeded for each epoch here, the first one with a generator of its own as torch
+    does it; a state has those generators' first seeds. The state is exact at any
+    batch with work in flight; at the end of an epoch it's the start of the next.
 
-    State: that of the pipeline, exact at any batch with work in flight, as a dict
-    of JSON values; at the end of an epoch it's the start of the next.
+    Arguments are torch's, of which these differ, or the original's ([D]).
 
     Args:
-        dataset: With indices and a length; or an iterable that begins anew each
-            time, such as torch's `IterableDataset`; or a pipeline.
-        batch_size: None gives the items one by one.
-        shuffle: A permutation for each epoch, of `seed` and the epoch. It is not the
-            one torch's generator would draw: that has no small state. It takes no
-            memory. Not with an iterable.
-        sampler, batch_sampler: Iterables of indices, or of lists of them, with or
-            without an end. The second comes before the first, that before `shuffle`
-            (torch refuses two at a time). An empty one gives nothing ([D]: it gave
-            everything).
-        num_workers: 0 makes batches when they are asked for.
-        collate_fn: Makes a batch of a list of items, in a worker; by default torch's
-            `default_collate`, `default_convert` without batches, and
-            `lazyckpt.stack` where there is no torch. [D]: floats become tensors and
-            strings stay; they became None.
-        pin_memory: Tensors come pinned, in dicts, lists and tuples too, where torch
-            finds a device for that. [D]: all else comes as it is; it became None.
-        timeout: Seconds to wait for a batch before `WorkerTimeout`; 0 is for ever.
-        worker_init_fn: Called with the worker's number where it starts, after
-            `random`, NumPy and torch are seeded there, differently in each.
-        multiprocessing_context: A start method, or a context that has one.
+        dataset: Also an iterable that begins anew each time, or a pipeline.
+        shuffle: A permutation for each epoch, of `seed` and the epoch, and not the one
+            torch would draw, which has no small state.
+        sampler, batch_sampler: No one-shot iterators. The second comes before the first,
+            that before `shuffle`. An empty one gives nothing ([D]: it gave everything).
+        collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats
+            become tensors and strings stay; they became None.
+        pin_memory: Where torch finds a device. [D]: what is no tensor became None.
+        worker_init_fn: Called after `random`, NumPy and torch are seeded there.
         generator: Its initial seed is the `seed`.
-        prefetch_factor: Batches held ready for each worker, 2 by default.
         persistent_workers: Keep them for the next epoch; not with a sampler.
-        pin_memory_device, in_order, shm_size: Not needed: the device is torch's
-            current one, batches are always in order, and shared memory is as large
-            as batches are ([D]: the default size failed).
+        pin_memory_device, in_order, shm_size: Not needed: shared memory is as large as
+            batches are ([D]: the default size failed).
         seed: Of `shuffle`, samplers and workers; by default torch's initial seed.
             `load_state_dict` takes over the one of a state unless one is given.
 
@@ -159,12 +141,11 @@ class DataLoader:
         collate = check("collate_fn", collate_fn, optional(function))
         is_alone = batch_size is None and batch_sampler is None
         self.collate_fn = collate or standard_collate(is_alone)
-        self._batches: Callable[[], Batches | None] = _none  # the iterator that tells the state
+        self._batches: Callable[[], Batches | None] = lambda: None
         self._run: Run[Any] | None = None  # kept, with its workers
         self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
         self._compose()
-        self._state = init(self._pipeline(0))
-        self._epoch, self._resumes = 0, False
+        self._state = self._following = init(self._pipeline(0))  # where the next iterator begins
 
     def _refuse_what_does_not_fit(self, shuffle: Any) -> None:
         index_sampler = self._index_sampler
@@ -186,21 +167,20 @@ class DataLoader:
 
     def _compose(self) -> None:
         """The stages behind the source of an epoch, which may be a sampler."""
-        options: dict[str, Any] = {"drop_last": self.drop_last}
-        if self._index_sampler is None:
-            self._stages = [stage("shuffle", seed=self._seed)] if self._shuffles else []
-            if self.batch_size is None:
-                self._stages.append(stage("map", self.collate_fn))
-            else:
-                options["collate"] = self.collate_fn
-                self._stages.append(stage("batch", self.batch_size, **options))
-            self._source: Pipeline[Any] | None = LazySequence.of(self.dataset)
-        else:
-            is_batched = self.batch_sampler is not None or self.batch_size is not None
-            self._stages = [stage("map", Fetch(self.dataset, self.collate_fn, is_batched))]
+        batched = partial(stage, "batch", self.batch_size, drop_last=self.drop_last)
+        is_batched = self.batch_sampler is not None or self.batch_size is not None
+        self._source: Pipeline[Any] | None = None
+        self._stages = []
+        if self._index_sampler is not None:
             if self.batch_sampler is None and is_batched:
-                self._stages.insert(0, stage("batch", self.batch_size, **options))
-            self._source = None
+                self._stages.append(batched())
+            self._stages.append(stage("map", Fetch(self.dataset, self.collate_fn, is_batched)))
+            return
+        self._source = LazySequence.of(self.dataset)
+        if self._shuffles:
+            self._stages.append(stage("shuffle", seed=self._seed))
+        last = batched(collate=self.collate_fn) if is_batched else stage("map", self.collate_fn)
+        self._stages.append(last)
 
     def _pipeline(self, epoch: int) -> Pipeline[Any]:
         sampler = self._index_sampler
@@ -226,20 +206,17 @@ class DataLoader:
         )
 
     def __iter__(self) -> Batches:
-        pipeline = self._pipeline(self._epoch)
-        state = init(pipeline, epoch=self._epoch)
-        if self._resumes:
-            state, self._resumes = self._state, False
-            self._epoch = pipeline.machine.epoch(state.position)
-            pipeline = self._pipeline(self._epoch)
+        state = self._following
+        epoch = self._pipeline(0).machine.epoch(state.position)
+        pipeline = self._pipeline(epoch)
         keeps = self.persistent_workers and self._index_sampler is None
         run = self._run if keeps else None
         if run is None:
-            run = Run(pipeline, state, executor=self._executor(self._epoch))
+            run = Run(pipeline, state, executor=self._executor(epoch))
         else:
             run.load_state_dict(state)
         self._run = run if keeps else None
-        self._epoch += 1
+        self._following = init(pipeline, epoch=epoch + 1)
         batches = Batches(self, run, pipeline, keeps)
         self._batches = batches.known
         return batches
@@ -255,14 +232,9 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was given, as JSON values, and the seed."""
         batches = self._batches()
-        state = self._state if batches is None else batches.state()
+        state = self._state if batches is None else batches.run.state
         seeds = {"sampler_seeds": [hex(seed) for seed in self._seeds]} if self._seeds else {}
         return {**state.to_dict(), "seed": hex(self._seed), **seeds}
-
-    def _left(self, batches: Batches, state: State) -> None:
-        """An iterator is dropped, or at its end."""
-        if self._batches is batches.known:
-            self._state, self._batches = state, _none
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
@@ -282,7 +254,8 @@ class DataLoader:
         except BaseException:
             self._reseed(*before)
             raise
-        self._state, self._resumes, self._batches = found, True, _none
+        self._state = self._following = found
+        self._batches = lambda: None
 
     def _reseed(self, seed: int, seeds: list[int]) -> None:
         if seed != self._seed:
@@ -298,23 +271,16 @@ class Batches(Iterator[Any]):
         self, loader: DataLoader, run: Run[Any], pipeline: Pipeline[Any], keeps: bool
     ) -> None:
         self.known = ref(self)
-        self._loader, self._run, self._keeps = loader, run, keeps
+        self._loader, self.run, self._keeps = loader, run, keeps
         self._pins = loader.pin_memory and has_device()
         self._items = ForgivingIterator(run, pipeline).items
-
-    def state(self) -> State:
-        """The place after the last batch that was given."""
-        return self._run.state
 
     def __next__(self) -> Any:
         try:
             batch = next(self._items)
         except StopIteration:
-            state, machine = self._run.state, self._loader._pipeline(0).machine
-            position = next_epoch(machine, state.position)
-            self._loader._left(self, State(state.stages, 0, position))
-            if not self._keeps:
-                self._run.close()
+            state, machine = self.run.state, self._loader._pipeline(0).machine
+            self._leave(State(state.stages, 0, next_epoch(machine, state.position)))
             raise
         return pinned(batch) if self._pins else batch
 
@@ -322,14 +288,16 @@ class Batches(Iterator[Any]):
         return len(self._loader)
 
     def __del__(self) -> None:
-        with suppress(Exception):  # a loop is left: workers end, and the place is remembered
-            self._loader._left(self, self._run.state)
-            if not self._keeps:
-                self._run.close()
+        with suppress(Exception):  # a loop is left
+            self._leave(self.run.state)
 
-
-def _none() -> None:
-    return None
+    def _leave(self, state: State) -> None:
+        """End workers, and have the loader remember the place."""
+        loader = self._loader
+        if loader._batches is self.known:
+            loader._state, loader._batches = state, lambda: None
+        if not self._keeps:
+            self.run.close()
 
 
 def _parted(state: Any) -> tuple[int | None, list[int], State]:

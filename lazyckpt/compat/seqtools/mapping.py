@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from lazyckpt.compat.seqtools.errors import EvaluationError
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.show import show
 from lazyckpt.core.stages import stateless
@@ -27,9 +27,7 @@ B = TypeVar("B")
 def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
     """`f` of every item; of one item from each sequence, where there are several.
 
-    `f` is called when an item is read, each time anew. The result is as long as the
-    shortest sequence ([D]: its length was the first's, so that indices failed which
-    `len` promised).
+    The result is as long as the shortest sequence ([D]: its length was the first's).
 
     Raises:
         EvaluationError: `f` or what is below it raises, when an item is read.
@@ -76,49 +74,52 @@ class _Evaluation:
     def __call__(self, item: Any) -> Any:
         return self.func(*item) if self.spread else self.func(item)
 
-    def failed(self, error: Exception, number: int | None) -> Exception:
-        """The error to raise: one from further below is that already."""
-        if isinstance(error, EvaluationError):
-            return error
-        which = "an item" if number is None else f"item {number}"
-        return EvaluationError.of(error, f"{which} of smap({show(self.func)})", self.site)
+    def made(self, item: Any, number: Callable[[], int | None]) -> Any:
+        """What the function makes of an item; its error says the item's number, if that is known.
+
+        An `EvaluationError` comes from further below, and says so already.
+        """
+        try:
+            return self(item)
+        except EvaluationError:
+            raise
+        except Exception as error:
+            known = number()
+            which = "an item" if known is None else f"item {known}"
+            what = f"{which} of smap({show(self.func)})"
+            raise EvaluationError.of(error, what, self.site)  # noqa: B904  # it has its cause
 
 
 @combinator(registered=False, pointwise=True)
 def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
-    call = fn if fn.spread else fn.func
     jump, view, length = upstream.skip, upstream.view, upstream.length
 
-    def number(position: Position) -> int | None:
+    def number(position: Position, more: int = 0) -> int | None:
+        """That of an item so many behind a position."""
         start = upstream.init(upstream.epoch(position))
         if jump is None or length is None:
-            return 0 if position == start else None
+            return more if position == start else None
+        if isinstance(length, int):
+            return length - jump(position, length)[1] + more
         bound = 1
         while jump(start, bound)[0] < position:
             bound *= 2
-        return bisect_left(range(bound), position, key=lambda n: jump(start, n)[0])
+        found = bisect_left(range(bound), position, key=lambda n: jump(start, n)[0])
+        return found + more if jump(start, found)[0] == position else None
 
     def step(position: Position) -> tuple[Position, Any]:
         after, item = upstream.step(position)
-        try:
-            return after, call(item)
-        except Exception as error:
-            raise fn.failed(error, number(position))  # noqa: B904  # it has its cause
+        return after, fn.made(item, lambda: number(position))
 
     def flow(position: Position) -> Flow[Any]:
         before = upstream.flow(position)
+        items, taken = counted(before)
 
-        def items() -> Iterator[Any]:
-            for given, item in enumerate(before):
-                try:
-                    made = call(item)
-                except Exception as error:
-                    first = number(position)
-                    raise fn.failed(error, None if first is None else first + given)  # noqa: B904
-                yield made
+        def made(item: A) -> Any:
+            return fn.made(item, lambda: number(position, taken() - 1))
 
-        return Flow(items(), before.snapshot)
+        return Flow(items, before.snapshot, made, taken)
 
     return stateless(
         upstream,
@@ -133,21 +134,16 @@ def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
 
 def _viewed(upstream: Machine[A], view: View[A], fn: _Evaluation) -> View[Any]:
     get, rows, _ = view.table
-    call = fn if fn.spread else fn.func
-
-    def failed(error: Exception, index: int) -> Exception:
-        """Of the table's index `index`, which here has another number, or the first of several."""
-        length = upstream.length
-        if not isinstance(length, int):
-            return fn.failed(error, None)
-        order = np.asarray(view.ahead(upstream.init(0), range(length)))
-        return fn.failed(error, int(np.argmax(order == index)))
 
     def one(index: int, item: Any) -> Any:
-        try:
-            return call(item)
-        except Exception as error:
-            raise failed(error, index)  # noqa: B904
+        return fn.made(item, lambda: number(index))
+
+    def number(index: int) -> int | None:
+        """That of an item of the table, or of the first of several."""
+        if not isinstance(upstream.length, int):
+            return None
+        order = np.asarray(view.ahead(upstream.init(0), range(upstream.length)))
+        return int(np.argmax(order == index))
 
     def many(indices: Any) -> list[Any]:
         assert rows is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, places, stage
@@ -30,30 +30,22 @@ def prefetch(
 ) -> Iterable[T]:
     """The same sequence, items made ahead by workers of the ones that were read last.
 
-    Items come in order, and jumps by index are followed. Workers start with the
-    first item, also off the main thread ([D]), and end with the sequence, the
-    program, or a second after a program that was killed. One that dies is a
-    `WorkerDied`, a RuntimeError; reading again goes on with new ones. Errors of
-    items come in their turn, and later items can be read. Negative indices count
-    from the end ([D]: -1 hung). A slice prefetches by itself.
+    Jumps by index are followed. Workers start with the first item, also off the main
+    thread ([D]), and end with the sequence, or with the program however it ends.
+    After a `WorkerDied`, a RuntimeError, reading again goes on with new ones. A slice
+    prefetches by itself.
 
     Args:
-        seq: Gives the items.
-        nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it
-            is, as it always did, though it was documented as all processors.
+        nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it is.
         method: "thread" or "process".
         max_buffered: Items held ready; of small ones that are quickly made, more.
-        start_hook: Called where a worker starts, in a process with its number, from
-            0; in a thread with nothing. [D]: one that raises is an error of the item
-            that is read; reading hung.
-        shm_size: Not needed: arrays come through shared memory, which is as large as
-            they are. They are used where they lie, and copied where more than a few
-            are kept; memory is freed with the last reference. A `RuntimeWarning`
-            says where there is none, and pipes are used.
+        start_hook: Called where a worker starts, in a process with its number. [D]: one
+            that raises is an error of the item that is read; reading hung.
+        shm_size: Not needed: arrays come through shared memory as large as they are, are
+            used where they lie, and copied where more than a few are kept.
 
     Raises:
         EvaluationError: An item can't be made, when it is read.
-        ValueError: Another method, or fewer than one worker or item to hold.
 
     >>> from lazyckpt.compat.seqtools import smap
     >>> squares = prefetch(smap(lambda x: x * x, range(5)), 2)
@@ -128,7 +120,7 @@ class Prefetched(LazySequence[T]):
             self._run.close()  # type: ignore[union-attr]
 
 
-class _Reader(Iterator[T], Generic[T]):
+class _Reader(Iterator[T]):
     """Reads on behind an item that could not be made, and again after a worker died."""
 
     def __init__(self, items: Prefetched[T]) -> None:

@@ -26,15 +26,12 @@ _HERE = __name__.rpartition(".")[0]
 class LazySequence(Sequence[T], Generic[T]):
     """A sequence whose items are made when they are read: a view of `pipeline`, a value.
 
-    Indexing (negative too), slicing (any step), iterating, `len`, `in` and
-    `reversed` do what a list's do, and raise what a list's raise. A slice of a
-    slice is one slice. Without an end there is no `len`, nor an index that
-    counts from it. Items can't be assigned: sequences are immutable.
+    It does what a list does, but is immutable. Without an end there is no `len`, nor
+    an index that counts from it.
 
     An error in a user's function is an `EvaluationError` (see `seterr`), which
     names the index and where the stage was built; any other one keeps its type
-    and gains a note that does. An iterator goes on behind the item that failed,
-    as builtin `map` does.
+    and gains a note that does. An iterator goes on behind the item that failed.
 
     `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
 

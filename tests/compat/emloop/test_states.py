@@ -167,7 +167,8 @@ def test_el18_a_state_of_something_else_is_refused(buffer_size: int) -> None:
         with pytest.raises(lz.InvalidState):
             loading(garbage, stream_fn, buffer_size, 4, "train")
     found = lz.State.from_dict(state)
-    for position in ((), (0,), (0, 5), (0, 1, 2), (0, 1, 2, 3, 4), 7, ((0,), 1)):
+    partial = found.position[:3]  # without the place within the pass
+    for position in ((), (0,), (0, 5), (0, 1, 2), partial, (0, 1, 2, 3, 4), 7, ((0,), 1)):
         bad = lz.State(found.stages, found.items, position)
         with pytest.raises(lz.InvalidState):
             loading(bad, stream_fn, buffer_size, 4, "train")

@@ -48,6 +48,10 @@ def test_sq12_an_error_names_the_items_index_and_the_line() -> None:
     with pytest.raises(ours.EvaluationError, match=f"item 5 of .*{__name__}.py:{line}") as caught:
         sequence[5]
     assert isinstance(caught.value.__cause__, KeyError)
+    joined = ours.smap(fails_at_five, ours.concatenate([[0, 1, 2], [3, 4, 5]]))
+    for read in (lambda: joined[5], lambda: list(joined)):
+        with pytest.raises(ours.EvaluationError, match="item 5 of "):
+            read()
     assert sequence[6] == 6
     assert outcomes(sequence) == [0, 1, 2, 3, 4, "EvaluationError", 6, 7, 8, 9]
     assert list(sequence[6:]) == [6, 7, 8, 9]
