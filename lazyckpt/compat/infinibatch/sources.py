@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from itertools import islice
-from random import Random
+from itertools import islice, repeat, starmap
+from operator import length_hint
 from typing import Any
 
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch.mersenne import Seed, check_place, fresh, seedable, told
+from lazyckpt.compat.infinibatch.mersenne import (
+    Seed,
+    TrackedRandom,
+    check_place,
+    fresh,
+    seedable,
+    told,
+)
 from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
-from lazyckpt.compat.infinibatch.stages import infinibatch_random_map
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import at_least, brief, checked, positive
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
@@ -212,14 +219,42 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
 
 
 class RandomIterator(PipelineIterator):
-    """What `random.Random(seed).random()` gives. State: how many random words were drawn.
+    """What `random.Random(seed).random()` gives. State: how many were given.
 
     [D] With `seed=None`, `setstate(None)` begins the same stream again.
     """
 
     def __init__(self, seed: Seed = 0) -> None:
-        super().__init__(lz.count() | infinibatch_random_map(_random, seed, fresh(seed)))
+        super().__init__(infinibatch_random(seed, fresh(seed)))
 
 
-def _random(random: Random, number: int) -> float:
-    return random.random()
+@source_combinator(
+    registered=False,
+    checks={"seed": seedable},
+    describe=lambda seed, origin: {"seed": told(seed)},
+)
+def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
+    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
+
+    def flow(position: Position) -> Flow[float]:
+        epoch, index, origin = position
+        calls = repeat((), sys.maxsize)
+        items = starmap(TrackedRandom(seed, origin, 2 * index, 0).random.random, calls)
+
+        def taken() -> int:
+            return sys.maxsize - length_hint(calls)
+
+        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index, origin = position
+        return (epoch, index + n, origin), n
+
+    return sourced(
+        "RandomIterator",
+        first=(origin,),
+        check=check_place,
+        flow=flow,
+        skip=skip,
+        length=math.inf,
+    )
