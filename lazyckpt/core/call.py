@@ -85,14 +85,6 @@ class Call:
         roles = found(**self._arguments) if callable(found) else found
         return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
-    def made(self) -> tuple[Call, ...]:
-        """This call, behind those that it covers, which are made anew."""
-        if not self.covers:
-            return (self,)
-        bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
-        made: tuple[Call, ...] = self.combinator.public(*bound.args, **bound.kwargs).calls
-        return (*made[:-1], self)
-
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
         bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
@@ -235,7 +227,7 @@ class Chain(Shown):
     def _covered(before: list[Call], covers: int) -> int:
         """How many of the calls that were written so many stages are."""
         count = 0
-        while covers > 0:
+        while covers > 0 and count < len(before):
             count += 1
             covers -= 1 + before[-count].covers
         return count
@@ -284,7 +276,7 @@ class Chain(Shown):
         return hash(tuple(self.written))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _composed, (type(self), self.written)
+        return type(self), (self.calls,)
 
     def __bool__(self) -> bool:
         return True
@@ -295,11 +287,6 @@ class Chain(Shown):
             if name in registry:
                 raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-
-def _composed(kind: type[Chain], written: list[Call]) -> Chain:
-    """The chain of calls as they were written, composites made anew."""
-    return kind(tuple([each for call in written for each in call.made()]))
 
 
 def runnable(stage: str, value: Any) -> Any:
