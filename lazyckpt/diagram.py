@@ -13,7 +13,7 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 
 def diagram(chain: Chain) -> str:
     """Boxes in a row, each with its arrow before it, so that no line ends in one."""
-    first, *rest = (_box(call) for call in chain.calls)
+    first, *rest = (_box(call) for call in chain.written)
     linked = (f'<span style="{_LINK}">{_ARROW}{box}</span>' for box in rest)
     return f'<div style="{_ROW}">{first}{"".join(linked)}</div>'
 

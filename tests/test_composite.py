@@ -64,6 +64,16 @@ def test_it_keeps_the_laws() -> None:
     testing.check_combinator(buffered(2) | lz.take(5), range(9), limit=20)
 
 
+def test_it_is_shown_as_it_was_written() -> None:
+    pipeline = lz.source(range(9)) | doubled(2) | lz.take(3)
+    assert lz.explain(pipeline).startswith("source(range(0, 9)) | doubled(2) | take(3)  in the")
+    assert "doubled(2)" in pipeline._repr_html_()
+    assert "map" not in pipeline._repr_html_()
+    apart = lz.explain(pipeline, lz.threads(2))
+    assert "filter(positive_only)" in apart
+    assert "doubled" not in apart
+
+
 def test_arguments_are_checked_in_its_name() -> None:
     with pytest.raises(lz.ArgumentError, match="pairs: size must be an int >= 1, got size=0"):
         pairs(0)

@@ -246,19 +246,24 @@ class Chain(Shown):
             if size(found := self._entries(detail)) <= ROOM or not detail
         )
 
+    @cached_property
+    def _whole(self) -> Entries:
+        return self._entries(2)
+
     def _entries(self, detail: int) -> Entries:
         pairs = zip(self.calls, self.machines, strict=True)
         return tuple([call.entry(machine, detail) for call, machine in pairs])
 
     def described(self, detail: int) -> Described:
         """What the entry of a stage that joins this chain has of it."""
-        joins = self.calls[0].chains
-        return self._entries(detail) if joins or detail == 2 else self.summary
+        if detail == 2:
+            return self._whole
+        return self._entries(detail) if self.calls[0].chains else self.summary
 
-    @property
+    @cached_property
     def summary(self) -> str:
         """A digest, behind the source's name if it has one."""
-        return summary(self._entries(2))
+        return summary(self._whole)
 
     def __repr__(self) -> str:
         parts = [repr(call) for call in self.written]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
@@ -50,7 +50,7 @@ class Executor:
 
     def explain(self, chain: Chain) -> list[tuple[str, str]]:
         """Which stages run together, and where."""
-        return [(_shown(chain.calls), "in the consumer's thread, when asked for")]
+        return [(_shown(chain.written), "in the consumer's thread, when asked for")]
 
     def __repr__(self) -> str:
         parameters = inspect.signature(self.public).parameters
@@ -142,20 +142,25 @@ class PoolExecutor(Executor):
         many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
         many = spec.place or many
         if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
-            return [(_shown(chain.calls), f"{one}, as one stream")]
+            return [(_shown(chain.written), f"{one}, as one stream")]
         places = {
             "chunks": f"{many}, each item from its own state",
             "items": f"{many}, item by item",
             "local": "in one thread beside the consumer",
         }
-        return [(_shown(segment.calls), places[segment.kind]) for segment in segments]
+        parts = [[call for call in segment.calls if not call.covers] for segment in segments]
+        return [
+            (_shown(calls), places[segment.kind])
+            for segment, calls in zip(segments, parts, strict=True)
+            if calls  # of composites that are taken apart their stages are shown
+        ]
 
 
 def plural(noun: str) -> str:
     return noun + ("es" if noun.endswith("s") else "s")
 
 
-def _shown(calls: tuple[Call, ...]) -> str:
+def _shown(calls: Iterable[Call]) -> str:
     return " | ".join(map(repr, calls))
 
 

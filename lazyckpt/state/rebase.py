@@ -107,8 +107,11 @@ def given(machine: Machine[Any], position: Position) -> int | None:
         return passed == n and _progress(machine, here) <= end
 
     high = 1
-    while is_reached(high):
-        high *= 2
+    try:
+        while is_reached(high):
+            high *= 2
+    except IndexError:  # beyond what can be counted
+        return None
     found = bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
     return found + (epoch * int(machine.length or 0) if epoch else 0)
 

@@ -257,3 +257,10 @@ def test_weights_are_numbers_whatever_their_types(made: Any) -> None:
         assert list(islice(lz.run(made(weights), state), 9)) == list(islice(made([1, 3]), 2, 11))
     with pytest.raises(lz.StateMismatch, match=r"\[1,3\].* -> .*\[1,3.5\]"):
         lz.run(made([1, 3.5]), state)
+
+
+def test_a_place_too_far_to_count_is_rebased_without_a_number_of_its_own() -> None:
+    old, new = (lz.count() | lz.batch(size) for size in (2, 3))
+    far = lz.State(old.entries, 5, (0, 2**60 - 1))
+    assert lz.rebase(far, new).rebased == (5, None)
+    assert lz.rebase(lz.state_at(old, 6), new).rebased == (6, 4)
