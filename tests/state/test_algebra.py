@@ -171,5 +171,6 @@ def test_states_of_two_pipelines_have_no_difference() -> None:
 def test_every_stage_is_told_from_the_state_alone(pipeline: lz.Pipeline[Any]) -> None:
     names = {call.name for call in pipeline.calls}
     for move in lz.diff(lz.init(pipeline), lz.init(pipeline, epoch=1)).moves:
-        assert "." in move.stage or move.name in names
+        is_joined = "[" in move.stage  # of which there may be no room for more than a digest
+        assert is_joined or move.name in names
         assert "|" not in move.name
