@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from lazyckpt.core.checks import Unfit, at_least, boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine, Reread, within
+from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError, SourceChanged
@@ -144,7 +144,8 @@ def bucket_by_boundaries(
         upstream,
         first=(0, (0,) * len(sizes)),
         check=check,
-        rereads=lambda position: [Reread(position[0], position[1])],
+        # It may have asked for one more at the end, for which upstream read and gave none.
+        rereads=lambda at: [Reread(at[0], max(at[1], begun(upstream, at[0])))],
         flow=flow,
     )
 

@@ -88,7 +88,11 @@ def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     >>> list(lz.source([{"x": [1, 2], "y": [3, 4]}]) | lz.unbatch())
     [{'x': 1, 'y': 3}, {'x': 2, 'y': 4}]
     """
-    return _expanding("unbatch", upstream, _rows)
+
+    def rows(batch: Any) -> Iterable[Any]:  # by whose name an error's note knows the stage
+        return _rows(batch)
+
+    return _expanding("unbatch", upstream, rows)
 
 
 def _rows(batch: Any) -> Iterable[Any]:

