@@ -158,13 +158,7 @@ with lz.run(lz.count() | {stage}, executor={executor}) as run:
         "lz.threads()",
         "lz.threads(2, buffer_size=5)",
         "lz.threads(gated=True)",
-        pytest.param(
-            "lz.processes(start_method='fork')",
-            marks=pytest.mark.xfail(
-                strict=False,
-                reason="an interrupt between two lines may lose an answer that isn't numbered",
-            ),
-        ),
+        "lz.processes(start_method='fork')",
         "lz.to_device(lz.inline(), 'cpu')",
     ],
 )

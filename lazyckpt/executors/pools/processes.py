@@ -94,11 +94,11 @@ class ProcessPool(WorkerPool):
                 for each in workers:
                     each.receive_ready()
         worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
-        worker.submitted += 1
         pending = PendingTask(generation, worker, size)
-        worker.pending_tasks.append(pending)
-        worker.load += size
-        try:
+        try:  # what is noted is sent, or an answer would be taken for that of another task
+            worker.submitted += 1
+            worker.pending_tasks.append(pending)
+            worker.load += size
             worker.sender.send((handler, payload))
         except Unwritable as error:
             worker.pending_tasks.remove(pending)
