@@ -100,7 +100,7 @@ def test_stack(items: list[Any], expected: Any) -> None:
         ([1, 2**70], (TypeError, ValueError), "1180591620717411303424"),
         ([-1, 2**63], (TypeError, ValueError), "9223372036854775808"),
         ([{1, 2}, {1, 2}], TypeError, "set"),
-        ([object()], TypeError, "object"),
+        ([memoryview], TypeError, "type"),
         ([{"a": {"b": None}}], TypeError, "None"),
     ],
     ids=lambda it: repr(it)[:30],

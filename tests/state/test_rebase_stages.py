@@ -29,7 +29,7 @@ INSERTED: list[tuple[lz.Stage[Any, Any], Callable[[list[Any]], Iterable[Any]]]] 
 ]
 
 
-@pytest.mark.parametrize(("stage", "means"), INSERTED, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(("stage", "means"), INSERTED, ids=[str(each)[:30] for each, _ in INSERTED])
 @pytest.mark.parametrize("data", [DATA, STREAM], ids=["indices", "stream"])
 @pytest.mark.parametrize("cut", [0, 3, 7, 20])
 def test_an_inserted_stage_begins_here(
