@@ -6,8 +6,7 @@ from lazyckpt.compat.gluon.buckets import (
     ExpWidthBucket,
     LinearWidthBucket,
 )
-from lazyckpt.compat.gluon.fetching import default_batchify_fn
-from lazyckpt.compat.gluon.loader import ShardedDataLoader
+from lazyckpt.compat.gluon.loader import ShardedDataLoader, default_batchify_fn
 from lazyckpt.compat.gluon.samplers import (
     FixedBucketSampler,
     SortedBucketSampler,

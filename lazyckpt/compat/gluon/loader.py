@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
-from lazyckpt.combinators.batch import batch
-from lazyckpt.combinators.map import map
-from lazyckpt.combinators.shuffle import shuffle as shuffled
-from lazyckpt.compat.gluon.batches import rolled, rolling, sampled, seeded
-from lazyckpt.compat.gluon.fetching import Fetch, pool_executor
+import numpy as np
+
+import lazyckpt as lz
+from lazyckpt.compat.gluon.batches import SamplerEpochs, rolled, rolling, sampler_source
+from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
-from lazyckpt.core.checks import checked, function, integer, one_of, optional, positive
+from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
 from lazyckpt.epochs import EpochLoader
-from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run
-from lazyckpt.state.state import State
+from lazyckpt.executors.executor import LastStageExecutor
 
 
 class ShardedDataLoader:
@@ -99,52 +96,52 @@ class ShardedDataLoader:
         self._last_batch = fit("last_batch", last_batch, kinds) or "keep"
         if batch_sampler is not None:
             if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
-                raise ArgumentError(
+                raise lz.ArgumentError(
                     "ShardedDataLoader: with a batch_sampler there is no batch_size, shuffle, "
                     "sampler or last_batch"
                 )
         elif batch_size is None:
-            raise ArgumentError("ShardedDataLoader: batch_size is needed, or a batch_sampler")
+            raise lz.ArgumentError("ShardedDataLoader: batch_size is needed, or a batch_sampler")
         elif shuffle and sampler is not None:
-            raise ArgumentError("ShardedDataLoader: shuffle the data set or give a sampler")
+            raise lz.ArgumentError("ShardedDataLoader: shuffle the data set or give a sampler")
         self._sampler = sampler if batch_sampler is None else batch_sampler
         if self._sampler is None:
             self._sampler = range(len(dataset))
         self._seed = seeded(seed) if shuffle else seed
         batches = self._batches(self._seed if shuffle else None)
-        make = Fetch(dataset, fit("batchify_fn", batchify_fn, optional(function)))
+        make = _Fetch(dataset, fit("batchify_fn", batchify_fn, optional(function)))
         workers = max(0, fit("num_workers", num_workers, integer))
         prefetch = 2 * workers if prefetch is None else prefetch
         self._prefetch = max(0, fit("prefetch", prefetch, integer))
         self._is_gated = True  # nothing is made ahead before the first iteration
-        self._pin_memory = bool(pin_memory)
-        executor = pool_executor(workers, self._prefetch, bool(thread_pool))
-        self._run: Run[Any] = Run(batches | map(make), executor=executor)
+        self._pins = bool(pin_memory)
+        executor = _executor(workers, self._prefetch, bool(thread_pool))
+        self._run = lz.run(batches | lz.map(make), executor=executor)
         self._epochs = EpochLoader(self._run, batches.machine)
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
         self._latest: Callable[[], _Epoch | None] = lambda: None
 
-    def _batches(self, seed: int | None) -> Pipeline[Any]:
-        if self._batch_size is None:
-            return sampled(self._sampler)
+    def _batches(self, seed: int | None) -> lz.Pipeline[Any]:
+        size = self._batch_size
+        if size is None:
+            return _sampled(self._sampler)
         rolls = self._last_batch == "rollover"
-        indices = sampled(self._sampler, self._batch_size if rolls else 0)
+        indices = _sampled(self._sampler, size if rolls else 0)
         if seed is not None:
-            indices = indices | shuffled(seed=seed)
+            indices = indices | lz.shuffle(seed=seed)
         if rolls:
-            whole: Pipeline[Any] = indices | rolling(self._batch_size)
-            return whole
-        return indices | batch(self._batch_size, drop_last=self._last_batch == "discard")
+            return indices | rolling(size)
+        return indices | lz.batch(size, drop_last=self._last_batch == "discard")
 
     def __iter__(self) -> Iterator[Any]:
         self._run.__enter__()
-        found = _Epoch(self, self._epochs.begin())
-        self._latest = weakref.ref(found)
+        epoch = _Epoch(self)
+        self._latest = weakref.ref(epoch)
         if self._is_gated and self._prefetch:
             self._is_gated = False
             self._run.resume()
-        return found
+        return epoch
 
     def __len__(self) -> int:
         """Batches of the epoch under way, or else of the next one."""
@@ -158,15 +155,22 @@ class ShardedDataLoader:
         latest = self._latest()
         is_under_way = latest is not None and not latest.ended
         epoch = self._epochs.epoch if is_under_way else self._epochs.following
-        return rolled(size, self._batch_size, epoch + 1) - rolled(size, self._batch_size, epoch)
+        return len(rolled(size, self._batch_size, epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, after the last batch delivered: a dict of JSON values."""
         return self._run.state_dict()
 
-    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: lz.State | str | bytes | Mapping[str, Any]) -> None:
         """Go where a state says. The next `iter`, or the iterator under way, goes on there."""
         self._epochs.load_state_dict(state)
+
+    __setstate__ = load_state_dict
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        args, options = self._given
+        make = partial(type(self), *args, **{**options, "seed": self._seed})
+        return make, (), self.state_dict()
 
     def close(self) -> None:
         """End the workers. The state stays; another iteration starts them again."""
@@ -179,40 +183,90 @@ class ShardedDataLoader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        args, options = self._given
-        options = {**options, "seed": self._seed}
-        return _restored, (type(self), args, options, self.state_dict())
 
-    def _next(self, epoch: _Epoch) -> Any:
-        if epoch.ended:
-            raise StopIteration
-        if self._latest() is not epoch:
-            raise PipelineError("the loader was closed, or another iteration of it has begun")
-        try:
-            made = self._epochs.next(epoch.batches)
-        except StopIteration:
-            epoch.ended = True
-            raise
-        return pinned(made, arrays=True) if self._pin_memory and has_device() else made
-
-
-def _restored(
-    kind: type[ShardedDataLoader], args: Any, options: Any, state: dict[str, Any]
-) -> ShardedDataLoader:
-    found = kind(*args, **options)
-    found.load_state_dict(state)
-    return found
+def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
+    """What a sampler gives; `rolling_by` is the batch size where batches go over ends of epochs."""
+    if isinstance(sampler, Sampler):
+        return sampler.pipeline
+    if isinstance(sampler, lz.Pipeline):
+        return sampler
+    if isinstance(sampler, range):
+        return lz.source(sampler)
+    if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
+        raise lz.ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
+    epochs = SamplerEpochs(sampler)
+    described = {} if epochs.length is None else {"length": epochs.length}
+    kept = 2 + rolling_by // (epochs.length or 1) if rolling_by else 1
+    return sampler_source(epochs, described, kept)
 
 
 class _Epoch(Iterator[Any]):
     """One iteration of a loader, which it keeps alive."""
 
-    def __init__(self, loader: ShardedDataLoader, batches: Iterator[Any]) -> None:
-        self._loader, self.batches, self.ended = loader, batches, False
+    def __init__(self, loader: ShardedDataLoader) -> None:
+        self._loader, self.ended = loader, False
+        self._batches = loader._epochs.begin()
 
     def __next__(self) -> Any:
-        return self._loader._next(self)
+        loader = self._loader
+        if self.ended:
+            raise StopIteration
+        if loader._latest() is not self:
+            raise lz.PipelineError("the loader was closed, or another iteration of it has begun")
+        try:
+            batch = loader._epochs.next(self._batches)
+        except StopIteration:
+            self.ended = True
+            raise
+        return pinned(batch, arrays=True) if loader._pins and has_device() else batch
 
     def __len__(self) -> int:
         return len(self._loader)
+
+
+class _Fetch:
+    """A batch, or a list of batches, for indices: what the workers do."""
+
+    def __init__(self, dataset: Any, batchify: Callable[[list[Any]], Any] | None) -> None:
+        self._dataset = dataset
+        self._batchify = batchify or default_batchify_fn
+
+    def __call__(self, indices: Any) -> Any:
+        try:
+            is_sharded = len(indices) > 0 and _is_shard(indices[0])
+        except (TypeError, KeyError):
+            raise TypeError(
+                f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
+            ) from None
+        return [self._made(shard) for shard in indices] if is_sharded else self._made(indices)
+
+    def _made(self, indices: Any) -> Any:
+        dataset = self._dataset
+        return self._batchify([dataset[index] for index in indices])
+
+
+def _is_shard(first: Any) -> bool:
+    return isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0
+
+
+def default_batchify_fn(data: Sequence[Any]) -> Any:
+    """Items as `lazyckpt.stack` batches them; tuples as a list of batched fields, lists as arrays.
+
+    >>> default_batchify_fn([(1, [1.5, 2.0]), (2, [0.5, 1.0])])
+    [array([1, 2]), array([[1.5, 2. ],
+           [0.5, 1. ]])]
+    """
+    first = data[0] if len(data) else None
+    if isinstance(first, tuple):
+        return [default_batchify_fn(field) for field in zip(*data, strict=True)]
+    return np.asarray(data) if isinstance(first, list) else lz.stack(data)
+
+
+def _executor(workers: int, prefetch: int, is_threaded: bool) -> lz.Executor | None:
+    """Workers that make batches of indices; samplers stay in the thread that they were made for."""
+    if not workers:
+        return None
+    busy = min(workers, max(prefetch, 1))
+    make: Callable[..., lz.Executor] = lz.threads if is_threaded else lz.processes
+    pool = make(busy, buffer_size=max(1, prefetch - busy), gated=True)
+    return LastStageExecutor(pool.public, pool.arguments)
