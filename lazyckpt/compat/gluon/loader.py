@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Self
 
@@ -18,14 +19,13 @@ from lazyckpt.epochs import EpochLoader
 from lazyckpt.executors.executor import LastStageExecutor
 
 
-class ShardedDataLoader:
+class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
     """Batches of a data set, or lists of batches, one a shard; each `iter` is another epoch.
 
     An iteration that was left early is over, and the next begins another epoch,
     unless nothing was delivered. What rolls over from one that was left is not lost.
-    There is one iteration at a time: another `iter` ends the one before it. After an
-    error the same iterator tries the same batch again. Orders are those of lazyckpt,
-    not of `np.random.shuffle`.
+    Another `iter` ends the one before it. After an error the same iterator tries the
+    same batch again. Orders are those of lazyckpt, not of `np.random.shuffle`.
 
     State: that after the last batch delivered; a pickled loader takes it along.
     Resume: gives the rest of the epoch, or the next one where nothing is left. A sampler
@@ -33,10 +33,9 @@ class ShardedDataLoader:
     `len` is gone through once for each epoch before, unless it has a `set_epoch`, which
     is yours to call.
 
+    Arguments are the original's; of these there is more to say.
+
     Args:
-        dataset: Anything with `len` and indices.
-        batch_size: Indices a batch.
-        shuffle: A new random order in each epoch, which `seed` decides.
         sampler: Gives the indices: an iterable, a sampler of this module, or a pipeline,
             asked anew in each epoch, in this process and thread; a one-shot iterator
             gives the same indices in every epoch.
@@ -45,12 +44,12 @@ class ShardedDataLoader:
         batch_sampler: Gives the batches, likewise. One whose first element is a
             list, a range or an array with a dimension is a list of shards, each
             batchified on its own; tuples are indices.
-        batchify_fn: Makes a batch of a list of items; `default_batchify_fn`.
         num_workers: Processes, or with `thread_pool` threads; they stay until `close`.
         pin_memory: Also of arrays, shard by shard, where torch finds a device.
         prefetch: Batches made ahead, `2 * num_workers` by default; one more where it
             is no larger than `num_workers`. With 0, or less, none are.
-        seed: None takes one from `np.random`; give one for states of other processes.
+        seed: That of `shuffle`. None takes one from `np.random`; give one for states of
+            other processes.
 
     Raises:
         ArgumentError: A `ValueError`: wrong arguments, or ones that don't go together.
@@ -109,13 +108,13 @@ class ShardedDataLoader:
             self._sampler = range(len(dataset))
         self._seed = seeded(seed) if shuffle else seed
         batches = self._batches(self._seed if shuffle else None)
-        make = _Fetch(dataset, fit("batchify_fn", batchify_fn, optional(function)))
+        batchify = fit("batchify_fn", batchify_fn, optional(function)) or default_batchify_fn
         workers = max(0, fit("num_workers", num_workers, integer))
         prefetch = 2 * workers if prefetch is None else prefetch
         self._prefetch = max(0, fit("prefetch", prefetch, integer))
-        self._is_gated = True  # nothing is made ahead before the first iteration
         self._pins = bool(pin_memory)
         executor = _executor(workers, self._prefetch, bool(thread_pool))
+        make = partial(_fetch, dataset, batchify)
         self._run = lz.run(batches | lz.map(make), executor=executor)
         self._epochs = EpochLoader(self._run, batches.machine)
         # A run with workers is part of a cycle; they are to end with the loader at once.
@@ -138,9 +137,8 @@ class ShardedDataLoader:
         self._run.__enter__()
         epoch = _Epoch(self)
         self._latest = weakref.ref(epoch)
-        if self._is_gated and self._prefetch:
-            self._is_gated = False
-            self._run.resume()
+        if self._prefetch:
+            self._run.resume()  # for nothing is made ahead before
         return epoch
 
     def __len__(self) -> int:
@@ -176,9 +174,6 @@ class ShardedDataLoader:
         """End the workers. The state stays; another iteration starts them again."""
         self._latest = lambda: None
         self._run.close()
-
-    def __enter__(self) -> ShardedDataLoader:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -224,25 +219,17 @@ class _Epoch(Iterator[Any]):
         return len(self._loader)
 
 
-class _Fetch:
+def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> Any:
     """A batch, or a list of batches, for indices: what the workers do."""
-
-    def __init__(self, dataset: Any, batchify: Callable[[list[Any]], Any] | None) -> None:
-        self._dataset = dataset
-        self._batchify = batchify or default_batchify_fn
-
-    def __call__(self, indices: Any) -> Any:
-        try:
-            is_sharded = len(indices) > 0 and _is_shard(indices[0])
-        except (TypeError, KeyError):
-            raise TypeError(
-                f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
-            ) from None
-        return [self._made(shard) for shard in indices] if is_sharded else self._made(indices)
-
-    def _made(self, indices: Any) -> Any:
-        dataset = self._dataset
-        return self._batchify([dataset[index] for index in indices])
+    try:
+        is_sharded = len(indices) > 0 and _is_shard(indices[0])
+    except (TypeError, KeyError):
+        raise TypeError(
+            f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
+        ) from None
+    shards = indices if is_sharded else [indices]
+    made = [batchify([dataset[index] for index in shard]) for shard in shards]
+    return made if is_sharded else made[0]
 
 
 def _is_shard(first: Any) -> bool:

@@ -51,15 +51,12 @@ class SortedSampler(Sampler):
 class FixedBucketSampler(Sampler):
     """Batches of indices of like length: each is put in the smallest bucket that it fits.
 
-    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a warning.
+    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a
+    warning. Arguments are the original's; of these there is more to say.
 
     Args:
-        lengths: Ints >= 1, or tuples of them.
         batch_size: Indices a batch; with `use_average_length`, about how many
             elements, by each bucket's mean and standard deviation of lengths.
-        num_buckets, bucket_scheme: How keys are made, unless `bucket_keys` has them.
-        ratio: Above 0, batches of small buckets are this times as large as would make
-            all alike in elements, where that is more than `batch_size`.
         shuffle: Mix indices within buckets, and the batches, anew in each epoch.
         num_shards: A batch is a list of so many batches. The last one has some of the
             one before again where they don't come out even; where there are fewer in
@@ -177,8 +174,6 @@ class SortedBucketSampler(Sampler):
         count = _some("SortedBucketSampler", "sort_keys", sort_keys)
         size = fit("batch_size", batch_size, positive)
         window = int(fit("mult", mult, finite(">= 1", lambda mult: mult >= 1)) * size)
-        whole, rest = divmod(count, window)
-        self._length: int = whole * -(-window // size) + -(-rest // size)
         ranks = [0] * count
         ordered = sorted(range(count), key=lambda i: sort_keys[i])
         for rank, (_, alike) in enumerate(groupby(ordered, lambda i: sort_keys[i])):
@@ -189,13 +184,8 @@ class SortedBucketSampler(Sampler):
         if chance is not None:
             indices = indices | lz.shuffle(seed=chance)
         key = ranks.__getitem__
-        super().__init__(
-            indices
-            | lz.bucket_batch(size, key=key, window_size=window, shuffle=shuffle, seed=chance)
-        )
-
-    def __len__(self) -> int:
-        return self._length
+        batches = lz.bucket_batch(size, key=key, window_size=window, shuffle=shuffle, seed=chance)
+        super().__init__(indices | batches)
 
 
 class SplitSampler(Sampler):
@@ -246,7 +236,9 @@ class SplitSampler(Sampler):
             indices = lz.concat(indices, extra | lz.take(lacking))
         if shuffle:
             indices = indices | lz.shuffle(seed=chance)
-        super().__init__(indices | lz.repeat(fit("repeat", repeat, natural)))
+        if repeat != 1:
+            indices = indices | lz.repeat(fit("repeat", repeat, natural))
+        super().__init__(indices)
 
 
 def seeded(seed: int | None) -> int:
