@@ -61,9 +61,9 @@ def sampler_source(
 ) -> Machine[Any]:
     """The items of `order(epoch)`, a list or a `tee`, of which so many are kept.
 
-    A state has what is `described`, which has the `length` of lists, and a checksum of
-    the last item. At the end of an epoch it says so, for the sampler may be set to the
-    next one by then.
+    A state has what is `described`, which has the `length` or None, and a checksum of the
+    last item. At the end of an epoch it says so, for the sampler may be set to the next
+    one by then.
     """
     known = lru_cache(kept)(order)
 
@@ -90,9 +90,13 @@ def sampler_source(
             if check == _OVER:
                 return
             rest, size = opened(position)
-            for last in rest:
-                index += 1
-                yield last
+            try:
+                for last in rest:
+                    index += 1
+                    yield last
+            except Exception:
+                known.cache_clear()  # an iterator that has raised looks like one that has ended
+                raise
 
         return Flow(items(), lambda: place(epoch, index, last, size) if index > first else position)
 
@@ -110,7 +114,7 @@ def sampler_source(
         check=lambda check: within("sampler", check, _OVER),
         flow=flow,
         skip=skip,
-        length=described.get("length"),
+        length=described["length"],
     )
 
 

@@ -190,9 +190,8 @@ def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
         raise lz.ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
     epochs = SamplerEpochs(sampler)
-    described = {} if epochs.length is None else {"length": epochs.length}
     kept = 2 + rolling_by // (epochs.length or 1) if rolling_by else 1
-    return sampler_source(epochs, described, kept)
+    return sampler_source(epochs, {"length": epochs.length}, kept)
 
 
 class _Epoch(Iterator[Any]):
@@ -222,18 +221,14 @@ class _Epoch(Iterator[Any]):
 def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> Any:
     """A batch, or a list of batches, for indices: what the workers do."""
     try:
-        is_sharded = len(indices) > 0 and _is_shard(indices[0])
+        first = indices[0] if len(indices) else None
     except (TypeError, KeyError):
         raise TypeError(
             f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
         ) from None
-    shards = indices if is_sharded else [indices]
-    made = [batchify([dataset[index] for index in shard]) for shard in shards]
-    return made if is_sharded else made[0]
-
-
-def _is_shard(first: Any) -> bool:
-    return isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0
+    if isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0:
+        return [batchify([dataset[index] for index in shard]) for shard in indices]
+    return batchify([dataset[index] for index in indices])
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:

@@ -67,12 +67,6 @@ class FixedBucketSampler(Sampler):
     >>> sampler = FixedBucketSampler(lengths, 2, num_buckets=2)
     >>> list(sampler), len(sampler)
     ([[1, 3], [5], [0, 2], [4]], 4)
-    >>> print(sampler.stats())
-    FixedBucketSampler:
-      sample_num=6, batch_num=4
-      key=[5, 9]
-      cnt=[3, 3]
-      batch_size=[2, 2]
     """
 
     def __init__(
