@@ -22,10 +22,14 @@ _OVER = 1 << 32  # in a position, instead of a checksum: nothing is left of its 
 
 
 class SamplerEpochs:
-    """A sampler of the user's: a list of an epoch's items, or where it has no len a `tee`."""
+    """A sampler of the user's: a list of an epoch's items, or where it has no len a `tee`.
 
-    def __init__(self, sampler: Any) -> None:
+    Its len may be an estimate, unless it has to be `exact`.
+    """
+
+    def __init__(self, sampler: Any, exact: bool) -> None:
         self._sampler = tee(sampler, 1)[0] if isinstance(sampler, Iterator) else sampler
+        self._exact = exact
         self._begun = 0
         self._marks: dict[int, int] = {}
 
@@ -44,7 +48,7 @@ class SamplerEpochs:
             for _ in range(self._begun, epoch):  # a generator of its own moves on with each
                 deque(self._sampler, 0)
         items = list(self._sampler)
-        if len(items) != length:
+        if self._exact and len(items) != length:
             raise lz.SourceChanged(
                 f"epoch {epoch} of the sampler has {len(items)} items, where its len() was {length}"
             )

@@ -189,7 +189,7 @@ def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
         return lz.source(sampler)
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
         raise lz.ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
-    epochs = SamplerEpochs(sampler)
+    epochs = SamplerEpochs(sampler, exact=rolling_by > 0)
     kept = 2 + rolling_by // (epochs.length or 1) if rolling_by else 1
     return sampler_source(epochs, {"length": epochs.length}, kept)
 

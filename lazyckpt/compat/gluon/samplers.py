@@ -91,7 +91,8 @@ class FixedBucketSampler(Sampler):
         ratio = fit("ratio", ratio, finite(">= 0", lambda ratio: ratio >= 0))
         if bucket_keys is None:
             count = fit("num_buckets", num_buckets, positive)
-            bucket_keys = bucket_scheme(known.max(axis=0), known.min(axis=0), count)
+            longest, shortest = known.max(axis=0).tolist(), known.min(axis=0).tolist()
+            bucket_keys = bucket_scheme(longest, shortest, count)
         alike = int_table("or tuples, as lengths are", lambda t: t.shape[1:] == known.shape[1:])
         buckets = matched(fit("bucket_keys", bucket_keys, alike), known)
         if use_average_length:
