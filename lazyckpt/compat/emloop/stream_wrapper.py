@@ -23,8 +23,9 @@ T = TypeVar("T")
 class StreamWrapper(Iterator[T], Generic[T]):
     """A stream of batches in epochs, buffered by a thread if wanted. Iterating it is one epoch.
 
-    With a buffer, `next` wants `with stream:`. Leaving it ends the thread, and keeps
-    the place and what is ready. Nothing is made that isn't waited for, but within
+    With a buffer, the first `next` wants `with stream:`. Leaving it ends the thread,
+    and keeps the place and what is ready; from then on each `next` outside of it has a
+    thread for itself. Nothing is made that isn't waited for, but within
     `allow_buffering`, and then nothing beyond the epoch.
 
     What differs from emloop 0.2.1: no sleep before each batch; None is a batch as
@@ -82,13 +83,14 @@ class StreamWrapper(Iterator[T], Generic[T]):
         self._run: Run[T] = Run(batches, executor=executor)
         self._epochs = EpochLoader(self._run, batches.machine, partial(next_start, size))
         self._inside = self._allowed = 0
-        self._is_buffering = False
+        self._is_buffering = self._was_entered = False
 
     @property
     def name(self) -> str | None:
         return self._name
 
     def __enter__(self) -> StreamWrapper[T]:
+        self._was_entered = True
         self._inside += 1
         self._run.__enter__()
         self._update()
@@ -105,10 +107,13 @@ class StreamWrapper(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         if self._buffer_size > 0 and not self._inside:
-            raise ValueError(
-                f"stream {self._name!r} has a buffer of {self._buffer_size} and so a thread: "
-                "ask for batches within `with stream:`, which ends it"
-            )
+            if not self._was_entered:
+                raise ValueError(
+                    f"stream {self._name!r} has a buffer of {self._buffer_size} and so a thread: "
+                    "ask for batches within `with stream:`, which ends it"
+                )
+            with self:
+                return next(self)
         begun = perf_counter()
         times = None
         if self._profile is not None:

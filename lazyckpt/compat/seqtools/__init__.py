@@ -2,8 +2,7 @@
 
     from lazyckpt.compat import seqtools
 
-Every name of the original's `__all__`, `instrument`, and `DataLoader`. The
-sequences are immutable: assigning items is left out, and so is
+Every name of the original's `__all__`, `instrument`, and `DataLoader`, but not
 `SerializableFunc`, which took a function's source file along: where cloudpickle
 is installed, lambdas and closures go to workers as they are.
 """

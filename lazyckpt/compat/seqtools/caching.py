@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, places, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence, arranged
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 
@@ -31,12 +31,46 @@ def add_cache(
     a
     (None, None)
     """
-    pipeline = LazySequence.of(arr)
-    if cache is None:
-        return LazySequence(pipeline | stage("cache", cache_size))
     size = checked("add_cache", "cache_size", cache_size, positive)
-    kept = stage("map", _Kept(LazySequence(pipeline), size, cache))
-    return LazySequence(places(pipeline.machine.length) | kept)
+    return arranged([_Kept(arr, size, {} if cache is None else cache)])
+
+
+class _Kept:
+    """Items by index, out of a cache where they are there."""
+
+    def __init__(self, arr: Any, size: int, cache: MutableMapping[int, Any]) -> None:
+        self._arr, self._size, self._cache = arr, size, cache
+        self._items: LazySequence[Any] = LazySequence(LazySequence.of(arr))
+        self._items.position(0)  # which only a sequence with indices has
+        self._writes = 0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, (self._arr, self._size, self._cache)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> Any:
+        with self._lock:
+            writes = self._writes
+            if index in self._cache:
+                return self._keep(index, self._cache.pop(index))
+        item = self._items[index]
+        with self._lock:
+            return self._keep(index, item) if writes == self._writes else item
+
+    def __setitem__(self, index: int, item: Any) -> None:
+        with self._lock:
+            self._arr[index] = item
+            self._writes += 1
+            self._cache.pop(index, None)
+
+    def _keep(self, index: int, item: Any) -> Any:
+        while len(self._cache) >= self._size:
+            del self._cache[next(iter(self._cache))]
+        self._cache[index] = item
+        return item
 
 
 def uniter(
@@ -56,45 +90,14 @@ def uniter(
     >>> letters[2], letters[1], letters[-3]
     ('c', 'b', 'a')
     """
-    items = _Indexed(iterable, cache_size, n_parallel, size)
-    return LazySequence(LazySequence.of(items))
-
-
-class _Kept:
-    """Items by index, out of the user's cache where they are there."""
-
-    def __init__(
-        self, items: LazySequence[Any], size: int, cache: MutableMapping[int, Any]
-    ) -> None:
-        self._items, self._size, self._cache = items, size, cache
-        self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Kept, (self._items, self._size, self._cache)
-
-    def __call__(self, index: int) -> Any:
-        with self._lock:
-            item = self._cache.pop(index) if index in self._cache else self._items[index]
-            while len(self._cache) >= self._size:
-                del self._cache[next(iter(self._cache))]
-            self._cache[index] = item
-            return item
-
-
-class _Cursor:
-    """An iterator that knows how far it is, and the items before that."""
-
-    def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
-        self._items: Iterator[Any] = iter(iterable)
-        self.kept: deque[Any] = deque(maxlen=cache_size + 1)
-        self.next = 0
-
-    def read(self, index: int) -> Any:
-        """The item, which is kept or lies ahead; StopIteration past the end."""
-        while self.next <= index:
-            self.kept.append(next(self._items))
-            self.next += 1
-        return self.kept[index - self.next]
+    if isinstance(iterable, Iterator):
+        raise ArgumentError(
+            f"uniter: iterable must begin anew each time, got the iterator {brief(iterable)}"
+        )
+    cache_size = checked("uniter", "cache_size", cache_size, natural)
+    most = checked("uniter", "n_parallel", n_parallel, positive)
+    size = checked("uniter", "size", size, optional(natural))
+    return LazySequence(LazySequence.of(_Indexed(iterable, cache_size, most, size)))
 
 
 class _Indexed:
@@ -103,16 +106,10 @@ class _Indexed:
     def __init__(
         self, iterable: Iterable[Any], cache_size: int, most: int, size: int | None
     ) -> None:
-        self._iterable = iterable
-        self._cache_size = checked("uniter", "cache_size", cache_size, natural)
-        self._most = checked("uniter", "n_parallel", most, positive)
-        self._size: int | None = checked("uniter", "size", size, optional(natural))
+        self._iterable, self._cache_size, self._most = iterable, cache_size, most
+        self._size = size
         self._cursors: list[_Cursor] = []  # the one least recently used first
         self._lock = threading.Lock()
-        if iter(iterable) is iterable:
-            raise ArgumentError(
-                f"uniter: iterable must begin anew each time, got the iterator {brief(iterable)}"
-            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Indexed, (self._iterable, self._cache_size, self._most, self._size)
@@ -132,9 +129,23 @@ class _Indexed:
                 del self._cursors[: len(self._cursors) + 1 - self._most]
                 cursor = _Cursor(self._iterable, self._cache_size)
             self._cursors.append(cursor)
+            return cursor.read(index)
+
+
+class _Cursor:
+    """An iterator that knows how far it is, and the items before that."""
+
+    def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
+        self._items = iter(iterable)
+        self.kept: deque[Any] = deque(maxlen=cache_size + 1)
+        self.next = 0
+
+    def read(self, index: int) -> Any:
+        """The item, which is kept or lies ahead."""
+        while self.next <= index:
             try:
-                return cursor.read(index)
+                self.kept.append(next(self._items))
             except StopIteration:
-                raise IndexError(
-                    f"index {index}, and the iterable has {cursor.next} items"
-                ) from None
+                raise IndexError(f"index {index}, and the iterable has {self.next} items") from None
+            self.next += 1
+        return self.kept[index - self.next]

@@ -6,6 +6,10 @@ import pickle
 import threading
 from typing import Any
 
+from lazyckpt.errors import WorkerDied, WorkerTimeout
+
+WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # after which the same item is tried again
+
 
 class EvaluationError(Exception):
     """An item could not be made. The message has its index and where the stage was built.
@@ -16,16 +20,15 @@ class EvaluationError(Exception):
     @classmethod
     def of(cls, error: Exception, what: str, site: str) -> EvaluationError:
         """An error of the user's function, as one of an item of a stage built somewhere."""
-        found = cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}")
-        found.__cause__ = error
-        return found
+        text = f"{what}, built at {site}, failed: {type(error).__name__}: {error}"
+        return _caused((text,), error)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickles of exceptions lack the cause, which comes back from workers too.
-        return _restored, (self.args, _portable(self.__cause__)), dict(self.__dict__)
+        return _caused, (self.args, _portable(self.__cause__)), dict(self.__dict__)
 
 
-def _restored(args: tuple[Any, ...], cause: BaseException | None) -> EvaluationError:
+def _caused(args: tuple[Any, ...], cause: BaseException | None) -> EvaluationError:
     error = EvaluationError(*args)
     error.__cause__ = cause
     return error

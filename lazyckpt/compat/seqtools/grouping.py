@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, places, produced, stage
+from lazyckpt.compat.seqtools.sequence import (
+    LazySequence,
+    arranged,
+    check_count,
+    places,
+    stage,
+)
 from lazyckpt.core.checks import checked, is_integer, positive
 from lazyckpt.errors import ArgumentError
 
@@ -33,9 +39,9 @@ def batch(
     >>> list(batch(range(5), 2, pad=0))
     [[0, 1], [2, 3], [4, 0]]
     """
-    pad = None if drop_last else pad
-    options = {"drop_last": bool(drop_last), "collate": collate_fn, "pad": pad}
-    return LazySequence(LazySequence.of(sequence) | stage("batch", k, **options))
+    options = {"collate": collate_fn, "pad": None if drop_last else pad}
+    alone = partial(stage, "batch", k, drop_last=bool(drop_last))
+    return arranged([sequence], alone(**options), alone())
 
 
 def unbatch(
@@ -58,6 +64,30 @@ def unbatch(
     return LazySequence(places(size) | stage("map", _Row(batches, batch_size)))
 
 
+class _Row(threading.local):
+    """An item of a batch, by its number over all batches. Each thread keeps a batch."""
+
+    def __init__(self, batches: LazySequence[Any], size: int) -> None:
+        self._batches, self._size = batches, size
+        self._number, self._rows = -1, ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Row, (self._batches, self._size)
+
+    def __call__(self, index: int) -> Any:
+        number, place = divmod(index, self._size)
+        if self._number != number:
+            self._number, self._rows = -1, self._batches[number]
+            self._number = number
+        try:
+            return self._rows[place]
+        except IndexError:
+            raise ValueError(
+                f"unbatch: batch {number} has {len(self._rows)} items, and item {place} is wanted; "
+                "batch_size or last_batch_size is wrong"
+            ) from None
+
+
 def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     """Consecutive parts of a sequence, as its own slices.
 
@@ -75,50 +105,31 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
         parts = int(edges) + 1
         if parts < 1 or size % parts:
             raise ArgumentError(f"split: {parts} parts must divide the length {size}")
-        bounds = [(size // parts * i, size // parts * (i + 1)) for i in range(parts)]
-    else:
-        edges = list(edges)
-        if not edges or is_integer(edges[0]):
-            cuts = [0, *edges, size]
-            edges = itertools.pairwise(cuts)
-        bounds = [(_within(start, size), _within(stop, size)) for start, stop in edges]
-    return LazySequence(produced("source", bounds) | stage("map", partial(_part, sequence)))
+        edges = [size // parts * i for i in range(1, parts)]
+    edges = list(edges)
+    if not edges or is_integer(edges[0]):
+        edges = itertools.pairwise([0, *edges, size])
+    bounds = [slice(_within(start, size), _within(stop, size)) for start, stop in edges]
+    return arranged([_Parts(sequence, bounds)])
 
 
 def _within(edge: Any, size: int) -> int:
     return max(0, min(int(edge), size))
 
 
-def _part(sequence: Any, bounds: tuple[int, int]) -> Any:
-    return sequence[slice(*bounds)]
+class _Parts:
+    """Slices of a sequence, by number."""
 
+    def __init__(self, sequence: Any, bounds: list[slice]) -> None:
+        self._sequence, self._bounds = sequence, bounds
 
-class _Last(threading.local):
-    """The batch used last in a thread, and its number."""
+    def __len__(self) -> int:
+        return len(self._bounds)
 
-    held: tuple[int, Any] = (-1, ())
+    def __getitem__(self, number: int) -> Any:
+        return self._sequence[self._bounds[number]]
 
-
-class _Row:
-    """An item of a batch, by its number over all batches."""
-
-    def __init__(self, batches: LazySequence[Any], size: int) -> None:
-        self._batches, self._size = batches, size
-        self._last = _Last()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Row, (self._batches, self._size)
-
-    def __call__(self, index: int) -> Any:
-        number, place = divmod(index, self._size)
-        held, rows = self._last.held
-        if held != number:
-            rows = self._batches[number]
-            self._last.held = number, rows
-        try:
-            return rows[place]
-        except IndexError:
-            raise ValueError(
-                f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
-                "batch_size or last_batch_size is wrong"
-            ) from None
+    def __setitem__(self, number: int, part: Any) -> None:
+        bounds = self._bounds[number]
+        check_count(max(0, bounds.stop - bounds.start), part)
+        self._sequence[bounds] = part

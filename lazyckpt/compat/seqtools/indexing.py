@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, nothing, places, produced, stage
+from lazyckpt.compat.seqtools.sequence import UNCHANGED, LazySequence, arranged, produced, stage
 from lazyckpt.core.checks import checked, is_integer, natural, optional
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Pipeline
+from lazyckpt.pipeline import Pipeline, Stage
 
 A = TypeVar("A")
 
@@ -38,18 +39,18 @@ def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySeque
     >>> list(gather("held", [1, 2, 2, -4]))
     ['e', 'l', 'l', 'h']
     """
-    pipeline = LazySequence.of(sequence)
     if hasattr(indexes, "__array__"):
         indexes = np.asarray(indexes)
-    if not isinstance(indexes, (range, list, tuple, np.ndarray)):
-        found = LazySequence(pipeline)
-        return LazySequence(LazySequence.of(indexes) | stage("map", found.__getitem__))
-    return LazySequence(pipeline | stage("gather", indexes) if len(indexes) else nothing())
+    if isinstance(indexes, (range, list, tuple, np.ndarray)):
+        return arranged([sequence], stage("gather", indexes))
+    return arranged([sequence], partial(_looked_up, LazySequence.of(indexes)))
 
 
-def take(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
-    """The same as `gather`."""
-    return gather(sequence, indexes)
+take = gather
+
+
+def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
+    return indexes | stage("map", LazySequence(pipeline).__getitem__)
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
@@ -61,23 +62,38 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     (['a', 'b', 'c', 'a', 'b'], 'b')
     """
     limit = checked("cycle", "limit", limit, optional(natural))
-    pipeline = LazySequence.of(sequence)
-    if limit == 0:
-        return LazySequence(nothing())
-    if pipeline.machine.length == 0:
+    if limit != 0 and LazySequence.of(sequence).machine.length == 0:
         raise ArgumentError("cycle: a sequence of nothing can't be repeated")
-    forever: LazySequence[A] = LazySequence(pipeline | stage("repeat"))
-    return forever if limit is None else LazySequence(forever.pipeline | stage("take", limit))
+    return arranged([sequence], stage("repeat") | _first(limit))
 
 
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
     """The same value, for ever or `times` times; [D]: also 0 times and once.
 
+    To assign any item is to assign all.
+
     >>> list(repeat("x", 3)), list(repeat("x", 0)), repeat("x")[10**9]
     (['x', 'x', 'x'], [], 'x')
     """
     times = checked("repeat", "times", times, optional(natural))
-    return LazySequence(places(times) | stage("map", partial(_always, value)))
+    return arranged([_Repeated(value)], _first(times))
+
+
+def _first(limit: int | None) -> Stage[Any, Any]:
+    return UNCHANGED if limit is None else stage("take", limit)
+
+
+class _Repeated:
+    """A value at every index."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __getitem__(self, index: int) -> Any:
+        return self._value
+
+    def __setitem__(self, index: int, value: Any) -> None:
+        self._value = value
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
@@ -88,8 +104,40 @@ def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
     >>> list(interleave([1, 2, 3], "a", [0.5, 1.5]))
     [1, 'a', 0.5, 2, 1.5, 3]
     """
-    pipelines = map(LazySequence.of, sequences)
-    return LazySequence(produced("interleave", *pipelines) if sequences else nothing())
+    return arranged(sequences, partial(_joined, "interleave"))
+
+
+def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
+    """The items of the first sequence, then of the second, and so on.
+
+    >>> concatenate(["ab", "cd"])[-1]
+    'd'
+    """
+    parts = chain.from_iterable(map(_parts, sequences))
+    return arranged([*parts], _concatenated)
+
+
+def _parts(sequence: Any) -> Iterable[Any]:
+    """What was concatenated to a sequence, if it is such a one."""
+    is_one = isinstance(sequence, LazySequence) and sequence.layout is _concatenated
+    return sequence.inputs if is_one else [sequence]
+
+
+def _concatenated(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return _joined("concat", *pipelines)
+
+
+def _joined(name: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return produced(name, *pipelines) if pipelines else produced("source", ())
+
+
+def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
+    """Tuples of one item from each sequence. Unequal lengths are a `ValueError`.
+
+    >>> collate([[1, 2], "ab"])[1]
+    (2, 'b')
+    """
+    return arranged([*sequences], partial(_level, "collate", "zip"))
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
@@ -101,7 +149,7 @@ def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequ
     >>> list(switch([True, False, True], "abc", "xyz"))
     ['a', 'y', 'c']
     """
-    return LazySequence(produced("switch", *_even("switch", [condition, x, y])))
+    return arranged([x, y], partial(_level, "switch", "switch", LazySequence.of(condition)))
 
 
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
@@ -114,46 +162,16 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
     """
-    first, *others = _even("case", [selector, *values])
-    return LazySequence(
-        produced("case", first | stage("map", partial(_choice, len(others))), *others)
-    )
+    chosen = LazySequence.of(selector) | stage("map", partial(_choice, len(values)))
+    return arranged(values, partial(_level, "case", "case", chosen))
 
 
-def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
-    """Tuples of one item from each sequence. Unequal lengths are a `ValueError`.
-
-    >>> collate([[1, 2], "ab"])[1]
-    (2, 'b')
-    """
-    return LazySequence(produced("zip", *_even("collate", sequences)))
-
-
-def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
-    """The items of the first sequence, then of the second, and so on.
-
-    >>> concatenate(["ab", "cd"])[-1]
-    'd'
-    """
-    pipelines: list[Pipeline[A]] = []
-    for pipeline in map(LazySequence.of, sequences):
-        call = pipeline.calls[0]
-        is_one = len(pipeline.calls) == 1 and call.name == "concat"
-        pipelines += call.arguments["pipelines"] if is_one else [pipeline]
-    return LazySequence(produced("concat", *pipelines) if pipelines else nothing())
-
-
-def _even(name: str, sequences: Iterable[Iterable[Any]]) -> list[Pipeline[Any]]:
-    """The pipelines, if all that have an end have it at the same place."""
-    pipelines = [*map(LazySequence.of, sequences)]
+def _level(name: str, joining: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    """Pipelines joined, if all that have an end have it at the same place."""
     lengths = [pipeline.machine.length for pipeline in pipelines]
     if len({*lengths} - {None, math.inf}) > 1:
         raise ArgumentError(f"{name}: all sequences must have one length, got {lengths}")
-    return pipelines
-
-
-def _always(value: Any, index: int) -> Any:
-    return value
+    return produced(joining, *pipelines)
 
 
 def _choice(count: int, selector: Any) -> Any:

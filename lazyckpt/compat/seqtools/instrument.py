@@ -76,6 +76,8 @@ class Monitored(LazySequence[T]):
 
     __slots__ = ("_count", "_items", "_spent")
 
+    is_plain = False
+
     def __init__(self, sequence: Iterable[T]) -> None:
         super().__init__(LazySequence.of(sequence))
         is_lazy = isinstance(sequence, LazySequence)

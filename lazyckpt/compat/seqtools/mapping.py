@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.compat.seqtools.errors import EvaluationError
-from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced
-from lazyckpt.core.call import Call
+from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
-from lazyckpt.core.machine import Machine, Rate
+from lazyckpt.core.machine import Machine, Rate, begun
 from lazyckpt.core.show import show
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
+from lazyckpt.state.rebase import given
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -55,9 +55,7 @@ def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySeque
 def _mapped(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
     if not callable(f):
         raise ArgumentError(f"smap: f must be callable, got f={show(f)} ({type(f).__name__})")
-    site = built_at()
-    (call,) = seqtools_smap(_Evaluation(f, spread, site)).calls
-    return Stage((Call(call.combinator, call.arguments, site),))
+    return stage(seqtools_smap, _Evaluation(f, spread, built_at()))
 
 
 @dataclass(frozen=True)
@@ -93,20 +91,13 @@ class _Evaluation:
 @combinator(registered=False, pointwise=True)
 def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
-    jump, view, length = upstream.skip, upstream.view, upstream.length
+    view = upstream.view
 
     def number(position: Position, more: int = 0) -> int | None:
-        """That of an item so many behind a position."""
-        start = upstream.init(upstream.epoch(position))
-        if jump is None or length is None:
-            return more if position == start else None
-        if isinstance(length, int):
-            return length - jump(position, length)[1] + more
-        bound = 1
-        while jump(start, bound)[0] < position:
-            bound *= 2
-        found = bisect_left(range(bound), position, key=lambda n: jump(start, n)[0])
-        return found + more if jump(start, found)[0] == position else None
+        """That of an item so many behind a position, in its epoch."""
+        found = given(upstream, position) if begun(upstream, position) else 0
+        epoch = upstream.length if isinstance(upstream.length, int) else sys.maxsize
+        return None if found is None else found % max(epoch, 1) + more
 
     def step(position: Position) -> tuple[Position, Any]:
         after, item = upstream.step(position)
@@ -126,8 +117,8 @@ def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
         rate=Rate(),
         step=step,
         flow=flow,
-        skip=jump,
-        length=length,
+        skip=upstream.skip,
+        length=upstream.length,
         view=None if view is None else _viewed(upstream, view, fn),
     )
 

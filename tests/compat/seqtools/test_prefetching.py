@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -72,6 +73,26 @@ def test_sq27_endless_sources(method: str) -> None:
     assert list(ours.prefetch(Ends(), 2, method)) == list(range(7))
     with pytest.raises(IndexError):
         ours.prefetch(Ends(), 2, method)[7]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("library", [ours, theirs])
+@pytest.mark.parametrize("method", METHODS)
+def test_sq27_workers_start_and_make_items_when_it_is_made(
+    method: str, library: Any, tmp_path: Any
+) -> None:
+    path = str(tmp_path / "calls")
+    os.mkfifo(path)
+    with open(os.open(path, os.O_RDWR), "rb", buffering=0) as calls:
+        data = library.smap(partial(write_to, path, b"i"), range(100))
+        hook = partial(write_to, path, b"h")
+        _ahead = library.prefetch(data, 1, method, 4, start_hook=hook)
+        assert select.select([calls], [], [], 30)[0], "no worker has started"
+        assert (calls.read(1), calls.read(1)) == (b"h", b"i")
+
+
+def write_to(path: str, text: bytes, *_: int) -> None:
+    with open(path, "wb", buffering=0) as file:
+        file.write(text)
 
 
 ORPHANS = """
