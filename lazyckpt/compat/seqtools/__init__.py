@@ -8,11 +8,9 @@ is installed, lambdas and closures go to workers as they are.
 """
 
 from lazyckpt.compat.seqtools import instrument
-from lazyckpt.compat.seqtools.caching import add_cache, uniter
-from lazyckpt.compat.seqtools.errors import EvaluationError, seterr
-from lazyckpt.compat.seqtools.grouping import batch, split, unbatch
-from lazyckpt.compat.seqtools.indexing import (
+from lazyckpt.compat.seqtools.arranging import (
     arange,
+    batch,
     case,
     collate,
     concatenate,
@@ -20,9 +18,13 @@ from lazyckpt.compat.seqtools.indexing import (
     gather,
     interleave,
     repeat,
+    split,
     switch,
     take,
+    unbatch,
 )
+from lazyckpt.compat.seqtools.caching import add_cache, uniter
+from lazyckpt.compat.seqtools.errors import EvaluationError, seterr
 from lazyckpt.compat.seqtools.instrument import debug, monitor_throughput
 from lazyckpt.compat.seqtools.loader import DataLoader
 from lazyckpt.compat.seqtools.mapping import smap, starmap

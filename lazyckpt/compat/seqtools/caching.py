@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from lazyckpt.compat.seqtools.sequence import LazySequence, arranged
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Stage
 
 A = TypeVar("A")
 
@@ -20,19 +21,12 @@ def add_cache(
     """The items as they are, the `cache_size` last used of them kept rather than made again.
 
     [D]: what was used last is kept; it was what was made last. Iterating uses the
-    cache too. Each process has one of its own.
-
-    Args:
-        cache: A mapping to keep items in, by index; the first is the one least recently used.
-
-    >>> import lazyckpt.compat.seqtools as seqtools
-    >>> cached = seqtools.add_cache(seqtools.smap(print, "a"))
-    >>> cached[0], cached[0]
-    a
-    (None, None)
+    cache too. Each process has one of its own. In a `cache` of yours the first item is
+    the one least recently used.
     """
     size = checked("add_cache", "cache_size", cache_size, positive)
-    return arranged([_Kept(arr, size, {} if cache is None else cache)])
+    kept = _Kept(arr, size, {} if cache is None else cache)
+    return arranged([kept], Stage(()))
 
 
 class _Kept:
@@ -85,10 +79,6 @@ def uniter(
         cache_size: How many of the last items each iterator keeps.
         n_parallel: How many iterators are open at once, of which the closest is used.
         size: The length, which `len` and negative indices want.
-
-    >>> letters = uniter("abc", cache_size=2, size=3)
-    >>> letters[2], letters[1], letters[-3]
-    ('c', 'b', 'a')
     """
     if isinstance(iterable, Iterator):
         raise ArgumentError(

@@ -11,6 +11,7 @@ import numpy as np
 
 from lazyckpt.compat.seqtools.errors import EvaluationError
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
+from lazyckpt.core.checks import checked, function
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import Machine, Rate, begun
 from lazyckpt.core.show import show
@@ -37,24 +38,18 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
     """
     if not sequences:
         raise ArgumentError("smap: at least one sequence is needed, got none")
-    pipelines = [LazySequence.of(each) for each in sequences]
-    if len(pipelines) == 1:
-        return LazySequence(pipelines[0] | _mapped(f, False))
-    return LazySequence(produced("zip", *pipelines) | _mapped(f, True))
+    if len(sequences) == 1:
+        return LazySequence(LazySequence.of(*sequences) | _mapped(f, False))
+    return LazySequence(produced("zip", *map(LazySequence.of, sequences)) | _mapped(f, True))
 
 
 def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
-    """`f(*item)` for every item. Errors are as `smap`'s.
-
-    >>> list(starmap(pow, [(2, 5), (3, 2)]))
-    [32, 9]
-    """
+    """`f(*item)` for every item. Errors are as `smap`'s."""
     return LazySequence(LazySequence.of(sequence) | _mapped(f, True))
 
 
 def _mapped(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
-    if not callable(f):
-        raise ArgumentError(f"smap: f must be callable, got f={show(f)} ({type(f).__name__})")
+    checked("smap", "f", f, function)
     return stage(seqtools_smap, _Evaluation(f, spread, built_at()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
@@ -42,22 +43,15 @@ def prefetch(
             that raises is an error of the item that is read; reading hung.
         shm_size: Not needed: arrays come through shared memory as large as they are, are
             used where they lie, and copied where more than a few are kept.
-
-    Raises:
-        EvaluationError: An item can't be made, when it is read.
-
-    >>> from lazyckpt.compat.seqtools import smap
-    >>> squares = prefetch(smap(lambda x: x * x, range(5)), 2)
-    >>> list(squares), squares[-1]
-    ([0, 1, 4, 9, 16], 16)
     """
-    workers = checked("prefetch", "nworkers", nworkers, integer)
-    buffer = checked("prefetch", "max_buffered", max_buffered, positive)
-    hook = checked("prefetch", "start_hook", start_hook, optional(function))
-    checked("prefetch", "shm_size", shm_size, natural)
-    method = checked("prefetch", "method", method, one_of("thread", "process"))
+    check = partial(checked, "prefetch")
+    workers = check("nworkers", nworkers, integer)
+    buffer = check("max_buffered", max_buffered, positive)
+    hook = check("start_hook", start_hook, optional(function))
+    check("shm_size", shm_size, natural)
+    check("method", method, one_of("thread", "process"))
     if workers < 0:
-        workers = checked("prefetch", "nworkers", len(os.sched_getaffinity(0)) + workers, positive)
+        workers = check("nworkers", len(os.sched_getaffinity(0)) + workers, positive)
     if not workers:
         return seq
     pipeline = LazySequence.of(seq)
@@ -121,11 +115,6 @@ class Prefetched(LazySequence[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         return Prefetched, (self.pipeline, self._executor, self._at)
 
-    def __del__(self) -> None:
-        run = getattr(self, "_run", None)
-        if run is not None:
-            run.close()
-
 
 class _Reader(Iterator[T]):
     """Reads on behind an item that could not be made, and again after a worker died."""
@@ -141,7 +130,6 @@ class _Reader(Iterator[T]):
         try:
             return self._items._item(number)
         except Past:
-            self._next = number
             raise StopIteration from None
         except WORKER_ERRORS:
             self._next = number

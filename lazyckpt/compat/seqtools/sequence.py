@@ -23,7 +23,6 @@ from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 Arrangement = Callable[..., Pipeline[Any]]
-UNCHANGED: Stage[Any, Any] = Stage(())
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -150,7 +149,7 @@ class LazySequence(Sequence[T], Generic[T]):
 
 
 def arranged(
-    inputs: Sequence[Any], arrange: Arrangement = UNCHANGED, layout: Arrangement | None = None
+    inputs: Sequence[Any], arrange: Arrangement, layout: Arrangement | None = None
 ) -> LazySequence[Any]:
     """A sequence of the items of others, which can be assigned through it.
 
@@ -179,15 +178,10 @@ def _assign(target: Any, value: Any) -> None:
     if isinstance(target, _Target):
         target.sequence[target.index] = value
         return
-    check_count(len(target), value)
+    if len(target) != len(value):
+        raise ValueError(f"{len(value)} items can't be assigned to {len(target)}: one to each")
     for each, item in zip(target, value, strict=True):
         _assign(each, item)
-
-
-def check_count(count: int, value: Any) -> None:
-    """Check that a value has so many items: assignment changes no length."""
-    if len(value) != count:
-        raise ValueError(f"{len(value)} items can't be assigned to {count}: one goes to each")
 
 
 def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
