@@ -63,8 +63,6 @@ def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
 class Monitored(LazySequence[T]):
     """A sequence that measures how long its items take. What reads a slice is not measured."""
 
-    __slots__ = ("_count", "_spent")
-
     is_plain = False
 
     def __init__(self, sequence: Iterable[T]) -> None:

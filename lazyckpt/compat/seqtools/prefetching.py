@@ -70,8 +70,6 @@ def prefetch(
 class Prefetched(LazySequence[T]):
     """A sequence with workers of its own, which follow what is read."""
 
-    __slots__ = ("_at", "_executor", "_lock", "_next", "_run")
-
     is_plain = False
 
     def __init__(self, pipeline: Pipeline[T], executor: Executor, at: str) -> None:

@@ -48,10 +48,6 @@ class LazySequence(Sequence[T], Generic[T]):
     (10, 81, [64, 36])
     """
 
-    __slots__ = (
-        "_length", "_machine", "_start", "_takes_many", "_targets", "inputs", "layout", "pipeline"
-    )  # fmt: skip
-
     is_plain = True  # whether reading its pipeline is reading it
 
     def __init__(
