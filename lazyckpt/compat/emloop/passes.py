@@ -104,19 +104,19 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
             within("StreamWrapper", checksum)
 
     def flow(position: Position) -> Flow[Any]:
-        here = position  # until the pass at hand gives a batch
-        opened: _Pass | None = None
-        taken: Callable[[], int] = int
+        # The position before the pass at hand, that pass, and how many batches it gave: one
+        # value, as another thread may look on.
+        now: tuple[Position, _Pass | None, Callable[[], int]] = position, None, int
 
         def items() -> Iterator[Any]:
-            nonlocal here, opened, taken
+            nonlocal now
             number, given, *place = position
             passes.made = reached
             while given < most:
                 found = passes.at(number, place)
                 found.reader = reader
                 some, count = counted(islice(found.items, most - given))
-                here, opened, taken = reached(), found, count
+                now = reached(), found, count
                 try:
                     yield from some
                 except GeneratorExit:
@@ -127,15 +127,16 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
                 if not size:
                     return
                 if not place and not count():
-                    here = number, given
+                    now = (number, given), None, int
                     return
                 number, given, place = number + 1, given + count(), []
 
         def reached() -> Position:
-            if opened is None or not (count := taken()):
-                return here
-            number, *place = opened.place()
-            return number, here[1] + count, *place
+            before, found, count = now
+            if found is None or not (given := count()):
+                return before
+            number, *place = found.place()
+            return number, before[1] + given, *place
 
         pull = items()
         reader = weakref.ref(pull)  # the pass would else hold what reads it, and that the pass

@@ -4,7 +4,8 @@
 
 Every name of the original's `__all__`, `instrument`, and `DataLoader`, but not
 `SerializableFunc`, which took a function's source file along: where cloudpickle
-is installed, lambdas and closures go to workers as they are.
+is installed, lambdas and closures go to workers as they are. Arguments mean what
+they mean there; docstrings say what differs ([D]).
 """
 
 from lazyckpt.compat.seqtools import instrument

@@ -220,11 +220,9 @@ class _Row(threading.local):
 def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     """Consecutive parts of a sequence, as its own slices.
 
-    [D]: a cut at the very end gives a part of nothing; it gave the last item again.
-
-    Args:
-        edges: Where to cut, in rising order; or a number of cuts into equal parts; or
-            pairs of where parts begin and end. What is out of range is moved to it.
+    `edges` says where to cut, in rising order; or how often, into equal parts; or where
+    each part begins and ends. What is out of range is moved to it. [D]: a cut at the
+    very end gives a part of nothing; it gave the last item again.
 
     >>> list(split("abcdef", [1, 4])), list(split([1, 2, 3, 4], 1))
     (['a', 'bcd', 'ef'], [[1, 2], [3, 4]])

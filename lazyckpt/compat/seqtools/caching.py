@@ -72,13 +72,8 @@ def uniter(
 ) -> LazySequence[A]:
     """Indices for an iterable, which is gone through as far as needed, and anew to go back.
 
-    [D]: an index past the end raises `IndexError` and disturbs nothing.
-
-    Args:
-        iterable: Gives the same items each time it is iterated over.
-        cache_size: How many of the last items each iterator keeps.
-        n_parallel: How many iterators are open at once, of which the closest is used.
-        size: The length, which `len` and negative indices want.
+    Each of at most `n_parallel` iterators keeps its last `cache_size` items. [D]: an
+    index past the end raises `IndexError` and disturbs nothing.
     """
     if isinstance(iterable, Iterator):
         raise ArgumentError(

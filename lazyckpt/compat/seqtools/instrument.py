@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
@@ -35,23 +36,22 @@ def debug(
     """
     checked("debug", "func", func, function)
     calls = checked("debug", "max_calls", max_calls, optional(natural))
-    watch = stage("map", _Watch(func, math.inf if calls is None else calls, max_rate))
-    return LazySequence(LazySequence.of(sequence) | stage("enumerate") | watch)
+    watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
+    return LazySequence(LazySequence.of(sequence) | stage("enumerate") | stage("map", watch))
 
 
+@dataclass
 class _Watch:
-    def __init__(
-        self, func: Callable[[int, Any], Any], calls: float, max_rate: float | None
-    ) -> None:
-        self._func, self._left = func, calls
-        self._pause = 1 / max_rate if max_rate else 0.0
-        self._last = -math.inf
+    func: Callable[[int, Any], Any]
+    left: float
+    pause: float
+    last: float = -math.inf
 
     def __call__(self, numbered: tuple[int, Any]) -> Any:
-        if self._left and (not self._pause or monotonic() - self._last >= self._pause):
-            self._func(*numbered)
-            self._last = monotonic()
-            self._left -= 1
+        if self.left and (not self.pause or monotonic() - self.last >= self.pause):
+            self.func(*numbered)
+            self.last = monotonic()
+            self.left -= 1
         return numbered[1]
 
 

@@ -37,10 +37,8 @@ def prefetch(
 
     Args:
         nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it is.
-        method: "thread" or "process".
         max_buffered: Items held ready; of small ones that are quickly made, more.
-        start_hook: Called where a worker starts, in a process with its number. [D]: one
-            that raises is an error of the item that is read; reading hung.
+        start_hook: [D]: one that raises is an error of the item that is read; reading hung.
         shm_size: Not needed: arrays come through shared memory as large as they are, are
             used where they lie, and copied where more than a few are kept.
     """
