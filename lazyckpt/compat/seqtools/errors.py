@@ -7,7 +7,7 @@ from typing import Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
 
-WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # after which the same item is tried again
+WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # of no item
 
 
 class EvaluationError(Exception):

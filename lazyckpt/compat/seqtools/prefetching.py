@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -106,30 +107,21 @@ class Prefetched(LazySequence[T]):
             return item
 
     def __iter__(self) -> Iterator[T]:
-        return _Reader(self)
+        numbers: Any = iter(range(sys.maxsize if self._length is None else self._length))
+
+        def read(number: int) -> T:
+            try:
+                return self._item(number)
+            except Past:
+                raise StopIteration from None
+            except WORKER_ERRORS:
+                numbers.__setstate__(number)  # the same item is tried again
+                raise
+
+        return map(read, numbers)  # which outlives an error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Prefetched, (self.pipeline, self._executor, self._at)
-
-
-class _Reader(Iterator[T]):
-    """Reads on behind an item that could not be made, and again after a worker died."""
-
-    def __init__(self, items: Prefetched[T]) -> None:
-        self._items, self._next = items, 0
-
-    def __next__(self) -> T:
-        number = self._next
-        if number == self._items._length:
-            raise StopIteration
-        self._next += 1
-        try:
-            return self._items._item(number)
-        except Past:
-            raise StopIteration from None
-        except WORKER_ERRORS:
-            self._next = number
-            raise
 
 
 class _Hooked(threading.local):

@@ -91,7 +91,7 @@ def test_sq27_workers_start_and_make_items_when_it_is_made(
 
 
 def write_to(path: str, text: bytes, *_: int) -> None:
-    with open(path, "wb", buffering=0) as file:
+    with open(os.open(path, os.O_RDWR), "wb", buffering=0) as file:  # waits for no reader
         file.write(text)
 
 
@@ -230,3 +230,22 @@ def test_sq33_workers_start_off_the_main_thread() -> None:
     for thread in work:
         thread.join()
     assert found == [[0, 2, 4, 6, 8]] * 2
+
+
+def dies_once(flag: Any, x: int) -> int:
+    if x == 3 and not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def test_sq28_an_iterator_outlives_its_end_and_a_worker(tmp_path: Any) -> None:
+    data = ours.smap(partial(dies_once, tmp_path / "flag"), range(6))
+    items: Any = iter(ours.prefetch(data, 1, "process", 1))
+    found = outcomes(items)
+    assert [each for each in found if each != "WorkerDied"] == list(range(6))
+    assert found.count("WorkerDied") == 1
+    ended: Any = iter(ours.prefetch(Ends(), 1))
+    assert outcomes(ended) == list(range(7))
+    for iterator in (items, ended):
+        assert next(iterator, None) is next(iterator, None) is None
