@@ -73,7 +73,8 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
     """The same value, for ever or `times` times; [D]: also 0 times and once.
 
-    To assign one item is to assign all.
+    To assign one item is to assign all; [D]: to a slice goes one for each without an
+    end too.
     """
     return cycle([value], checked("repeat", "times", times, optional(natural)))
 

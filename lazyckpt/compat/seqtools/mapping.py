@@ -64,16 +64,13 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self.__dict__["__qualname__"] = show(self.func)
 
-    def __call__(self, item: Any) -> Any:
-        return self.func(*item) if self.spread else self.func(item)
-
-    def made(self, item: Any, number: Callable[[], int | None]) -> Any:
+    def __call__(self, item: Any, number: Callable[[], int | None]) -> Any:
         """What the function makes of an item; its error says the item's number, if that is known.
 
         An `EvaluationError` comes from further below, and says so already.
         """
         try:
-            return self(item)
+            return self.func(*item) if self.spread else self.func(item)
         except EvaluationError:
             raise
         except Exception as error:
@@ -96,14 +93,14 @@ def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
 
     def step(position: Position) -> tuple[Position, Any]:
         after, item = upstream.step(position)
-        return after, fn.made(item, lambda: number(position))
+        return after, fn(item, lambda: number(position))
 
     def flow(position: Position) -> Flow[Any]:
         before = upstream.flow(position)
         items, taken = counted(before)
 
         def made(item: A) -> Any:
-            return fn.made(item, lambda: number(position, taken() - 1))
+            return fn(item, lambda: number(position, taken() - 1))
 
         return Flow(items, before.snapshot, made, taken)
 
@@ -122,7 +119,7 @@ def _viewed(upstream: Machine[A], view: View[A], fn: _Evaluation) -> View[Any]:
     get, rows, _ = view.table
 
     def one(index: int, item: Any) -> Any:
-        return fn.made(item, lambda: number(index))
+        return fn(item, lambda: number(index))
 
     def number(index: int) -> int | None:
         """That of an item of the table, or of the first of several."""

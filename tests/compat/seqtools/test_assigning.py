@@ -92,7 +92,9 @@ def test_sq10_a_slice_is_assigned_one_to_one(name: str) -> None:
 def test_sq10_what_makes_its_items_takes_none() -> None:
     for library in (ours, theirs):
         made = library.smap(double, [1, 2])
-        for sequence in (made, library.arange(3), library.unbatch([[1]], 1), library.uniter([1])):
+        watched = library.instrument.debug([1], same), library.instrument.monitor_throughput([1])
+        numbers = library.arange(3), library.unbatch([[1]], 1), library.uniter([1])
+        for sequence in (made, *watched, *numbers, library.prefetch([1], 1)):
             with pytest.raises(TypeError, match="item assignment"):
                 sequence[0] = 1
         for sequence in (library.gather(made, [0]), library.gather("ab", [1]), made[:1]):
