@@ -193,22 +193,21 @@ def unbatch(
     return LazySequence(places(size) | stage("map", _Row(batches, batch_size)))
 
 
-class _Row(threading.local):
+class _Row:
     """An item of a batch, by its number over all batches. Each thread keeps a batch."""
 
     def __init__(self, batches: LazySequence[Any], size: int) -> None:
-        self._batches, self._size = batches, size
-        self._kept: tuple[int, Any] = (-1, ())
+        self._batches, self._size, self._last = batches, size, threading.local()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Row, (self._batches, self._size)
 
     def __call__(self, index: int) -> Any:
         number, place = divmod(index, self._size)
-        kept, rows = self._kept
+        kept, rows = getattr(self._last, "batch", (-1, ()))
         if kept != number:
             rows = self._batches[number]
-            self._kept = number, rows
+            self._last.batch = number, rows
         try:
             return rows[place]
         except IndexError:
