@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from operator import length_hint
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.combinators.blocks import rearranged
 from lazyckpt.compat.infinibatch.mersenne import Seed, check_place, generator, placed
 
 _FEW = 1024  # shuffled one by one up to here
+_SHIFTS = [32 - (i + 1).bit_length() for i in range(_FEW)]
+_AT_ONCE = 1 << 12  # words
 
 
 class Words:
@@ -23,7 +25,6 @@ class Words:
         self.second = words  # where the second number of the last `below` was drawn from
         self._begin = seed, origin, words
         self._ready = np.empty(0, np.uint32)
-        self._size = 64
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -36,39 +37,37 @@ class Words:
 
     def _peek(self, count: int) -> NDArray[np.uint32]:
         if len(self._ready) < count:
-            more = self._bits.random_raw(max(count, self._size)).astype(np.uint32)
-            self._size = min(4 * self._size, 1 << 15)
+            more = self._bits.random_raw(max(count, _AT_ONCE)).astype(np.uint32)
             self._ready = np.concatenate([self._ready, more])
         return self._ready[:count]
 
-    def _take(self, count: int) -> None:
+    def _take(self, count: int) -> NDArray[np.uint32]:
+        taken = self._peek(count)
         self._ready = self._ready[count:]
         self.drawn += count
-
-    def below(self, bound: int, count: int) -> NDArray[np.int64]:
-        """`randrange(bound)`, so many times."""
-        parts, left = [], count
-        while left:
-            drawn = self._peek(left + (left >> 1) + 8) >> np.uint32(32 - bound.bit_length())
-            fit = np.flatnonzero(drawn < bound)[:left]
-            if left == count and len(fit):
-                self.second = self.drawn + int(fit[0]) + 1
-            self._take(len(drawn) if len(fit) < left else int(fit[-1]) + 1)
-            parts.append(drawn[fit])
-            left -= len(fit)
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        return taken
 
     def tried(self, bound: int, count: int) -> NDArray[np.uint32]:
         """What so many words are for `randrange(bound)`, which passes over those not below it."""
-        drawn = self._peek(count) >> np.uint32(32 - bound.bit_length())
-        self._take(count)
-        return drawn
+        return self._take(count) >> np.uint32(32 - bound.bit_length())
+
+    def below(self, bound: int, count: int) -> NDArray[np.int64]:
+        """`randrange(bound)`, so many times."""
+        parts, left = [np.empty(0, np.int64)], count
+        while left:  # so many words are needed at least
+            begin, drawn = self.drawn, self.tried(bound, left)
+            fit = np.flatnonzero(drawn < bound)
+            if left == count and len(fit):
+                self.second = begin + int(fit[0]) + 1
+            parts.append(drawn[fit].astype(np.int64))
+            left -= len(fit)
+        return np.concatenate(parts)
 
     def shuffled(self, items: list[Any]) -> list[Any]:
         """The items after `shuffle(items)`; the list may be changed."""
         last = len(items) - 1
         if last >= _FEW:
-            return [items[i] for i in self.permutation(last + 1).tolist()]
+            return rearranged(items, self.permutation(last + 1))
         for i, j in zip(range(last, 0, -1), self._few(last), strict=True):
             items[i], items[j] = items[j], items[i]
         return items
@@ -98,7 +97,7 @@ class Words:
                     break
                 fits = again
             places = np.flatnonzero(fits)[:need]
-            self._take(len(drawn) if len(places) < need else int(places[-1]) + 1)
+            self._take(count if len(places) < need else int(places[-1]) + 1)
             slots[i : i - len(places) : -1] = drawn[places]
             i -= len(places)
         slots[i:0:-1] = self._few(i)
@@ -109,19 +108,10 @@ class Words:
         found: list[int] = []
         i = last
         while i > 0:
-            bits = (i + 1).bit_length()
-            shift, least = 32 - bits, (1 << bits - 1) - 1
-            count = i + (i >> 1) + 8
-            words = iter(self._peek(count).tolist())
-            for word in words:
-                if (j := word >> shift) <= i:
+            for word in self._take(i).tolist():  # so many words are needed at least
+                if (j := word >> _SHIFTS[i]) <= i:
                     found.append(j)
                     i -= 1
-                    if i < least:
-                        shift, least = shift + 1, least >> 1
-                        if not i:
-                            break
-            self._take(count - length_hint(words))
         return found
 
 
