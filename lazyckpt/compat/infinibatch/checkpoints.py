@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.compat.infinibatch.mersenne import as_int, located
+from lazyckpt.compat.infinibatch.mersenne import begun, exported, located
 from lazyckpt.compat.infinibatch.stages import boxed
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
@@ -79,7 +79,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return before(), freeze(held, "scan")
         case "infinibatch_random_map":
             state = found["recurrent_state"]
-            return before(), *_drawn(arguments, state), as_int(state[2])
+            return before(), *_drawn(arguments, state), freeze(state[2], "random.Random")
         case "infinibatch_blocks":
             state = found["source_state"] or {"recurrent_state": None, "source_state": None}
             start = _position(upstream, _inner(state))
@@ -130,7 +130,8 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     """Where the generator is: origin and words."""
     if state is None:
         return arguments["origin"], 0
-    return located(arguments["seed"], arguments["origin"], state)
+    origin = arguments["origin"]
+    return located(begun(arguments["seed"], origin), origin, 0, exported(state))
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:

@@ -1,4 +1,4 @@
-"""Infinibatch's iterators, each a pipeline under the old protocol: here are those behind others."""
+"""Infinibatch's iterators, each a pipeline under the old protocol."""
 
 from __future__ import annotations
 
@@ -19,16 +19,10 @@ from lazyckpt.compat.infinibatch.protocol import (
     pipelines_of,
     position_of,
 )
-from lazyckpt.compat.infinibatch.sources import (
-    ChunkedSourceIterator,
-    InfinitePermutationSourceIterator,
-    NativeCheckpointableIterator,
-    RandomIterator,
-    create_source_iterator,
-)
-from lazyckpt.core.checks import Unfit, boolean, checked, positive
+from lazyckpt.core.checks import Unfit, at_least, brief, checked, positive
 from lazyckpt.core.flow import Position
 from lazyckpt.core.user_state import storable
+from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 
 __all__ = [
@@ -40,8 +34,120 @@ __all__ = [
     "ZipIterator", "create_source_iterator",
 ]  # fmt: skip
 
-
 Source = CheckpointableIterator
+
+_ATOMS = {int, float, bool, complex, str, bytes, type(None)}
+
+
+class NativeCheckpointableIterator(PipelineIterator):
+    """The items of an iterable that begins anew each time; an iterator is a `ValueError`.
+
+    State: a count of items. Resume: at once in a list, tuple or range, replays
+    anything else; `RuntimeError`, with both numbers, where it became too short.
+
+    >>> it = NativeCheckpointableIterator("abc")
+    >>> next(it), next(it)
+    ('a', 'b')
+    >>> state = it.getstate()
+    >>> list(it), it.setstate(state), list(it)
+    (['c'], None, ['c'])
+    """
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        if iter(iterable) is iterable:
+            raise ArgumentError(
+                "NativeCheckpointableIterator: iterable must be one that begins anew each time, "
+                f"got the iterator {brief(iterable)}"
+            )
+        super().__init__(stages.infinibatch_native(iterable))
+
+
+def create_source_iterator(
+    source_items: Sequence[Any],
+    train: bool = True,
+    seed: Seed = None,
+    shuffle: bool = True,
+    num_instances: int = 1,
+    instance_rank: int = 0,
+) -> CheckpointableIterator:
+    """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
+
+    Raises:
+        ValueError: `shuffle` without `train`.
+    """
+    ranks = num_instances, instance_rank
+    if train:
+        return InfinitePermutationSourceIterator(source_items, seed, shuffle, *ranks)
+    if shuffle:
+        raise ArgumentError("shuffling is not supported when train=False")
+    return ChunkedSourceIterator(source_items, *ranks)
+
+
+class ChunkedSourceIterator(PipelineIterator):
+    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, once.
+
+    [D] A negative rank is refused, as one that is too large is.
+    """
+
+    def __init__(
+        self, source_items: Sequence[Any], num_instances: int = 1, instance_rank: int = 0
+    ) -> None:
+        rank = _ranked(num_instances, instance_rank, contiguous=True)
+        super().__init__(lz.source(list(source_items)) | rank)
+
+
+def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) -> Stage[Any, Any]:
+    count = checked("source", "num_instances", num_instances, positive)
+    rank = checked("source", "instance_rank", instance_rank, at_least(0, count - 1))
+    return lz.shard(num_shards=count, index=rank, contiguous=contiguous)
+
+
+class InfinitePermutationSourceIterator(PipelineIterator):
+    """One permutation of the items after another; rank r of W gets item r, r + W, r + 2 W, ...
+
+    The order is that of `random.Random(seed).shuffle`. [D] Each item that is given is
+    a copy, unless it is a number, a string or None: to change it changes nothing later.
+    [D] `seed=None` is a seed drawn by chance, which the state holds; several ranks
+    share their permutations, and there it is 0. No items are a `ValueError`.
+
+    State: how many random words were drawn before this permutation, and the place
+    in it; the same on all ranks. Resume: draws one permutation.
+
+    >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
+    >>> [next(it) for _ in range(6)]
+    ['not', 'to', 'or', 'be', 'not', 'be']
+    """
+
+    def __init__(
+        self,
+        source_items: Sequence[Any],
+        seed: Seed = 0,
+        shuffle: bool = True,
+        num_instances: int = 1,
+        instance_rank: int = 0,
+    ) -> None:
+        items = list(source_items)
+        if not items:
+            raise ArgumentError("source must not be empty")
+        rank = _ranked(num_instances, instance_rank)
+        seed = 0 if seed is None and num_instances > 1 else seed
+        if not (is_atomic := {*map(type, items)} <= _ATOMS):
+            items = deepcopy(items)
+        if shuffle:
+            pipeline = stages.infinibatch_permutations(items, seed, fresh(seed)) | rank
+        else:
+            pipeline = lz.source(items) | lz.repeat() | rank
+        super().__init__(pipeline if is_atomic else pipeline | lz.map(deepcopy))
+
+
+class RandomIterator(PipelineIterator):
+    """What `random.Random(seed).random()` gives. State: how many were given.
+
+    [D] With `seed=None`, `setstate(None)` begins the same stream again.
+    """
+
+    def __init__(self, seed: Seed = 0) -> None:
+        super().__init__(stages.infinibatch_random(seed, fresh(seed)))
 
 
 class _Stage(PipelineIterator):
@@ -54,11 +160,11 @@ class _Stage(PipelineIterator):
 class SelectManyIterator(_Stage):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
-    [D] An exception isn't taken for the end, nor a StopIteration raised by the
-    selector, which is a `PipelineError`. A set is refused: its order doesn't outlive
-    the process. State: the place before the current collection, and a count of its
-    items. Resume: selects it again, and goes through it: prefer small ones;
-    `RuntimeError` if it became too short.
+    [D] An exception isn't taken for the end; a StopIteration raised by the selector is
+    a `PipelineError`. [D] A set is refused: its order doesn't outlive the process.
+
+    State: the place before the current collection, and a count of its items. Resume:
+    selects it again and goes through it; `RuntimeError` if it became too short.
     """
 
     def __init__(
@@ -66,8 +172,7 @@ class SelectManyIterator(_Stage):
         source_iterator: Source,
         collection_selector: Callable[[Any], Iterable[Any]] | None = None,
     ) -> None:
-        selector = _itself if collection_selector is None else collection_selector
-        super().__init__(source_iterator, lz.flat_map(selector))
+        super().__init__(source_iterator, lz.flat_map(collection_selector or _itself))
 
 
 def _itself(item: Any) -> Any:
@@ -143,11 +248,11 @@ class SamplingRandomMapIterator(_Stage):
 class BufferedShuffleIterator(_Stage):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
-    The slots are those of `random.Random(seed).randrange`. [D] None is an item like
-    any other. State: a place before the oldest item held, and counts; [D] no items.
-    Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where that
-    is slow; from Infinibatch's own state, all from the beginning, if the source has
-    no None items.
+    The slots are those of `random.Random(seed).randrange`. [D] None is an item too.
+
+    State: a place before the oldest item held, and counts; [D] no items. Resume: reads
+    about 12 times the buffer, so prefer a blockwise shuffle where that is slow; from
+    Infinibatch's own state, all from the beginning, if the source has no None items.
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
@@ -262,7 +367,6 @@ class PrefetchIterator(PipelineIterator):
         buffer_in_main_process: bool = False,
         log_empty_buffer_warning: bool = False,
     ) -> None:
-        pipeline, fit = pipeline_of(source_iterator), partial(checked, "PrefetchIterator")
-        size = fit("buffer_size", buffer_size, positive)
-        logs = fit("log_empty_buffer_warning", log_empty_buffer_warning, boolean)
-        super().__init__(prefetched(pipeline, 1, size, logs), source_iterator)
+        pipeline = pipeline_of(source_iterator)
+        size = checked("PrefetchIterator", "buffer_size", buffer_size, positive)
+        super().__init__(prefetched(pipeline, 1, size, log_empty_buffer_warning), source_iterator)

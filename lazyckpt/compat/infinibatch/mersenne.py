@@ -1,8 +1,7 @@
 """MT19937, the generator of `random.Random`, as a function of a seed and a number of words drawn.
 
-A place is (origin, words): the origin is 0 for the stage's own seed, below
-2**64 a seed drawn by chance, else a whole state of the generator; words are
-the 32-bit outputs drawn since.
+A place is (origin, words): the origin is 0 for the stage's own seed, below 2**64 a seed
+drawn by chance, else a whole state; words are the 32-bit outputs drawn since.
 
 Matsumoto and Nishimura, "Mersenne Twister", 1998; Haramoto et al., "Efficient
 jump ahead for F2-linear random number generators", 2008.
@@ -11,7 +10,6 @@ jump ahead for F2-linear random number generators", 2008.
 from __future__ import annotations
 
 import math
-import struct
 from functools import cache, lru_cache
 from random import Random, SystemRandom
 from typing import Any
@@ -19,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit
+from lazyckpt.core.checks import Unfit, brief
 from lazyckpt.core.machine import within
+from lazyckpt.core.user_state import Own, freeze, thaw
 from lazyckpt.errors import InvalidState
 
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
@@ -28,6 +27,8 @@ _RAW = 1 << 64  # origins from here on are whole states
 _FAR = 1 << 23  # words; to pass over more, jumping is faster
 _SEARCH = 1 << 27  # words from a seed within which a state is looked for
 _NEAR = 1 << 22  # the same from the last state that is known
+
+NONE_SPARE = freeze(None, "random.Random")
 
 Key = tuple[NDArray[np.uint32], int]
 Seed = int | float | str | bytes | None
@@ -45,13 +46,6 @@ def seedable(seed: Any) -> Seed:
 def fresh(seed: Seed) -> int:
     """The origin for a seed: a chance one where there is none."""
     return SystemRandom().randrange(1, 1 << 53) if seed is None else 0
-
-
-def told(seed: Seed) -> Seed:
-    """A seed as states show it."""
-    if isinstance(seed, (str, bytes)):
-        return f"{type(seed).__name__}#{Random(seed).getrandbits(32):08x}"
-    return hex(seed) if isinstance(seed, int) and abs(seed) >= 1 << 53 else seed
 
 
 def begun(seed: Seed, origin: int) -> Key:
@@ -81,9 +75,7 @@ def placed(seed: Seed, origin: int, words: int) -> Key:
     key, at = begun(seed, origin)
     if words > _FAR:
         return _jumped(key, words + at - _N), _N
-    bits = generator(key, at)
-    bits.random_raw(words, output=False)
-    return _key(bits)
+    return _passed(key, at, words)
 
 
 def generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
@@ -92,26 +84,23 @@ def generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
     return bits
 
 
-def _key(bits: np.random.MT19937) -> Key:
+def _passed(key: NDArray[np.uint32], at: int, words: int) -> Key:
+    bits = generator(key, at)
+    bits.random_raw(words, output=False)
     found: Any = bits.state["state"]
     return found["key"], int(found["pos"])
 
 
 def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
     """The state so many words later: x**steps modulo the characteristic polynomial, applied."""
-    power, left = steps, 0
-    while power >= _DEGREE:
-        power, left = power >> 1, left + 1
-    found = 1 << power
-    for bit in range(left - 1, -1, -1):
-        found = _reduced(int(f"{found:b}", 4) << (steps >> bit & 1))  # base 4 spreads the bits
-    packed = np.frombuffer(found.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
+    power = 1
+    for bit in f"{steps:b}":
+        power = _reduced(int(f"{power:b}", 4) << int(bit))  # base 4 spreads the bits
+    packed = np.frombuffer(power.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
     places = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
-    bits = generator(key, _N)
     blocks = [key]
     for _ in range(_DEGREE // _N + 1):
-        bits.random_raw(_N, output=False)
-        blocks.append(_key(bits)[0])
+        blocks.append(_passed(blocks[-1], _N, _N)[0])
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate(blocks), _N)
     result = np.zeros(_N, np.uint32)
     for some in np.array_split(places, 16):
@@ -143,7 +132,7 @@ def _exponents() -> list[int]:
     return [exponent for exponent in range(_DEGREE) if total >> exponent & 1]
 
 
-def distance(start: Key, goal: Key, limit: int) -> int | None:
+def _distance(start: Key, goal: Key, limit: int) -> int | None:
     """How many words lead from one state to another; None if it takes more than the limit."""
     (key, at), (wanted, to) = start, goal
     if at <= to and np.array_equal(key, wanted):
@@ -159,29 +148,22 @@ def distance(start: Key, goal: Key, limit: int) -> int | None:
     return None
 
 
-def located(seed: Seed, origin: int, state: tuple[Any, ...]) -> tuple[int, int]:
-    """Where a state of `random.Random` is: counted from the origin, or itself the origin."""
-    return _counted(begun(seed, origin), origin, 0, exported(state), _SEARCH)
-
-
-def _counted(start: Key, origin: int, words: int, goal: Key, limit: int) -> tuple[int, int]:
-    """Where a state is, if `start` is so many words behind an origin."""
-    more = distance(start, goal, limit)
+def located(
+    start: Key, origin: int, words: int, goal: Key, limit: int = _SEARCH
+) -> tuple[int, int]:
+    """The place of a state, or itself as an origin; `start` is at so many words from one."""
+    more = _distance(start, goal, limit)
     if more is not None:
         return origin, words + more
     whole = goal[0].tobytes() + goal[1].to_bytes(2, "little") + b"\1"
     return int.from_bytes(whole, "little"), 0
 
 
-def as_int(spare: float | None) -> int:
-    """The float that `Random.gauss` has spare, as an int."""
-    return 0 if spare is None else 1 + int.from_bytes(struct.pack("<d", spare), "little")
-
-
-def check_place(origin: Any, words: Any = 0, gauss: Any = 0) -> None:
+def check_place(origin: Any, words: Any = 0, spare: Any = NONE_SPARE) -> None:
     """Check a place out of a state."""
-    name = "random.Random"
-    within(name, origin, math.inf), within(name, words, math.inf), within(name, gauss, _RAW)
+    within("random.Random", origin, math.inf), within("random.Random", words, math.inf)
+    if not isinstance(thaw(spare), float | None):
+        raise InvalidState(f"random.Random: a state with {brief(spare)} for a spare float")
 
 
 class TrackedRandom:
@@ -190,17 +172,16 @@ class TrackedRandom:
     # Nothing is counted while it is used: where it is asked for, the words since
     # the last time are found by generating them once more.
 
-    def __init__(self, seed: Seed, origin: int, words: int, gauss: int) -> None:
+    def __init__(self, seed: Seed, origin: int, words: int, spare: Own = NONE_SPARE) -> None:
         self._place = origin, words
         self._mark = key, at = placed(seed, origin, words)
         self.random = Random()
-        spare = struct.unpack("<d", (gauss - 1).to_bytes(8, "little"))[0] if gauss else None
-        self.random.setstate((3, (*key.tolist(), at), spare))
+        self.random.setstate((3, (*key.tolist(), at), thaw(spare)))
 
-    def place(self) -> tuple[int, int, int]:
-        """Origin and words, and the float that `gauss` has spare, as an int."""
+    def place(self) -> tuple[int, int, Own]:
+        """Origin and words, and the float that `gauss` has spare."""
         state = self.random.getstate()
         goal = exported(state)
-        self._place = _counted(self._mark, *self._place, goal, _NEAR)
+        self._place = located(self._mark, *self._place, goal, _NEAR)
         self._mark = goal
-        return *self._place, as_int(state[2])
+        return *self._place, freeze(state[2], "random.Random")

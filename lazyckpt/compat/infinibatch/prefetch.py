@@ -6,9 +6,11 @@ import logging
 import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import boolean
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.stages import passing
@@ -24,8 +26,15 @@ logger = logging.getLogger("lazyckpt.compat.infinibatch")
 _NAME = "infinibatch_prefetch"
 
 
-@combinator(registered=False, keeps_items=True, unrecorded=("executor", "logs"))
-def infinibatch_prefetch(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
+@combinator(
+    registered=False,
+    keeps_items=True,
+    checks={"log_empty_buffer_warning": boolean},
+    unrecorded=("executor", "log_empty_buffer_warning"),
+)
+def infinibatch_prefetch(
+    upstream: Machine[Any], executor: Executor, log_empty_buffer_warning: bool
+) -> Machine[Any]:
     """The items as they are; an executor makes what comes before ahead. State: none."""
     return passing(upstream)
 
@@ -61,7 +70,11 @@ def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[A
         arguments = calls[begin - 1].arguments
         session = arguments["executor"].open(part)
         sessions.append(session)
-        flow = _logged(session) if arguments["logs"] else session.machine.flow
+        flow = (
+            partial(_logged, session)
+            if arguments["log_empty_buffer_warning"]
+            else session.machine.flow
+        )
         machine = part.machine._replace(flow=flow, view=None)
     for call in calls[begin:]:
         arguments = {k: _replaced(v, sessions) for k, v in call.arguments.items()}
@@ -78,24 +91,20 @@ def _replaced(value: Any, sessions: list[Session]) -> Any:
     return with_workers(value, sessions) if isinstance(value, Pipeline) else value
 
 
-def _logged(session: Session) -> Callable[[Position], Flow[Any]]:
+def _logged(session: Session, position: Position) -> Flow[Any]:
     """The flow of a session, which logs when nothing is ready."""
+    made: Flow[Any] = session.machine.flow(position)
+    prefetcher = session.prefetching
+    assert isinstance(prefetcher, Prefetcher)
 
-    def flow(position: Position) -> Flow[Any]:
-        made: Flow[Any] = session.machine.flow(position)
-        prefetcher = session.prefetching
-        assert isinstance(prefetcher, Prefetcher)
+    def look() -> None:
+        if not prefetcher.is_ready:
+            logger.warning("trying to fetch item, but prefetch buffer is empty")
 
-        def look() -> None:
-            if not prefetcher.is_ready:
-                logger.warning("trying to fetch item, but prefetch buffer is empty")
-
-        def items() -> Iterator[Any]:
+    def items() -> Iterator[Any]:
+        look()
+        for item in made:
+            yield item
             look()
-            for item in made:
-                yield item
-                look()
 
-        return Flow(items(), made.snapshot)
-
-    return flow
+    return Flow(items(), made.snapshot)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import collections.abc
+import copyreg
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, compress, repeat
+from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
 from lazyckpt.compat.infinibatch.prefetch import has_prefetch, with_workers
 from lazyckpt.core.checks import brief
@@ -21,9 +23,14 @@ from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run
+from lazyckpt.run import Run, raising
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
+
+if TYPE_CHECKING:
+    Compress = compress[Any]
+else:
+    Compress = compress
 
 
 class CheckpointableIterator(collections.abc.Iterator[Any]):
@@ -50,11 +57,60 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
         """End the workers of all prefetching in the pipeline."""
 
 
+class _End:
+    """Stands where `compress` asks whether to give an item, after the last one."""
+
+    def __bool__(self) -> bool:
+        raise StopIteration
+
+
+_GIVEN: list[Any] = [True] * 256
+_OVER: list[Any] = [_End()]
+
+
+class BlockIterator(Compress):
+    """An iterator over blocks of items, at no Python frame an item.
+
+    At the end of all, and after an error, it asks again when `next` is called again.
+    """
+
+    # What is made of itertools is over for good at its end. So these never come to one:
+    # there is always another block, at the end one with an item that is not given,
+    # and what is asked whether to give it raises StopIteration.
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        owner: list[Callable[[], Any]] = []
+        given = [*_GIVEN]
+        blocks = _blocks(owner, given)
+        next(blocks)
+        self = super().__new__(cls, chain.from_iterable(blocks), chain.from_iterable(repeat(given)))
+        owner.append(ref(self))
+        return self
+
+    @abstractmethod
+    def _block(self) -> Iterator[Any] | None:
+        """The next items, or None at the end."""
+
+
+def _blocks(owner: list[Callable[[], Any]], given: list[Any]) -> Iterator[Iterator[Any]]:
+    block: Iterator[Any] | None = iter(())
+    while True:
+        try:  # an interrupt may come at any `yield`
+            while True:
+                yield iter([None]) if block is None else block
+                block = owner[0]()._block()
+                given[:] = _OVER if block is None else _GIVEN
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            block = raising(error)  # for a generator that raises is over for good
+
+
 class PipelineIterator(BlockIterator, CheckpointableIterator):
     """A pipeline under the protocol. The iterators that it is made of stay where they are."""
 
     _run: Run[Any] | None = None
-    _is_closed = _is_looping = False
+    _is_closed = False
 
     def __init__(
         self,
@@ -93,7 +149,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
             self._run.load_state_dict(state)
 
     def close(self) -> None:
-        if not self._is_closed and has_prefetch(self._pipeline):
+        if has_prefetch(self._pipeline):
             self._is_closed = True
             if self._run is not None:
                 self._run.close()
@@ -103,23 +159,26 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
             each.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._pipeline, self._sources, self.getstate())
+        state = self._pipeline, self._sources, self.getstate()
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]  # for pickle
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        pipeline, sources, checkpoint = state
+        PipelineIterator.__init__(self, pipeline, *sources)
+        self.setstate(checkpoint)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._pipeline!r}>"
 
     def __del__(self) -> None:
-        if self._run is not None and not self._is_closed and has_prefetch(self._pipeline):
+        if self._run is not None and self._sessions and not self._is_closed:
             warnings.warn(f"unclosed PrefetchIterator {self!r}", ResourceWarning, 2, source=self)
 
     def _block(self) -> Iterator[Any] | None:
         self._check_open()
-        self._is_looping = not self._is_looping
-        return iter(self._run or self._start()) if self._is_looping else None  # a loop is over
-
-    def _start(self) -> Run[Any]:
-        self._run = Run(with_workers(self._pipeline, self._sessions), self._state())
-        return self._run
+        if self._run is None:
+            self._run = Run(with_workers(self._pipeline, self._sessions), self._begun)
+        return self._run.next_block()
 
     def _state(self) -> State:
         return self._begun if self._run is None else self._run.state
@@ -127,18 +186,6 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
     def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError(f"{self!r} has been closed")
-
-
-def _restored(
-    kind: type[PipelineIterator],
-    pipeline: Pipeline[Any],
-    sources: tuple[CheckpointableIterator, ...],
-    state: dict[str, Any],
-) -> PipelineIterator:
-    found = kind.__new__(kind)
-    PipelineIterator.__init__(found, pipeline, *sources)
-    found.setstate(state)
-    return found
 
 
 @source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})

@@ -1,11 +1,17 @@
-"""The stages under Infinibatch's iterators that draw as `random.Random` does."""
+"""The machines under Infinibatch's iterators that the combinators don't have.
+
+What they draw is what `random.Random(seed)` does; `origin` says where from if `seed` is None.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from copy import deepcopy
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice, repeat, starmap
+from operator import length_hint
 from random import Random
 from typing import Any
 
@@ -15,14 +21,23 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.combinators.reservoir import Reservoir
-from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, check_place, seedable
+from lazyckpt.combinators.source import source
+from lazyckpt.compat.infinibatch.mersenne import (
+    NONE_SPARE,
+    Seed,
+    TrackedRandom,
+    check_place,
+    seedable,
+)
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import function, integer, optional, positive
 from lazyckpt.core.define import Options
-from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine, Rate
-from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.machine import Machine, Rate, Reread
+from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.core.stages import sourced, stateful
+from lazyckpt.decorators import combinator, source_combinator
+from lazyckpt.errors import SourceChanged
 
 _DRAWN: Options = {
     "registered": False,
@@ -38,6 +53,111 @@ _DRAWN: Options = {
         "seed": seedable,
     },
 }
+
+
+@source_combinator(registered=False, describe=lambda iterable: {})
+def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
+    """The items of anything that can be iterated over again. State: the epoch, a count of items."""
+    name = "NativeCheckpointableIterator"
+
+    def shrunk(index: int, length: int) -> SourceChanged:
+        return SourceChanged(f"{name}: the state stands after item {index} of what has {length}")
+
+    if type(iterable) in (list, tuple, range):
+        built: Machine[Any] = source(iterable).machine
+
+        def check(position: Position) -> None:
+            if position[1] > (length := len(iterable)):  # type: ignore[arg-type]
+                raise shrunk(position[1], length)
+            built.check(position)
+
+        return built._replace(check=check)
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index = position
+        stream, taken = counted(iterable)
+        if sum(1 for _ in islice(stream, index)) < index:
+            raise shrunk(index, taken())
+        return Flow(stream, lambda: (epoch, taken()))
+
+    return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
+
+
+@source_combinator(
+    registered=False,
+    checks={"seed": seedable},
+    describe=lambda items, seed, origin: {"length": len(items), "seed": seed},
+)
+def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
+    """One permutation of the items after another, for ever.
+
+    State: the epoch, a count of the permutation's items, the generator's place before it.
+    """
+    size = len(items)
+    words: Words | None = None
+
+    @lru_cache(max(2, (1 << 18) // size))
+    def drawn(origin: int, place: int) -> tuple[Any, int]:
+        """The permutation that begins at a place, and where the next one does."""
+        nonlocal words
+        if words is None or words.mark != (origin, place):
+            words = Words(seed, origin, place)
+        return words.permutation(size), words.drawn
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index, origin, place = position
+        index += n
+        while index > size:
+            place, index = drawn(origin, place)[1], index - size
+        return (epoch, index, origin, place), n
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        _, index, origin, place = position
+        wanted = as_array(affine(offsets, index))
+        orders: list[Any] = []
+        for _ in range(int(wanted.max(initial=0)) // size + 1):
+            order, place = drawn(origin, place)
+            orders.append(order)
+        found = orders[0] if len(orders) == 1 else np.concatenate(orders)
+        return as_array(found[wanted])
+
+    return sourced(
+        "InfinitePermutationSourceIterator",
+        first=(origin, 0),
+        check=check_place,
+        most=size,
+        skip=skip,
+        length=math.inf,
+        view=View(Table(items.__getitem__), ahead),
+    )
+
+
+@source_combinator(**_DRAWN)
+def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
+    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
+
+    def flow(position: Position) -> Flow[float]:
+        epoch, index, origin = position
+        calls = repeat((), sys.maxsize)
+        items = starmap(TrackedRandom(seed, origin, 2 * index).random.random, calls)
+
+        def taken() -> int:
+            return sys.maxsize - length_hint(calls)
+
+        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index, origin = position
+        return (epoch, index + n, origin), n
+
+    return sourced(
+        "RandomIterator",
+        first=(origin,),
+        check=check_place,
+        flow=flow,
+        skip=skip,
+        length=math.inf,
+    )
 
 
 def boxed(
@@ -66,7 +186,7 @@ def infinibatch_random_map(
     return stateful(
         "SamplingRandomMapIterator",
         upstream,
-        first=(origin, 0, 0),
+        first=(origin, 0, NONE_SPARE),
         check=check_place,
         rate=Rate(),
         flow=flow,
@@ -102,19 +222,17 @@ def infinibatch_reservoir(
     return Reservoir(name, upstream, buffer_size, slots, first=(origin, 0)).machine()
 
 
+def _orders(seed: Seed) -> Callable[..., Words]:
+    return lambda epoch, origin, words: Words(seed, origin, words)
+
+
 @combinator(**_DRAWN)
 def infinibatch_blocks(
     upstream: Machine[Any], block_size: int, seed: Seed, origin: int
 ) -> Machine[Any]:
     """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
-    orders = _orders(seed)
-    return shuffled_blocks(
-        "BlockwiseShuffleIterator", upstream, block_size, orders, first=(origin, 0)
-    )
-
-
-def _orders(seed: Seed) -> Callable[..., Words]:
-    return lambda epoch, origin, words: Words(seed, origin, words)
+    name, orders = "BlockwiseShuffleIterator", _orders(seed)
+    return shuffled_blocks(name, upstream, block_size, orders, first=(origin, 0))
 
 
 @combinator(**_DRAWN)

@@ -23,7 +23,8 @@ def test_words_make_what_random_makes(bound: int) -> None:
             random.shuffle(expected)
             assert words.permutation(size).tolist() == expected
             assert words.below(bound, 77).tolist() == [random.randrange(bound) for _ in range(77)]
-        assert mersenne.located("x", 0, random.getstate()) == (0, words.drawn)
+        goal = mersenne.exported(random.getstate())
+        assert mersenne.located(mersenne.begun("x", 0), 0, 0, goal) == (0, words.drawn)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, 2049, 5000, 70_000])
