@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.compat.infinibatch.mersenne import begun, exported, located
+from lazyckpt.compat.infinibatch.mersenne import begun, exported, located, origin_of
 from lazyckpt.compat.infinibatch.stages import boxed
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
@@ -128,10 +128,10 @@ def _later(machine: Machine[Any], position: Position, count: int) -> Position:
 
 def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     """Where the generator is: origin and words."""
+    seed, origin = arguments["seed"], origin_of(arguments["seed"])
     if state is None:
-        return arguments["origin"], 0
-    origin = arguments["origin"]
-    return located(begun(arguments["seed"], origin), origin, 0, exported(state))
+        return origin, 0
+    return located(begun(seed, origin), origin, 0, exported(state))
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
@@ -163,9 +163,9 @@ def _begun(source: Any, origin: int, goal: int, back: int) -> int:
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
     """How many items a buffer took and gave at the end, and its generator's mark before that."""
-    origin, size = arguments["origin"], arguments["buffer_size"]
-    place, words = _drawn(arguments, found["random_state"])
-    if place != origin:
+    size = arguments["buffer_size"]
+    origin, words = _drawn(arguments, found["random_state"])
+    if origin != origin_of(arguments["seed"]):
         raise InvalidState("the generator of this state is too far from its seed")
     stream, arrived = Words(arguments["seed"], origin, 0), 0
     taken = np.zeros(size, bool)

@@ -10,7 +10,7 @@ from typing import Any
 
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import stages
-from lazyckpt.compat.infinibatch.mersenne import Seed, fresh
+from lazyckpt.compat.infinibatch.mersenne import Seed
 from lazyckpt.compat.infinibatch.prefetch import prefetched
 from lazyckpt.compat.infinibatch.protocol import (
     CheckpointableIterator,
@@ -134,7 +134,7 @@ class InfinitePermutationSourceIterator(PipelineIterator):
         if not (is_atomic := {*map(type, items)} <= _ATOMS):
             items = deepcopy(items)
         if shuffle:
-            pipeline = stages.infinibatch_permutations(items, seed, fresh(seed)) | rank
+            pipeline = stages.infinibatch_permutations(items, seed) | rank
         else:
             pipeline = lz.source(items) | lz.repeat() | rank
         super().__init__(pipeline if is_atomic else pipeline | lz.map(deepcopy))
@@ -147,7 +147,7 @@ class RandomIterator(PipelineIterator):
     """
 
     def __init__(self, seed: Seed = 0) -> None:
-        super().__init__(stages.infinibatch_random(seed, fresh(seed)))
+        super().__init__(stages.infinibatch_random(seed))
 
 
 class _Stage(PipelineIterator):
@@ -241,8 +241,7 @@ class SamplingRandomMapIterator(_Stage):
     def __init__(
         self, source_iterator: Source, transform: Callable[[Random, Any], Any], seed: Seed = 0
     ) -> None:
-        stage = stages.infinibatch_random_map(transform, seed, fresh(seed))
-        super().__init__(source_iterator, stage)
+        super().__init__(source_iterator, stages.infinibatch_random_map(transform, seed))
 
 
 class BufferedShuffleIterator(_Stage):
@@ -256,8 +255,7 @@ class BufferedShuffleIterator(_Stage):
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
-        stage = stages.infinibatch_reservoir(buffer_size, seed, fresh(seed))
-        super().__init__(source_iterator, stage)
+        super().__init__(source_iterator, stages.infinibatch_reservoir(buffer_size, seed))
 
 
 class BlockwiseShuffleIterator(_Stage):
@@ -268,8 +266,7 @@ class BlockwiseShuffleIterator(_Stage):
     """
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
-        stage = stages.infinibatch_blocks(block_size, seed, fresh(seed))
-        super().__init__(source_iterator, stage)
+        super().__init__(source_iterator, stages.infinibatch_blocks(block_size, seed))
 
 
 class BucketedReadaheadBatchIterator(_Stage):
@@ -298,7 +295,7 @@ class BucketedReadaheadBatchIterator(_Stage):
         seed: Seed = 0,
     ) -> None:
         stage = stages.infinibatch_buckets(
-            read_ahead, key, batch_size, boundary_key, bool(shuffle), seed, fresh(seed)
+            read_ahead, key, batch_size, boundary_key, bool(shuffle), seed
         )
         super().__init__(source_iterator, stage)
 

@@ -34,18 +34,24 @@ Key = tuple[NDArray[np.uint32], int]
 Seed = int | float | str | bytes | None
 
 
+class Chance(int):
+    """The seed drawn where None is given; a state has it as its origin."""
+
+
 def seedable(seed: Any) -> Seed:
-    """A check for seeds, as a check of an argument is; NumPy's scalars are Python's."""
+    """A check for seeds; NumPy's scalars are Python's."""
+    if seed is None:
+        return Chance(SystemRandom().randrange(1, 1 << 53))
     seed = bytes(seed) if isinstance(seed, bytearray) else seed
     seed = seed.item() if hasattr(seed, "dtype") else seed
-    if seed is not None and not isinstance(seed, (int, float, str, bytes)):
+    if not isinstance(seed, (int, float, str, bytes)):
         raise Unfit("an int, float, str, bytes or None")
     return seed
 
 
-def fresh(seed: Seed) -> int:
-    """The origin for a seed: a chance one where there is none."""
-    return SystemRandom().randrange(1, 1 << 53) if seed is None else 0
+def origin_of(seed: Seed) -> int:
+    """Where a stage with a seed begins."""
+    return int(seed) if isinstance(seed, Chance) else 0
 
 
 def begun(seed: Seed, origin: int) -> Key:

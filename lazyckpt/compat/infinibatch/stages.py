@@ -1,6 +1,6 @@
 """The machines under Infinibatch's iterators that the combinators don't have.
 
-What they draw is what `random.Random(seed)` does; `origin` says where from if `seed` is None.
+What they draw is what `random.Random(seed)` does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lazyckpt.compat.infinibatch.mersenne import (
     Seed,
     TrackedRandom,
     check_place,
+    origin_of,
     seedable,
 )
 from lazyckpt.compat.infinibatch.words import Words
@@ -41,7 +42,6 @@ from lazyckpt.errors import SourceChanged
 
 _DRAWN: Options = {
     "registered": False,
-    "unrecorded": ("origin",),
     "checks": {
         "batch_size": lambda value: value if callable(value) else integer(value),
         "block_size": positive,
@@ -86,9 +86,9 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
 @source_combinator(
     registered=False,
     checks={"seed": seedable},
-    describe=lambda items, seed, origin: {"length": len(items), "seed": seed},
+    describe=lambda items, seed: {"length": len(items), "seed": seed},
 )
-def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machine[Any]:
+def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
     """One permutation of the items after another, for ever.
 
     State: the epoch, a count of the permutation's items, the generator's place before it.
@@ -123,7 +123,7 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
 
     return sourced(
         "InfinitePermutationSourceIterator",
-        first=(origin, 0),
+        first=(origin_of(seed), 0),
         check=check_place,
         most=size,
         skip=skip,
@@ -133,7 +133,7 @@ def infinibatch_permutations(items: list[Any], seed: Seed, origin: int) -> Machi
 
 
 @source_combinator(**_DRAWN)
-def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
+def infinibatch_random(seed: Seed) -> Machine[float]:
     """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
 
     def flow(position: Position) -> Flow[float]:
@@ -152,7 +152,7 @@ def infinibatch_random(seed: Seed, origin: int) -> Machine[float]:
 
     return sourced(
         "RandomIterator",
-        first=(origin,),
+        first=(origin_of(seed),),
         check=check_place,
         flow=flow,
         skip=skip,
@@ -170,7 +170,7 @@ def boxed(
 
 @combinator(**_DRAWN)
 def infinibatch_random_map(
-    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed, origin: int
+    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
     """`fn(random, item)` for every item, with one generator for all.
 
@@ -186,7 +186,7 @@ def infinibatch_random_map(
     return stateful(
         "SamplingRandomMapIterator",
         upstream,
-        first=(origin, 0, NONE_SPARE),
+        first=(origin_of(seed), 0, NONE_SPARE),
         check=check_place,
         rate=Rate(),
         flow=flow,
@@ -213,13 +213,11 @@ class _RandomSlots(Words):
 
 
 @combinator(**_DRAWN)
-def infinibatch_reservoir(
-    upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
-) -> Machine[Any]:
+def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
     """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
     slots = partial(_RandomSlots, seed, buffer_size)
     name = "BufferedShuffleIterator"
-    return Reservoir(name, upstream, buffer_size, slots, first=(origin, 0)).machine()
+    return Reservoir(name, upstream, buffer_size, slots, first=(origin_of(seed), 0)).machine()
 
 
 def _orders(seed: Seed) -> Callable[..., Words]:
@@ -227,12 +225,10 @@ def _orders(seed: Seed) -> Callable[..., Words]:
 
 
 @combinator(**_DRAWN)
-def infinibatch_blocks(
-    upstream: Machine[Any], block_size: int, seed: Seed, origin: int
-) -> Machine[Any]:
+def infinibatch_blocks(upstream: Machine[Any], block_size: int, seed: Seed) -> Machine[Any]:
     """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
     name, orders = "BlockwiseShuffleIterator", _orders(seed)
-    return shuffled_blocks(name, upstream, block_size, orders, first=(origin, 0))
+    return shuffled_blocks(name, upstream, block_size, orders, first=(origin_of(seed), 0))
 
 
 @combinator(**_DRAWN)
@@ -244,7 +240,6 @@ def infinibatch_buckets(
     boundary_key: Callable[[Any], Any] | None,
     shuffle: bool,
     seed: Seed,
-    origin: int,
 ) -> Machine[list[Any]]:
     """Batches of items alike, out of sections of items. State and resume are `bucket_batch`'s."""
     name = "BucketedReadaheadBatchIterator"
@@ -261,7 +256,7 @@ def infinibatch_buckets(
     )
     made = partial(shuffled_blocks, name, upstream, read_ahead, made=cut, what="batch")
     if shuffle:
-        return made(_orders(seed), first=(origin, 0))
+        return made(_orders(seed), first=(origin_of(seed), 0))
     return made(partial(HashedOrders, name, None))
 
 

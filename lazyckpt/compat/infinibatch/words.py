@@ -133,14 +133,6 @@ def _swapped(slots: NDArray[np.int32]) -> NDArray[np.int32]:
         after[before] = here[taken]
     source = np.where(first == steps, after, first)
     held = np.where(source < 0, steps, source)
-    open_ = np.flatnonzero(source >= 0).astype(np.int32)
-    at = held[open_]
-    while len(open_):  # follow each chain to its end, twice as far each time
-        further = held[at]
-        moved = further != at
-        open_, at = open_[moved], further[moved]
-        held[open_] = at
-    result = slots.copy()
-    hit = np.flatnonzero(after >= 0)
-    result[hit] = held[after[hit]]
-    return result
+    while ((further := held[held]) != held).any():  # chains, twice as far each time
+        held = further
+    return np.where(after < 0, slots, held[after])

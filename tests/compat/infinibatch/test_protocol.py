@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
-import signal
+from _thread import interrupt_main
 from collections.abc import Iterator
+from signal import SIGINT
 from typing import Any
 from weakref import ref
 
@@ -254,7 +255,7 @@ def test_an_interrupt_between_blocks_is_not_for_good() -> None:
         def _block(self) -> Iterator[Any] | None:
             return next(turns)
 
-    interrupting = map(signal.raise_signal, [signal.SIGINT])  # acts when Python runs next
+    interrupting = map(interrupt_main, [SIGINT])  # acts when Python runs next
     turns = iter([iter([1]), interrupting, iter([3]), None, None])
     it = Blocks()
     with pytest.raises(KeyboardInterrupt):
