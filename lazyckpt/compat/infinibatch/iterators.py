@@ -12,15 +12,8 @@ import lazyckpt as lz
 from lazyckpt.compat.infinibatch import stages
 from lazyckpt.compat.infinibatch.mersenne import Seed
 from lazyckpt.compat.infinibatch.prefetch import prefetched
-from lazyckpt.compat.infinibatch.protocol import (
-    CheckpointableIterator,
-    PipelineIterator,
-    pipeline_of,
-    pipelines_of,
-    position_of,
-)
-from lazyckpt.core.checks import Unfit, at_least, brief, checked, positive
-from lazyckpt.core.flow import Position
+from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
+from lazyckpt.core.checks import Unfit, at_least, boolean, brief, checked, positive
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
@@ -150,14 +143,7 @@ class RandomIterator(PipelineIterator):
         super().__init__(stages.infinibatch_random(seed))
 
 
-class _Stage(PipelineIterator):
-    """A stage behind one source."""
-
-    def __init__(self, source: Any, stage: Stage[Any, Any], begin: Position | None = None) -> None:
-        super().__init__(pipeline_of(source) | stage, source, begin=begin)
-
-
-class SelectManyIterator(_Stage):
+class SelectManyIterator(PipelineIterator):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
     [D] An exception isn't taken for the end; a StopIteration raised by the selector is
@@ -172,14 +158,14 @@ class SelectManyIterator(_Stage):
         source_iterator: Source,
         collection_selector: Callable[[Any], Iterable[Any]] | None = None,
     ) -> None:
-        super().__init__(source_iterator, lz.flat_map(collection_selector or _itself))
+        super().__init__(lz.flat_map(collection_selector or _itself), source_iterator)
 
 
 def _itself(item: Any) -> Any:
     return item
 
 
-class MapIterator(_Stage):
+class MapIterator(PipelineIterator):
     """`transform(item)` for every item; [D] a StopIteration raised by it is a `PipelineError`.
 
     [Q] It begins where its source is, and `setstate(None)` goes to the source's
@@ -187,7 +173,7 @@ class MapIterator(_Stage):
     """
 
     def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
-        super().__init__(source_iterator, lz.map(transform), position_of(source_iterator))
+        super().__init__(lz.map(transform), source_iterator, begin=_itself)
 
 
 class ParallelMapIterator(PipelineIterator):
@@ -204,13 +190,15 @@ class ParallelMapIterator(PipelineIterator):
         num_processes: int,
         num_items_per_process: int,
     ) -> None:
-        mapped, fit = pipeline_of(source_iterator) | lz.map(transform), partial(checked, "map")
-        workers = fit("num_processes", num_processes, positive)
-        each = fit("num_items_per_process", num_items_per_process, positive)
-        super().__init__(prefetched(mapped, workers, workers * each), source_iterator)
+        workers = checked("map", "num_processes", num_processes, positive)
+        each = checked("map", "num_items_per_process", num_items_per_process, positive)
+        stage = lz.map(transform)
+        super().__init__(
+            lambda source: prefetched(source | stage, workers, workers * each), source_iterator
+        )
 
 
-class RecurrentIterator(_Stage):
+class RecurrentIterator(PipelineIterator):
     """The outputs of `step_function(state, item) -> (state, output)`, which may change it in place.
 
     State: the source's, and your own as it is. [D] It has to be made of JSON values
@@ -227,10 +215,10 @@ class RecurrentIterator(_Stage):
             stage = lz.scan(step_function, storable(initial_state))
         except Unfit:
             stage = lz.scan(partial(stages.boxed, step_function, deepcopy(initial_state)), [])
-        super().__init__(source_iterator, stage)
+        super().__init__(stage, source_iterator)
 
 
-class SamplingRandomMapIterator(_Stage):
+class SamplingRandomMapIterator(PipelineIterator):
     """`transform(random, item)` for every item, with one `random.Random(seed)` for all.
 
     State: the source's, and how many random words were drawn; where `transform`
@@ -241,10 +229,10 @@ class SamplingRandomMapIterator(_Stage):
     def __init__(
         self, source_iterator: Source, transform: Callable[[Random, Any], Any], seed: Seed = 0
     ) -> None:
-        super().__init__(source_iterator, stages.infinibatch_random_map(transform, seed))
+        super().__init__(stages.infinibatch_random_map(transform, seed), source_iterator)
 
 
-class BufferedShuffleIterator(_Stage):
+class BufferedShuffleIterator(PipelineIterator):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
     The slots are those of `random.Random(seed).randrange`. [D] None is an item too.
@@ -255,10 +243,10 @@ class BufferedShuffleIterator(_Stage):
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
-        super().__init__(source_iterator, stages.infinibatch_reservoir(buffer_size, seed))
+        super().__init__(stages.infinibatch_reservoir(buffer_size, seed), source_iterator)
 
 
-class BlockwiseShuffleIterator(_Stage):
+class BlockwiseShuffleIterator(PipelineIterator):
     """Consecutive blocks of items, each shuffled by `random.Random(seed)`, the short last one too.
 
     State: the place and the random words drawn before the block, and a count of its
@@ -266,10 +254,10 @@ class BlockwiseShuffleIterator(_Stage):
     """
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
-        super().__init__(source_iterator, stages.infinibatch_blocks(block_size, seed))
+        super().__init__(stages.infinibatch_blocks(block_size, seed), source_iterator)
 
 
-class BucketedReadaheadBatchIterator(_Stage):
+class BucketedReadaheadBatchIterator(PipelineIterator):
     """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
 
     [D] NumPy's ints are ints; None as a boundary key is a `ValueError` that names
@@ -297,21 +285,21 @@ class BucketedReadaheadBatchIterator(_Stage):
         stage = stages.infinibatch_buckets(
             read_ahead, key, batch_size, boundary_key, bool(shuffle), seed
         )
-        super().__init__(source_iterator, stage)
+        super().__init__(stage, source_iterator)
 
 
-class WindowedIterator(_Stage):
+class WindowedIterator(PipelineIterator):
     """Tuples of `width` consecutive items, at every item a new one. State: the next one's place."""
 
     def __init__(self, source_iterator: Source, width: int) -> None:
-        super().__init__(source_iterator, lz.sliding_window(width))
+        super().__init__(lz.sliding_window(width), source_iterator)
 
 
-class FixedBatchIterator(_Stage):
+class FixedBatchIterator(PipelineIterator):
     """Lists of `batch_size` items, the last one shorter. State: that of the source."""
 
     def __init__(self, source_iterator: Source, batch_size: int) -> None:
-        super().__init__(source_iterator, lz.batch(batch_size))
+        super().__init__(lz.batch(batch_size), source_iterator)
 
 
 class ZipIterator(PipelineIterator):
@@ -322,9 +310,7 @@ class ZipIterator(PipelineIterator):
     """
 
     def __init__(self, *source_iterators: Source) -> None:
-        pipelines = pipelines_of(source_iterators)
-        begin = tuple(map(position_of, source_iterators)), 0
-        super().__init__(lz.zip(*pipelines), *source_iterators, begin=begin)
+        super().__init__(lz.zip, *source_iterators, begin=lambda *places: (places, 0))
 
 
 class MultiplexIterator(PipelineIterator):
@@ -336,9 +322,8 @@ class MultiplexIterator(PipelineIterator):
     """
 
     def __init__(self, control_iterator: Source, source_iterators: Sequence[Source]) -> None:
-        sources = [control_iterator, *source_iterators]
-        control, *rest = pipelines_of(sources)
-        super().__init__(lz.multiplex(control, rest), *sources)
+        make = lambda control, *pipelines: lz.multiplex(control, pipelines)  # noqa: E731
+        super().__init__(make, control_iterator, *source_iterators)
 
 
 class PrefetchIterator(PipelineIterator):
@@ -364,6 +349,7 @@ class PrefetchIterator(PipelineIterator):
         buffer_in_main_process: bool = False,
         log_empty_buffer_warning: bool = False,
     ) -> None:
-        pipeline = pipeline_of(source_iterator)
-        size = checked("PrefetchIterator", "buffer_size", buffer_size, positive)
-        super().__init__(prefetched(pipeline, 1, size, log_empty_buffer_warning), source_iterator)
+        fit = partial(checked, "PrefetchIterator")
+        size = fit("buffer_size", buffer_size, positive)
+        logs = fit("log_empty_buffer_warning", log_empty_buffer_warning, boolean)
+        super().__init__(lambda source: prefetched(source, 1, size, logs), source_iterator)

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import boolean
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.stages import passing
@@ -26,15 +25,8 @@ logger = logging.getLogger("lazyckpt.compat.infinibatch")
 _NAME = "infinibatch_prefetch"
 
 
-@combinator(
-    registered=False,
-    keeps_items=True,
-    checks={"log_empty_buffer_warning": boolean},
-    unrecorded=("executor", "log_empty_buffer_warning"),
-)
-def infinibatch_prefetch(
-    upstream: Machine[Any], executor: Executor, log_empty_buffer_warning: bool
-) -> Machine[Any]:
+@combinator(registered=False, keeps_items=True, unrecorded=("executor", "logs"))
+def infinibatch_prefetch(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
     """The items as they are; an executor makes what comes before ahead. State: none."""
     return passing(upstream)
 
@@ -70,11 +62,7 @@ def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[A
         arguments = calls[begin - 1].arguments
         session = arguments["executor"].open(part)
         sessions.append(session)
-        flow = (
-            partial(_logged, session)
-            if arguments["log_empty_buffer_warning"]
-            else session.machine.flow
-        )
+        flow = partial(_logged, session) if arguments["logs"] else session.machine.flow
         machine = part.machine._replace(flow=flow, view=None)
     for call in calls[begin:]:
         arguments = {k: _replaced(v, sessions) for k, v in call.arguments.items()}

@@ -6,7 +6,7 @@ import collections.abc
 import copyreg
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, compress, repeat
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
@@ -114,14 +114,22 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
 
     def __init__(
         self,
-        pipeline: Pipeline[Any],
+        made: Pipeline[Any] | Callable[..., Pipeline[Any]],
         *sources: CheckpointableIterator,
-        begin: Position | None = None,
+        begin: Callable[..., Position] | None = None,
     ) -> None:
-        begin = pipeline.machine.init(0) if begin is None else begin
-        self._pipeline = pipeline
+        """A pipeline, or what is made of those of the sources.
+
+        With `begin` it begins where the sources are: at the position made of theirs.
+        """
+        pipelines = list(map(_pipeline_of, sources))
+        if len(set(map(id, sources))) < len(sources):
+            raise ArgumentError("the same iterator stands twice; give two of them")
+        self._pipeline = made if isinstance(made, Pipeline) else made(*pipelines)
         self._sources = sources
-        self._begun = State(pipeline.entries, 0, begin)
+        init = self._pipeline.machine.init
+        place = begin(*map(_position_of, sources)) if begin else init(0)
+        self._begun = State(self._pipeline.entries, 0, place)
         self._sessions: list[Session] = []
 
     def getstate(self) -> dict[str, Any]:
@@ -218,7 +226,7 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
 
 
-def pipeline_of(source: Any) -> Pipeline[Any]:
+def _pipeline_of(source: Any) -> Pipeline[Any]:
     """The pipeline of a source; `ValueError` for what is no CheckpointableIterator."""
     if isinstance(source, PipelineIterator):
         return source._pipeline
@@ -229,17 +237,8 @@ def pipeline_of(source: Any) -> Pipeline[Any]:
     )
 
 
-def position_of(source: Any) -> Position:
+def _position_of(source: Any) -> Position:
     """Where a partly consumed source is."""
     if isinstance(source, PipelineIterator):
         return source._state().position
-    pipeline_of(source)
     return 0, 0, freeze(source.getstate(), type(source).__name__)
-
-
-def pipelines_of(sources: Sequence[Any]) -> list[Pipeline[Any]]:
-    """The pipelines of several sources; `ValueError` for one in two places."""
-    pipelines = list(map(pipeline_of, sources))
-    if len(set(map(id, sources))) < len(sources):
-        raise ArgumentError("the same iterator stands twice; give two of them")
-    return pipelines
