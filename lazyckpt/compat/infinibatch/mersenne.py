@@ -66,13 +66,11 @@ def begun(seed: Seed, origin: int) -> Key:
 def exported(state: tuple[Any, ...]) -> Key:
     """What `Random.getstate()` gave, as an array and an index; `InvalidState` for anything else."""
     try:
-        version, words, _ = state
-        key = np.array(words[:-1], np.uint32)
-        if version == 3 and key.shape == (_N,) and 0 < words[-1] <= _N:
-            return key, int(words[-1])
-    except (TypeError, ValueError, OverflowError, IndexError):
-        pass
-    raise InvalidState("expected a state of random.Random, as its getstate gives it")
+        Random().setstate(state)
+        *words, at = state[1]
+    except (TypeError, ValueError, LookupError, OverflowError):
+        raise InvalidState("expected a state of random.Random, as its getstate gives it") from None
+    return np.array(words, np.uint32), int(at)
 
 
 @lru_cache(16)
@@ -138,30 +136,19 @@ def _exponents() -> list[int]:
     return [exponent for exponent in range(_DEGREE) if total >> exponent & 1]
 
 
-def _distance(start: Key, goal: Key, limit: int) -> int | None:
-    """How many words lead from one state to another; None if it takes more than the limit."""
-    (key, at), (wanted, to) = start, goal
-    if at <= to and np.array_equal(key, wanted):
-        return to - at
-    bits = generator(key, _N)
-    first, passed, count = generator(wanted, 0).random_raw(_N), 0, 1
-    while passed * _N <= limit:
-        rows = bits.random_raw(count * _N).reshape(count, _N)
-        for row in np.flatnonzero(rows[:, 0] == first[0]).tolist():
-            if np.array_equal(rows[row], first):
-                return (passed + row) * _N + (_N - at) + to
-        passed, count = passed + count, min(8 * count, 512)
-    return None
-
-
 def located(
     start: Key, origin: int, words: int, goal: Key, limit: int = _SEARCH
 ) -> tuple[int, int]:
-    """The place of a state, or itself as an origin; `start` is at so many words from one."""
-    more = _distance(start, goal, limit)
-    if more is not None:
-        return origin, words + more
-    whole = goal[0].tobytes() + goal[1].to_bytes(2, "little") + b"\1"
+    """The place of a goal that comes after a start at this place; a far one is an origin itself."""
+    (key, at), (wanted, to) = start, goal
+    if at <= to and np.array_equal(key, wanted):
+        return origin, words + to - at
+    bits, first = generator(key, _N), generator(wanted, 0).random_raw(_N)
+    for passed in range(limit // _N + 1):
+        row = bits.random_raw(_N)
+        if row[0] == first[0] and (row == first).all():
+            return origin, words + (passed + 1) * _N - at + to
+    whole = wanted.tobytes() + to.to_bytes(2, "little") + b"\1"
     return int.from_bytes(whole, "little"), 0
 
 
