@@ -45,13 +45,8 @@ def chunked_dataset_iterator(
 
     To train, ranks take chunks by turns; else they have contiguous parts. `shuffle`
     without `train` is a `ValueError`; [D] so are, to train, chunks that are all
-    empty, once each was read, where there was a loop for ever.
-
-    Args:
-        chunk_refs: What `read_chunk_fn` makes the items of a chunk of, such as paths.
-        buffer_size: Of the items' shuffle, with the seed + 1, and of `prefetch`.
-        use_windowed: A `BufferedShuffleIterator`, not a `BlockwiseShuffleIterator`.
-        prefetch: Whether a process reads ahead, before the shuffle.
+    empty, once each was read, where there was a loop for ever. `buffer_size` is that of
+    the items' shuffle, and of `prefetch`, which reads ahead before the shuffle.
     """
     refs = list(chunk_refs)
     items = range(len(refs)) if train else refs

@@ -37,20 +37,12 @@ class NativeCheckpointableIterator(PipelineIterator):
 
     State: a count of items. Resume: at once in a list, tuple or range, replays
     anything else; `RuntimeError`, with both numbers, where it became too short.
-
-    >>> it = NativeCheckpointableIterator("abc")
-    >>> next(it), next(it)
-    ('a', 'b')
-    >>> state = it.getstate()
-    >>> list(it), it.setstate(state), list(it)
-    (['c'], None, ['c'])
     """
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         if iter(iterable) is iterable:
             raise ArgumentError(
-                "NativeCheckpointableIterator: iterable must be one that begins anew each time, "
-                f"got the iterator {brief(iterable)}"
+                f"an iterable must begin anew each time; {brief(iterable)} is an iterator"
             )
         super().__init__(stages.infinibatch_native(iterable))
 
@@ -65,8 +57,7 @@ def create_source_iterator(
 ) -> CheckpointableIterator:
     """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
 
-    Raises:
-        ValueError: `shuffle` without `train`.
+    `shuffle` without `train` is a `ValueError`.
     """
     ranks = num_instances, instance_rank
     if train:
@@ -100,11 +91,9 @@ class InfinitePermutationSourceIterator(PipelineIterator):
 
     The order is that of `random.Random(seed).shuffle`. [D] Each item that is given is
     a copy, unless it is a number, a string or None: to change it changes nothing later.
-    [D] `seed=None` is a seed drawn by chance, which the state holds; several ranks
-    share their permutations, and there it is 0. No items are a `ValueError`.
-
-    State: how many random words were drawn before this permutation, and the place
-    in it; the same on all ranks. Resume: draws one permutation.
+    [D] `seed=None` is a seed drawn by chance, which the state holds; of several ranks
+    it is 0. State: how many random words were drawn before this permutation, and the
+    place in it; the same on all ranks. Resume: draws one permutation.
 
     >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
     >>> [next(it) for _ in range(6)]
@@ -146,11 +135,10 @@ class RandomIterator(PipelineIterator):
 class SelectManyIterator(PipelineIterator):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
-    [D] An exception isn't taken for the end; a StopIteration raised by the selector is
-    a `PipelineError`. [D] A set is refused: its order doesn't outlive the process.
-
-    State: the place before the current collection, and a count of its items. Resume:
-    selects it again and goes through it; `RuntimeError` if it became too short.
+    [D] An exception isn't taken for the end; StopIteration becomes a `PipelineError`.
+    [D] A set is refused: its order doesn't outlive the process. State: the place before
+    the current collection, and a count of its items. Resume: selects it again and goes
+    through it; `RuntimeError` if it became too short.
     """
 
     def __init__(
@@ -221,9 +209,8 @@ class RecurrentIterator(PipelineIterator):
 class SamplingRandomMapIterator(PipelineIterator):
     """`transform(random, item)` for every item, with one `random.Random(seed)` for all.
 
-    State: the source's, and how many random words were drawn; where `transform`
-    gives the generator another seed or state, all its 624 words, 5 KB. [D] With
-    `seed=None` it has the seed drawn.
+    State: the source's, and how many random words were drawn; where `transform` gives
+    the generator another seed, all its 624 words, 5 KB. [D] `seed=None` is one drawn.
     """
 
     def __init__(
@@ -235,11 +222,9 @@ class SamplingRandomMapIterator(PipelineIterator):
 class BufferedShuffleIterator(PipelineIterator):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
-    The slots are those of `random.Random(seed).randrange`. [D] None is an item too.
-
-    State: a place before the oldest item held, and counts; [D] no items. Resume: reads
-    about 12 times the buffer, so prefer a blockwise shuffle where that is slow; from
-    Infinibatch's own state, all from the beginning, if the source has no None items.
+    [D] None is an item too. State: a place before the oldest item held, and counts; [D] no
+    items. Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where
+    that is slow; from Infinibatch's own state, all, if the source has no None items.
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
@@ -260,16 +245,11 @@ class BlockwiseShuffleIterator(PipelineIterator):
 class BucketedReadaheadBatchIterator(PipelineIterator):
     """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
 
-    [D] NumPy's ints are ints; None as a boundary key is a `ValueError` that names
-    the item. State: the place and the random words drawn before the section, and a
-    count of its batches. Resume: reads one section again.
+    A batch has at least one item, and ends where `boundary_key` changes; [D] None as
+    that key is a `ValueError` that names the item. [D] NumPy's ints are ints.
 
-    Args:
-        source_iterator, read_ahead: Gives the items, so many to a section.
-        key: None leaves the section's order.
-        batch_size: An int, or a function of a batch's first item; at least 1 is taken.
-        boundary_key: A new batch begins where its value changes.
-        shuffle, seed: Gives a section's batches in an order by `random.Random(seed)`.
+    State: the place and the random words drawn before the section, and a count of its
+    batches. Resume: reads one section again.
     """
 
     def __init__(
@@ -316,9 +296,8 @@ class ZipIterator(PipelineIterator):
 class MultiplexIterator(PipelineIterator):
     """For every index that the control iterator gives, the next item of that source.
 
-    [D] A source that has ended is a `PipelineError` which says so. [Q] Negative
-    indices are refused, as those too large are: -1 is more often a mistake than
-    the last source. The same iterator twice is refused. State: that of each.
+    [D] A source that has ended is a `PipelineError` which says so. [Q] Negative indices
+    are refused, and so is the same iterator twice. State: that of each.
     """
 
     def __init__(self, control_iterator: Source, source_iterators: Sequence[Source]) -> None:
@@ -329,17 +308,11 @@ class MultiplexIterator(PipelineIterator):
 class PrefetchIterator(PipelineIterator):
     """The items as they are, made ahead by a process; stages behind it run here.
 
-    State: that of the source. [D] An exception in the source arrives, after the items
-    before it. Where processes are not forked, a thread makes what can't be pickled.
-    After `close`, which may be called twice, `next` and `setstate` raise
-    `RuntimeError`, and `getstate` works. What is dropped unclosed gives a
-    `ResourceWarning`. One inside another is made by the outer one's process.
-
-    Args:
-        source_iterator, buffer_size: Gives the items, of which so many are held
-            ready; of small ones, that are soon made, some more.
-        buffer_in_main_process: No matter; they always are.
-        log_empty_buffer_warning: Log "prefetch buffer is empty" where none is ready.
+    [D] An exception in the source arrives, after the items before it. [D] The buffer is
+    always in this process; of small items it holds more. Where processes are not
+    forked, a thread makes what can't be pickled. One inside another is made by the
+    outer one's process. What is dropped unclosed gives a `ResourceWarning`; after
+    `close`, `next` and `setstate` are a `RuntimeError`. State: that of the source.
     """
 
     def __init__(
