@@ -256,7 +256,7 @@ class Run(Iterator[T], Generic[T]):
             if self._closed and isinstance(error, TaskLost):  # by a signal's handler
                 self.close()  # of workers that were about to start
                 return None
-            return raising(self._annotated(error))
+            return _raising(self._annotated(error))
         self._ended = chunk is None
         return chunk
 
@@ -377,8 +377,8 @@ def _is_from_here(error: BaseException) -> bool:
     return trace is not None and trace.tb_next is None
 
 
-def raising(error: BaseException) -> Iterator[Any]:
-    """A block that is an error, which a chain of blocks outlives."""
+def _raising(error: BaseException) -> Iterator[Any]:
+    """A block that is an error, which the chain of blocks outlives."""
     try:
         raise error
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.compat.infinibatch.mersenne import begun, exported, located, origin_of
+from lazyckpt.compat.infinibatch.mersenne import begun, located, origin_of, restored
 from lazyckpt.compat.infinibatch.stages import boxed
 from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
@@ -131,7 +131,7 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     seed, origin = arguments["seed"], origin_of(arguments["seed"])
     if state is None:
         return origin, 0
-    return located(begun(seed, origin), origin, 0, exported(state))
+    return located(begun(seed, origin).getstate(), origin, 0, restored(state).getstate())
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:

@@ -1,4 +1,4 @@
-"""MT19937, the generator of `random.Random`, as a function of a seed and a number of words drawn.
+"""`random.Random` as a function of a seed and a number of words drawn.
 
 A place is (origin, words): the origin is 0 for the stage's own seed, below 2**64 a seed
 drawn by chance, else a whole state; words are the 32-bit outputs drawn since.
@@ -15,7 +15,6 @@ from random import Random, SystemRandom
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit, brief
 from lazyckpt.core.machine import within
@@ -24,13 +23,13 @@ from lazyckpt.errors import InvalidState
 
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
 _RAW = 1 << 64  # origins from here on are whole states
-_FAR = 1 << 23  # words; to pass over more, jumping is faster
+_FAR = 1 << 22  # words; to pass over more, jumping is faster
 _SEARCH = 1 << 27  # words from a seed within which a state is looked for
 _NEAR = 1 << 22  # the same from the last state that is known
 
 NONE_SPARE = freeze(None, "random.Random")
 
-Key = tuple[NDArray[np.uint32], int]
+State = tuple[Any, ...]  # as `Random.getstate` gives it
 Seed = int | float | str | bytes | None
 
 
@@ -54,62 +53,56 @@ def origin_of(seed: Seed) -> int:
     return int(seed) if isinstance(seed, Chance) else 0
 
 
-def begun(seed: Seed, origin: int) -> Key:
-    """The generator's state at an origin."""
-    if origin < _RAW:
-        return exported(Random(origin or seed).getstate())
-    whole = origin.to_bytes(4 * _N + 3, "little")
-    at = int.from_bytes(whole[4 * _N : -1], "little")
-    return np.frombuffer(whole[: 4 * _N], np.uint32), min(at, _N)
-
-
-def exported(state: tuple[Any, ...]) -> Key:
-    """What `Random.getstate()` gave, as an array and an index; `InvalidState` for anything else."""
+def restored(state: Any) -> Random:
+    """A generator in a state that its `getstate` gave; `InvalidState` for anything else."""
+    random = Random(0)
     try:
-        Random().setstate(state)
-        *words, at = state[1]
-    except (TypeError, ValueError, LookupError, OverflowError):
+        version, words, spare = state
+        random.setstate((version, tuple(words), spare))
+    except (TypeError, ValueError, OverflowError):
         raise InvalidState("expected a state of random.Random, as its getstate gives it") from None
-    return np.array(words, np.uint32), int(at)
+    return random
+
+
+def begun(seed: Seed, origin: int) -> Random:
+    """A generator at an origin."""
+    if origin < _RAW:
+        return Random(origin or seed)
+    whole = origin.to_bytes(4 * _N + 5, "little")[:-1]
+    return restored((3, np.frombuffer(whole, "<u4").tolist(), None))
+
+
+def placed(seed: Seed, origin: int, words: int) -> Random:
+    """A generator so many words after an origin."""
+    return restored(_state(seed, origin, words))
 
 
 @lru_cache(16)
-def placed(seed: Seed, origin: int, words: int) -> Key:
-    """The generator's state so many words after an origin. Don't change it in place."""
-    key, at = begun(seed, origin)
+def _state(seed: Seed, origin: int, words: int) -> State:
+    random = begun(seed, origin)
     if words > _FAR:
-        return _jumped(key, words + at - _N), _N
-    return _passed(key, at, words)
+        return jumped(random.getstate(), words)
+    random.getrandbits(32 * words)
+    return random.getstate()
 
 
-def generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
-    bits = np.random.MT19937(0)
-    bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": at}}
-    return bits
-
-
-def _passed(key: NDArray[np.uint32], at: int, words: int) -> Key:
-    bits = generator(key, at)
-    bits.random_raw(words, output=False)
-    found: Any = bits.state["state"]
-    return found["key"], int(found["pos"])
-
-
-def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
-    """The state so many words later: x**steps modulo the characteristic polynomial, applied."""
+def jumped(state: State, words: int) -> State:
+    """The state so many words later: x**words modulo the characteristic polynomial, applied."""
+    *key, at = state[1]
     power = 1
-    for bit in f"{steps:b}":
+    for bit in f"{words + at - _N:b}":
         power = _reduced(int(f"{power:b}", 4) << int(bit))  # base 4 spreads the bits
     packed = np.frombuffer(power.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
     places = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
-    blocks = [key]
+    random, sequence = restored((3, (*key, _N), None)), key
     for _ in range(_DEGREE // _N + 1):
-        blocks.append(_passed(blocks[-1], _N, _N)[0])
-    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate(blocks), _N)
+        random.getrandbits(32 * _N)
+        sequence += random.getstate()[1][:_N]
+    windows = np.lib.stride_tricks.sliding_window_view(np.array(sequence, np.uint32), _N)
     result = np.zeros(_N, np.uint32)
     for some in np.array_split(places, 16):
         result ^= np.bitwise_xor.reduce(windows[some], axis=0)
-    return result
+    return 3, (*result.tolist(), _N), None
 
 
 def _reduced(value: int) -> int:
@@ -137,19 +130,18 @@ def _exponents() -> list[int]:
 
 
 def located(
-    start: Key, origin: int, words: int, goal: Key, limit: int = _SEARCH
+    start: State, origin: int, words: int, goal: State, limit: int = _SEARCH
 ) -> tuple[int, int]:
     """The place of a goal that comes after a start at this place; a far one is an origin itself."""
-    (key, at), (wanted, to) = start, goal
-    if at <= to and np.array_equal(key, wanted):
+    (*key, at), (*wanted, to) = start[1], goal[1]
+    if at <= to and key == wanted:
         return origin, words + to - at
-    bits, first = generator(key, _N), generator(wanted, 0).random_raw(_N)
+    random, first = restored((3, (*key, _N), None)), restored((3, (*wanted, 0), None))
+    block = first.randbytes(4 * _N)
     for passed in range(limit // _N + 1):
-        row = bits.random_raw(_N)
-        if row[0] == first[0] and (row == first).all():
+        if random.randbytes(4 * _N) == block:
             return origin, words + (passed + 1) * _N - at + to
-    whole = wanted.tobytes() + to.to_bytes(2, "little") + b"\1"
-    return int.from_bytes(whole, "little"), 0
+    return int.from_bytes(np.array(goal[1], "<u4").tobytes() + b"\1", "little"), 0
 
 
 def check_place(origin: Any, words: Any = 0, spare: Any = NONE_SPARE) -> None:
@@ -165,16 +157,13 @@ class TrackedRandom:
     # Nothing is counted while it is used: where it is asked for, the words since
     # the last time are found by generating them once more.
 
-    def __init__(self, seed: Seed, origin: int, words: int, spare: Own = NONE_SPARE) -> None:
-        self._place = origin, words
-        self._mark = key, at = placed(seed, origin, words)
-        self.random = Random()
-        self.random.setstate((3, (*key.tolist(), at), thaw(spare)))
+    def __init__(self, seed: Seed, origin: int, words: int, spare: Own) -> None:
+        self._place, self._mark = (origin, words), _state(seed, origin, words)
+        self.random = restored((*self._mark[:2], thaw(spare)))
 
     def place(self) -> tuple[int, int, Own]:
         """Origin and words, and the float that `gauss` has spare."""
         state = self.random.getstate()
-        goal = exported(state)
-        self._place = located(self._mark, *self._place, goal, _NEAR)
-        self._mark = goal
+        self._place = located(self._mark, *self._place, state, _NEAR)
+        self._mark = state
         return *self._place, freeze(state[2], "random.Random")

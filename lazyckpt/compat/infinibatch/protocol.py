@@ -23,7 +23,7 @@ from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run, raising
+from lazyckpt.run import Run
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
 
@@ -103,7 +103,12 @@ def _blocks(owner: list[Callable[[], Any]], given: list[Any]) -> Iterator[Iterat
         except GeneratorExit:
             return
         except BaseException as error:
-            block = raising(error)  # for a generator that raises is over for good
+            block = _raising(error)  # for a generator that raises is over for good
+
+
+def _raising(error: BaseException) -> Iterator[Any]:
+    raise error
+    yield  # type: ignore[unreachable]  # which makes it a generator
 
 
 class PipelineIterator(BlockIterator, CheckpointableIterator):

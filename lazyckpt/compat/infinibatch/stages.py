@@ -28,6 +28,7 @@ from lazyckpt.compat.infinibatch.mersenne import (
     TrackedRandom,
     check_place,
     origin_of,
+    placed,
     seedable,
 )
 from lazyckpt.compat.infinibatch.words import Words
@@ -139,7 +140,7 @@ def infinibatch_random(seed: Seed) -> Machine[float]:
     def flow(position: Position) -> Flow[float]:
         epoch, index, origin = position
         calls = repeat((), sys.maxsize)
-        items = starmap(TrackedRandom(seed, origin, 2 * index).random.random, calls)
+        items = starmap(placed(seed, origin, 2 * index).random, calls)
 
         def taken() -> int:
             return sys.maxsize - length_hint(calls)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
+from random import Random
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.blocks import rearranged
-from lazyckpt.compat.infinibatch.mersenne import Seed, check_place, generator, placed
+from lazyckpt.compat.infinibatch.mersenne import Seed, check_place, placed
 
 _FEW = 1024  # shuffled one by one up to here
 _SHIFTS = [32 - (i + 1).bit_length() for i in range(_FEW)]
@@ -32,12 +33,12 @@ class Words:
         return self.origin, self.drawn
 
     @cached_property
-    def _bits(self) -> np.random.MT19937:
-        return generator(*placed(*self._begin))
+    def _random(self) -> Random:
+        return placed(*self._begin)
 
     def _peek(self, count: int) -> NDArray[np.uint32]:
         if len(self._ready) < count:
-            more = self._bits.random_raw(max(count, _AT_ONCE)).astype(np.uint32)
+            more = np.frombuffer(self._random.randbytes(4 * max(count, _AT_ONCE)), "<u4")
             self._ready = np.concatenate([self._ready, more])
         return self._ready[:count]
 
