@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.compat.infinibatch.mersenne import begun, located, origin_of, restored
+from lazyckpt.compat.infinibatch.mersenne import Words, located, origin_of, restored, state_at
 from lazyckpt.compat.infinibatch.stages import boxed
-from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, entered, within
@@ -131,34 +130,28 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     seed, origin = arguments["seed"], origin_of(arguments["seed"])
     if state is None:
         return origin, 0
-    return located(begun(seed, origin).getstate(), origin, 0, restored(state).getstate())
+    return located(state_at(seed, origin, 0), origin, 0, restored(state).getstate())
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
-    """Of permutations, or of a cycle; the index is counted from the last one that was drawn."""
+    """Of permutations, or of a cycle; the index is counted from the last one drawn, back too."""
     source, machine = upstream.calls[0].arguments, upstream.machine
     if "seed" not in source:
         assert machine.skip is not None
         return machine.skip(machine.init(0), index % len(source["data"]))[0]
     if state is None:
         return machine.init(0)
-    origin, goal = _drawn(source, state)
-    back, index = divmod(index, len(source["items"]))
-    return 0, index, origin, _begun(source, origin, goal, -back)
-
-
-def _begun(source: Any, origin: int, goal: int, back: int) -> int:
-    """Where the permutation begins that is so many before the one that begins at `goal`."""
-    size = len(source["items"])
-    if back <= 0 or size == 1:  # one item takes no words
-        return goal
-    words, starts = Words(source["seed"], origin, 0), [0]
-    while starts[-1] < goal:
-        words.swaps(size - 1)
-        starts.append(words.drawn)
-    if starts[-1] != goal or back >= len(starts):
-        raise InvalidState("the generator of this state was not begun with the iterator's seed")
-    return starts[-1 - back]
+    (origin, place), size = _drawn(source, state), len(source["items"])
+    later, index = divmod(index, size)
+    if later < 0 and size > 1:  # one item takes no words
+        words, begins = Words(source["seed"], origin, 0), [0]
+        while begins[-1] < place:
+            words.swaps(size - 1)
+            begins.append(words.drawn)
+        if begins[-1] != place or len(begins) <= -later:
+            raise InvalidState("the generator of this state was not begun with the iterator's seed")
+        place = begins[later - 1]
+    return 0, index, origin, place
 
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:

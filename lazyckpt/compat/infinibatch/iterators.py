@@ -189,8 +189,7 @@ class ParallelMapIterator(PipelineIterator):
 class RecurrentIterator(PipelineIterator):
     """The outputs of `step_function(state, item) -> (state, output)`, which may change it in place.
 
-    State: the source's, and your own as it is. [D] It has to be made of JSON values
-    and tuples: `getstate` refuses another with `InvalidState`; iterating doesn't mind.
+    State: the source's, and your own; [D] `getstate` wants it of JSON values and tuples.
     """
 
     def __init__(
@@ -234,8 +233,7 @@ class BufferedShuffleIterator(PipelineIterator):
 class BlockwiseShuffleIterator(PipelineIterator):
     """Consecutive blocks of items, each shuffled by `random.Random(seed)`, the short last one too.
 
-    State: the place and the random words drawn before the block, and a count of its
-    items. Resume: reads one block again.
+    State: the place and the words drawn before the block, and a count. Resume: reads a block.
     """
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
@@ -245,11 +243,9 @@ class BlockwiseShuffleIterator(PipelineIterator):
 class BucketedReadaheadBatchIterator(PipelineIterator):
     """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
 
-    A batch has at least one item, and ends where `boundary_key` changes; [D] None as
-    that key is a `ValueError` that names the item. [D] NumPy's ints are ints.
-
-    State: the place and the random words drawn before the section, and a count of its
-    batches. Resume: reads one section again.
+    [D] None as a boundary key is a `ValueError` that names the item. [D] NumPy's ints are
+    ints. State: the place and the random words drawn before the section, and a count of
+    its batches. Resume: reads one section again.
     """
 
     def __init__(

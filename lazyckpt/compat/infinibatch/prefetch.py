@@ -65,18 +65,10 @@ def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[A
         flow = partial(_logged, session) if arguments["logs"] else session.machine.flow
         machine = part.machine._replace(flow=flow, view=None)
     for call in calls[begin:]:
-        arguments = {k: _replaced(v, sessions) for k, v in call.arguments.items()}
-        machine = call.replaced(**arguments).build(machine)
+        machine = call.with_chains(lambda each: with_workers(each, sessions)).build(machine)
     found: Pipeline[Any] = Pipeline(calls)
     found.__dict__["machine"] = machine
     return found
-
-
-def _replaced(value: Any, sessions: list[Session]) -> Any:
-    """An argument, with workers for the pipelines in it."""
-    if type(value) is tuple:
-        return tuple([_replaced(each, sessions) for each in value])
-    return with_workers(value, sessions) if isinstance(value, Pipeline) else value
 
 
 def _logged(session: Session, position: Position) -> Flow[Any]:

@@ -6,9 +6,9 @@ import collections.abc
 import copyreg
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import chain, compress, repeat
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import ref
 
 import lazyckpt as lz
@@ -26,11 +26,6 @@ from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
-
-if TYPE_CHECKING:
-    Compress = compress[Any]
-else:
-    Compress = compress
 
 
 class CheckpointableIterator(collections.abc.Iterator[Any]):
@@ -68,7 +63,7 @@ _GIVEN: list[Any] = [True] * 256
 _OVER: list[Any] = [_End()]
 
 
-class BlockIterator(Compress):
+class BlockIterator(compress):  # type: ignore[type-arg]  # it takes none when it runs
     """An iterator over blocks of items, at no Python frame an item.
 
     At the end of all, and after an error, it asks again when `next` is called again.
@@ -79,12 +74,11 @@ class BlockIterator(Compress):
     # and what is asked whether to give it raises StopIteration.
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        owner: list[Callable[[], Any]] = []
         given = [*_GIVEN]
-        blocks = _blocks(owner, given)
+        blocks = _blocks(given)
         next(blocks)
         self = super().__new__(cls, chain.from_iterable(blocks), chain.from_iterable(repeat(given)))
-        owner.append(ref(self))
+        blocks.send(ref(self))
         return self
 
     @abstractmethod
@@ -92,13 +86,14 @@ class BlockIterator(Compress):
         """The next items, or None at the end."""
 
 
-def _blocks(owner: list[Callable[[], Any]], given: list[Any]) -> Iterator[Iterator[Any]]:
+def _blocks(given: list[Any]) -> Generator[Iterator[Any], Callable[[], Any], None]:
+    owner = yield iter(())
     block: Iterator[Any] | None = iter(())
     while True:
         try:  # an interrupt may come at any `yield`
             while True:
                 yield iter([None]) if block is None else block
-                block = owner[0]()._block()
+                block = owner()._block()
                 given[:] = _OVER if block is None else _GIVEN
         except GeneratorExit:
             return
@@ -123,10 +118,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
         *sources: CheckpointableIterator,
         begin: Callable[..., Position] | None = None,
     ) -> None:
-        """A pipeline, or what is made of those of the sources.
-
-        With `begin` it begins where the sources are: at the position made of theirs.
-        """
+        """A pipeline, or one made of the sources'; it begins at the place made of theirs."""
         pipelines = list(map(_pipeline_of, sources))
         if len(set(map(id, sources))) < len(sources):
             raise ArgumentError("the same iterator stands twice; give two of them")

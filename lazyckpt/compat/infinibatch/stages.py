@@ -1,13 +1,10 @@
-"""The machines under Infinibatch's iterators that the combinators don't have.
-
-What they draw is what `random.Random(seed)` does.
-"""
+"""The machines under Infinibatch's iterators that draw what `random.Random(seed)` does."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import lru_cache, partial
 from itertools import islice, repeat, starmap
@@ -23,23 +20,27 @@ from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.combinators.reservoir import Reservoir
 from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch.mersenne import (
-    NONE_SPARE,
     Seed,
-    TrackedRandom,
+    Words,
     check_place,
+    located,
     origin_of,
     placed,
+    restored,
     seedable,
+    state_at,
 )
-from lazyckpt.compat.infinibatch.words import Words
-from lazyckpt.core.checks import function, integer, optional, positive
+from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import Machine, Rate, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import sourced, stateful
+from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.decorators import combinator, source_combinator
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import InvalidState, SourceChanged
+
+_NEAR = 1 << 22  # words within which a state is looked for behind another
 
 _DRAWN: Options = {
     "registered": False,
@@ -61,15 +62,15 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again. State: the epoch, a count of items."""
     name = "NativeCheckpointableIterator"
 
-    def shrunk(index: int, length: int) -> SourceChanged:
-        return SourceChanged(f"{name}: the state stands after item {index} of what has {length}")
+    def fit(index: int, length: int) -> None:
+        if index > length:
+            raise SourceChanged(f"{name}: the state stands after item {index} of {length}")
 
-    if type(iterable) in (list, tuple, range):
+    if isinstance(iterable, Sequence) and type(iterable) in (list, tuple, range):
         built: Machine[Any] = source(iterable).machine
 
         def check(position: Position) -> None:
-            if position[1] > (length := len(iterable)):  # type: ignore[arg-type]
-                raise shrunk(position[1], length)
+            fit(position[1], len(iterable))
             built.check(position)
 
         return built._replace(check=check)
@@ -77,8 +78,7 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     def flow(position: Position) -> Flow[Any]:
         epoch, index = position
         stream, taken = counted(iterable)
-        if sum(1 for _ in islice(stream, index)) < index:
-            raise shrunk(index, taken())
+        fit(index, sum(1 for _ in islice(stream, index)))
         return Flow(stream, lambda: (epoch, taken()))
 
     return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
@@ -90,10 +90,7 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     describe=lambda items, seed: {"length": len(items), "seed": seed},
 )
 def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
-    """One permutation of the items after another, for ever.
-
-    State: the epoch, a count of the permutation's items, the generator's place before it.
-    """
+    """Permutations for ever. State: the epoch, a count in one, the generator's place before it."""
     size = len(items)
     words: Words | None = None
 
@@ -119,8 +116,7 @@ def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
         for _ in range(int(wanted.max(initial=0)) // size + 1):
             order, place = drawn(origin, place)
             orders.append(order)
-        found = orders[0] if len(orders) == 1 else np.concatenate(orders)
-        return as_array(found[wanted])
+        return as_array(np.concatenate(orders)[wanted])
 
     return sourced(
         "InfinitePermutationSourceIterator",
@@ -173,22 +169,33 @@ def boxed(
 def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
-    """`fn(random, item)` for every item, with one generator for all.
+    """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
 
-    State: the generator's place; where `fn` gives it another seed, all its words.
-    """
+    name = "SamplingRandomMapIterator"
+
+    def check(origin: Any, words: Any, spare: Any) -> None:
+        check_place(origin, words)
+        if not isinstance(thaw(spare), float | None):
+            raise InvalidState(f"{name}: a state with {brief(spare)} for a spare float")
 
     def flow(position: Position) -> Flow[Any]:
-        before, *place = position
-        items, tracked = upstream.flow(before), TrackedRandom(seed, *place)
-        made = (fn(tracked.random, item) for item in items)
-        return Flow(made, lambda: (items.snapshot(), *tracked.place()))
+        before, origin, words, spare = position
+        items, state = upstream.flow(before), state_at(seed, origin, words)
+        random = restored((*state[:2], thaw(spare)))
+
+        def snapshot() -> Position:
+            nonlocal origin, words, state
+            last, state = state, random.getstate()  # the words between are drawn once more
+            origin, words = located(last, origin, words, state, _NEAR)
+            return items.snapshot(), origin, words, freeze(state[2], name)
+
+        return Flow((fn(random, item) for item in items), snapshot)
 
     return stateful(
-        "SamplingRandomMapIterator",
+        name,
         upstream,
-        first=(origin_of(seed), 0, NONE_SPARE),
-        check=check_place,
+        first=(origin_of(seed), 0, freeze(None, name)),
+        check=check,
         rate=Rate(),
         flow=flow,
         length=upstream.length,

@@ -9,7 +9,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import iterators, mersenne
-from lazyckpt.compat.infinibatch.words import Words
+from lazyckpt.compat.infinibatch.mersenne import Words
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
