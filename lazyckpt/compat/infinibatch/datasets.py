@@ -8,15 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from lazyckpt.compat.infinibatch.iterators import (
-    BlockwiseShuffleIterator,
-    BufferedShuffleIterator,
-    CheckpointableIterator,
-    MapIterator,
-    PrefetchIterator,
-    SelectManyIterator,
-    create_source_iterator,
-)
+from lazyckpt.compat.infinibatch import iterators as it
 
 
 def bump_seed(seed: int | None, step: int = 1) -> int | None:
@@ -40,7 +32,7 @@ def chunked_dataset_iterator(
     prefetch: bool = False,
     num_instances: int = 1,
     instance_rank: int = 0,
-) -> CheckpointableIterator:
+) -> it.CheckpointableIterator:
     """The items of chunks: permuted for ever to train, else each rank's part once.
 
     To train, ranks take chunks by turns; else they have contiguous parts. `shuffle`
@@ -50,15 +42,15 @@ def chunked_dataset_iterator(
     """
     refs = list(chunk_refs)
     items = range(len(refs)) if train else refs
-    chunks = create_source_iterator(items, train, seed, shuffle, num_instances, instance_rank)
+    chunks = it.create_source_iterator(items, train, seed, shuffle, num_instances, instance_rank)
     read = partial(_read, deepcopy(refs), read_chunk_fn, shuffle, []) if train else read_chunk_fn
-    samples: CheckpointableIterator = SelectManyIterator(chunks, read)
+    samples: it.CheckpointableIterator = it.SelectManyIterator(chunks, read)
     if prefetch:
-        samples = PrefetchIterator(samples, buffer_size)
+        samples = it.PrefetchIterator(samples, buffer_size)
     if shuffle:
-        mix = BufferedShuffleIterator if use_windowed else BlockwiseShuffleIterator
+        mix = it.BufferedShuffleIterator if use_windowed else it.BlockwiseShuffleIterator
         samples = mix(samples, buffer_size, bump_seed(seed))
-    return samples if transform is None else MapIterator(samples, transform)
+    return samples if transform is None else it.MapIterator(samples, transform)
 
 
 def _read(

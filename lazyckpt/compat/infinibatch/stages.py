@@ -19,17 +19,8 @@ from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.combinators.reservoir import Reservoir
 from lazyckpt.combinators.source import source
-from lazyckpt.compat.infinibatch.mersenne import (
-    Seed,
-    Words,
-    check_place,
-    located,
-    origin_of,
-    placed,
-    restored,
-    seedable,
-    state_at,
-)
+from lazyckpt.compat.infinibatch import mersenne
+from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
@@ -136,7 +127,7 @@ def infinibatch_random(seed: Seed) -> Machine[float]:
     def flow(position: Position) -> Flow[float]:
         epoch, index, origin = position
         calls = repeat((), sys.maxsize)
-        items = starmap(placed(seed, origin, 2 * index).random, calls)
+        items = starmap(mersenne.placed(seed, origin, 2 * index).random, calls)
 
         def taken() -> int:
             return sys.maxsize - length_hint(calls)
@@ -180,13 +171,13 @@ def infinibatch_random_map(
 
     def flow(position: Position) -> Flow[Any]:
         before, origin, words, spare = position
-        items, state = upstream.flow(before), state_at(seed, origin, words)
-        random = restored((*state[:2], thaw(spare)))
+        items, state = upstream.flow(before), mersenne.state_at(seed, origin, words)
+        random = mersenne.restored((*state[:2], thaw(spare)))
 
         def snapshot() -> Position:
             nonlocal origin, words, state
             last, state = state, random.getstate()  # the words between are drawn once more
-            origin, words = located(last, origin, words, state, _NEAR)
+            origin, words = mersenne.located(last, origin, words, state, _NEAR)
             return items.snapshot(), origin, words, freeze(state[2], name)
 
         return Flow((fn(random, item) for item in items), snapshot)
