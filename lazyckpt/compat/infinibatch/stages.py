@@ -107,7 +107,8 @@ def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
         for _ in range(int(wanted.max(initial=0)) // size + 1):
             order, place = drawn(origin, place)
             orders.append(order)
-        return as_array(np.concatenate(orders)[wanted])
+        found = orders[0] if len(orders) == 1 else np.concatenate(orders)
+        return as_array(found[wanted])
 
     return sourced(
         "InfinitePermutationSourceIterator",
@@ -161,7 +162,6 @@ def infinibatch_random_map(
     upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
     """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
-
     name = "SamplingRandomMapIterator"
 
     def check(origin: Any, words: Any, spare: Any) -> None:
