@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import cache, cached_property, lru_cache
+from operator import length_hint
 from random import Random, SystemRandom
 from typing import Any
 
@@ -238,10 +239,15 @@ class Words:
         found: list[int] = []
         i = last
         while i > 0:
-            for word in self._take(i).tolist():  # so many words are needed at least
+            count = i + (i >> 1) + 8
+            words = iter(self._peek(count).tolist())
+            for word in words:
                 if (j := word >> _SHIFTS[i]) <= i:
                     found.append(j)
                     i -= 1
+                    if not i:
+                        break
+            self._take(count - length_hint(words))
         return found
 
 
@@ -263,6 +269,9 @@ def _swapped(slots: NDArray[np.int32]) -> NDArray[np.int32]:
         after[before] = here[taken]
     source = np.where(first == steps, after, first)
     held = np.where(source < 0, steps, source)
-    while ((further := held[held]) != held).any():  # chains, twice as far each time
-        held = further
+    linked = np.flatnonzero(source >= 0)
+    while len(linked):  # follow each chain to its end, twice as far each time
+        at = held[linked]
+        held[linked] = further = held[at]
+        linked = linked[further != at]
     return np.where(after < 0, slots, held[after])
