@@ -28,18 +28,12 @@ class StreamWrapper(Iterator[T], Generic[T]):
     for itself. Nothing is made that isn't waited for, but within `allow_buffering`,
     and then nothing beyond the epoch.
 
-    What differs from emloop 0.2.1: no sleep before each batch; None is a batch as
-    any other; leaving `with` at an epoch's last batch adds none to it; an error comes
-    after the batches before it, is the cause of the ChildProcessError that a buffer
-    makes of it, and asking again tries the same batch. A pass without batches ends
-    the epoch, with a buffer too, where it hung.
+    An error comes after the batches before it, and asking again tries the same batch; a
+    buffer makes a ChildProcessError of it. A pass without batches ends the epoch.
 
-    State: at most 1 KB of JSON; after the last batch of an epoch it isn't yet that of
-    the next.
     Resume: goes through the pass under way to its place; where `stream_fn` gives a
     sequence, an array or a pipeline, which is in its next epoch in each pass, it
-    re-reads what that does. `stream_fn` must give the same batches again; only a
-    resume and an error ask for them twice.
+    re-reads what that does. `stream_fn` must give the same batches again.
 
     Args:
         stream_fn: Gives an iterable, which is one pass; called when the first batch

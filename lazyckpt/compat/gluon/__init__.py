@@ -1,14 +1,11 @@
 """gluon-nlp's `ShardedDataLoader` and its samplers, on lazyckpt pipelines. No MXNet is needed.
 
-The samplers are those that version 0.10 and the master branch have in common. Not
-here are, of the latter:
+The samplers are those that version 0.10 and the master branch have in common. Not here is
+`BaseSampler`, for any iterable or pipeline is a sampler, nor, of the latter:
 
-- `BoundedBudgetSampler`; any pipeline may stand for a sampler, and for this one
-  `source(range(n)) | bucket_batch(lambda i: tokens // lengths[i], ...)`
-- `ShardedIterator`; `sampler.pipeline | shard(num_shards=..., index=...)` may for it
-- `BaseSampler`; a sampler need only be iterable
-- `FixedBucketSampler` with `bucket_scheme` and `seed` by position, for `num_shards` comes
-  before them, and its `repr`, for which there is `stats()`
+- `BoundedBudgetSampler`; `bucket_batch(lambda i: tokens // lengths[i], ...)` may stand for it
+- `ShardedIterator`; `sampler.pipeline | shard(num_shards=..., index=...)` may
+- `FixedBucketSampler` with `bucket_scheme` and `seed` by position, behind which `num_shards` is
 - `DatasetLoader`; `flat_map` and `interleave_map` read file after file
 """
 

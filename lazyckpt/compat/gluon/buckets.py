@@ -19,8 +19,7 @@ Key: TypeAlias = int | tuple[int, ...]
 class BucketScheme:
     """Makes bucket keys, the largest lengths that fit, from the range of lengths.
 
-    Yours may be any callable like it: it gives a list of ints, or of tuples where
-    lengths are, and keys may repeat.
+    Yours may be any callable like it: it gives ints, or tuples where lengths are.
     """
 
     def __call__(self, max_lengths: Any, min_lengths: Any, num_buckets: int) -> list[Any]:
@@ -65,8 +64,6 @@ class LinearWidthBucket(BucketScheme):
 
 class ExpWidthBucket(BucketScheme):
     """Buckets each `bucket_len_step` times as wide as the one before; 1 makes them all alike.
-
-    The original divides by zero for 1.
 
     >>> ExpWidthBucket(2)(31, 1, 4)
     [3, 7, 15, 31]

@@ -22,12 +22,10 @@ from lazyckpt.executors.executor import LastStageExecutor
 class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
     """Batches of a data set, or lists of batches, one a shard; each `iter` is another epoch.
 
-    An iteration that was left early is over, and the next begins another epoch,
-    unless nothing was delivered. What rolls over from one that was left is not lost.
-    Another `iter` ends the one before it. After an error the same iterator tries the
+    Leaving an iteration ends its epoch, unless nothing was delivered; what rolls over is
+    not lost. Another `iter` ends the one before it. After an error the same iterator tries the
     same batch again. Orders are those of lazyckpt, not of `np.random.shuffle`.
 
-    State: that after the last batch delivered; a pickled loader takes it along.
     Resume: gives the rest of the epoch, or the next one where nothing is left. A sampler
     of your own must give the same again, or is refused with `SourceChanged`. One with a
     `len` is gone through once for each epoch before, unless it has a `set_epoch`, which
@@ -40,29 +38,21 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
             asked anew in each epoch, in this process and thread; a one-shot iterator
             gives the same indices in every epoch.
         last_batch: "keep" (None) a shorter last batch, "discard" it, or have its
-            items begin the next epoch ("rollover"); `len(loader)` follows.
+            items begin the next epoch ("rollover").
         batch_sampler: Gives the batches, likewise. One whose first element is a
             list, a range or an array with a dimension is a list of shards, each
             batchified on its own; tuples are indices.
         num_workers: Processes, or with `thread_pool` threads; they stay until `close`.
-        pin_memory: Also of arrays, shard by shard, where torch finds a device.
+        pin_memory: Also of arrays, where torch finds a device.
         prefetch: Batches made ahead, `2 * num_workers` by default; one more where it
             is no larger than `num_workers`. With 0, or less, none are.
-        seed: That of `shuffle`. None takes one from `np.random`; give one for states of
-            other processes.
-
-    Raises:
-        ArgumentError: A `ValueError`: wrong arguments, or ones that don't go together.
-        PipelineError: An iterator is used after `close`.
+        seed: That of `shuffle`; None takes one from `np.random`.
 
     >>> import numpy as np
     >>> loader = ShardedDataLoader(np.arange(5) * 10, batch_size=2, last_batch="rollover")
-    >>> [batch.tolist() for batch in loader], len(loader)
-    ([[0, 10], [20, 30]], 3)
-    >>> [batch.tolist() for batch in loader]
-    [[40, 0], [10, 20], [30, 40]]
-    >>> shards = ShardedDataLoader(range(9), batch_sampler=[[[0, 1], [2]], [3, 4]])
-    >>> list(shards)
+    >>> [batch.tolist() for batch in loader], [batch.tolist() for batch in loader]
+    ([[0, 10], [20, 30]], [[40, 0], [10, 20], [30, 40]])
+    >>> list(ShardedDataLoader(range(9), batch_sampler=[[[0, 1], [2]], [3, 4]]))
     [[array([0, 1]), array([2])], array([3, 4])]
     """
 
@@ -180,7 +170,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
 
 def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
-    """What a sampler gives; `rolling_by` is the batch size where batches go over ends of epochs."""
+    """What a sampler gives; `rolling_by` is the batch size where batches roll over."""
     if isinstance(sampler, Sampler):
         return sampler.pipeline
     if isinstance(sampler, lz.Pipeline):

@@ -51,16 +51,15 @@ class SortedSampler(Sampler):
 class FixedBucketSampler(Sampler):
     """Batches of indices of like length: each is put in the smallest bucket that it fits.
 
-    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a
-    warning. Arguments are the original's; of these there is more to say.
+    Unshuffled, the longest come first. Arguments are the original's; of these there is
+    more to say.
 
     Args:
         batch_size: Indices a batch; with `use_average_length`, about how many
             elements, by each bucket's mean and standard deviation of lengths.
         shuffle: Mix indices within buckets, and the batches, anew in each epoch.
         num_shards: A batch is a list of so many batches. The last one has some of the
-            one before again where they don't come out even; where there are fewer in
-            all, it has those, and each once. (The original loses some then.)
+            one before again where they don't come out even.
         seed: None takes one from `np.random`.
 
     >>> lengths = [3, 9, 4, 8, 2, 7]
@@ -149,8 +148,7 @@ class SortedBucketSampler(Sampler):
 
     Each window is sorted, the largest keys first unless `reverse` is False, and cut
     in batches. With `shuffle` windows are of random indices, and their batches in
-    random order, anew in each epoch; `seed` None takes one from `np.random`. `len`
-    counts the batches there are; the original's may be too small.
+    random order, anew in each epoch; `seed` None takes one from `np.random`.
 
     >>> list(SortedBucketSampler([1, 5, 2, 4, 3], 2, mult=2))
     [[1, 3], [2, 0], [4]]
@@ -187,7 +185,6 @@ class SplitSampler(Sampler):
     """The indices of one part of `length`, of `num_parts` consecutive ones.
 
     Args:
-        part_index: From 0 to `num_parts - 1`; the original takes any number.
         even_size: All parts are as long as the longest; where indices lack, random
             ones of all are taken, anew in each epoch.
         repeat: How often the part comes in an epoch, each time in another order.

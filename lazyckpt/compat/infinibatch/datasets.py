@@ -12,7 +12,7 @@ from lazyckpt.compat.infinibatch import iterators as it
 
 
 def bump_seed(seed: int | None, step: int = 1) -> int | None:
-    """The seed plus `step`, which [D] counts; None stays None.
+    """The seed plus `step`; None stays None.
 
     >>> bump_seed(1), bump_seed(1, 5), bump_seed(None)
     (2, 6, None)
@@ -36,9 +36,8 @@ def chunked_dataset_iterator(
     """The items of chunks: permuted for ever to train, else each rank's part once.
 
     To train, ranks take chunks by turns; else they have contiguous parts. `shuffle`
-    without `train` is a `ValueError`; [D] so are, to train, chunks that are all
-    empty, once each was read, where there was a loop for ever. `buffer_size` is that of
-    the items' shuffle, and of `prefetch`, which reads ahead before the shuffle.
+    without `train` is a `ValueError`, and so are chunks that are all empty, to train.
+    `buffer_size` is that of the items' shuffle, and of `prefetch`, which comes before it.
     """
     refs = list(chunk_refs)
     items = range(len(refs)) if train else refs

@@ -33,11 +33,7 @@ _ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
 class NativeCheckpointableIterator(PipelineIterator):
-    """The items of an iterable that begins anew each time; an iterator is a `ValueError`.
-
-    State: a count of items. Resume: at once in a list, tuple or range, replays
-    anything else; `RuntimeError`, with both numbers, where it became too short.
-    """
+    """The items of an iterable that begins anew each time. At once resumed in lists, else replayed."""
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         if iter(iterable) is iterable:
@@ -55,10 +51,7 @@ def create_source_iterator(
     num_instances: int = 1,
     instance_rank: int = 0,
 ) -> CheckpointableIterator:
-    """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
-
-    `shuffle` without `train` is a `ValueError`.
-    """
+    """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`."""
     ranks = num_instances, instance_rank
     if train:
         return InfinitePermutationSourceIterator(source_items, seed, shuffle, *ranks)
@@ -68,10 +61,7 @@ def create_source_iterator(
 
 
 class ChunkedSourceIterator(PipelineIterator):
-    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, once.
-
-    [D] A negative rank is refused, as one that is too large is.
-    """
+    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, once."""
 
     def __init__(
         self, source_items: Sequence[Any], num_instances: int = 1, instance_rank: int = 0
@@ -89,11 +79,8 @@ def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) ->
 class InfinitePermutationSourceIterator(PipelineIterator):
     """One permutation of the items after another; rank r of W gets item r, r + W, r + 2 W, ...
 
-    The order is that of `random.Random(seed).shuffle`. [D] Each item that is given is
-    a copy, unless it is a number, a string or None: to change it changes nothing later.
-    [D] `seed=None` is a seed drawn by chance, which the state holds; of several ranks
-    it is 0. State: how many random words were drawn before this permutation, and the
-    place in it; the same on all ranks. Resume: draws one permutation.
+    Items are copied as they are given. `seed=None` is one drawn by chance; of several
+    ranks it is 0. The state is the same on all ranks. Resume: draws one permutation.
 
     >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
     >>> [next(it) for _ in range(6)]
@@ -123,10 +110,7 @@ class InfinitePermutationSourceIterator(PipelineIterator):
 
 
 class RandomIterator(PipelineIterator):
-    """What `random.Random(seed).random()` gives. State: how many were given.
-
-    [D] With `seed=None`, `setstate(None)` begins the same stream again.
-    """
+    """What `random.Random(seed).random()` gives; of `seed=None` a state has the one drawn."""
 
     def __init__(self, seed: Seed = 0) -> None:
         super().__init__(stages.infinibatch_random(seed))
@@ -135,10 +119,8 @@ class RandomIterator(PipelineIterator):
 class SelectManyIterator(PipelineIterator):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
-    [D] An exception isn't taken for the end; StopIteration becomes a `PipelineError`.
-    [D] A set is refused: its order doesn't outlive the process. State: the place before
-    the current collection, and a count of its items. Resume: selects it again and goes
-    through it; `RuntimeError` if it became too short.
+    Sets are refused: they have no order that lasts. Resume: selects one collection again
+    and goes through it; `RuntimeError` if it became too short.
     """
 
     def __init__(
@@ -154,10 +136,9 @@ def _itself(item: Any) -> Any:
 
 
 class MapIterator(PipelineIterator):
-    """`transform(item)` for every item; [D] a StopIteration raised by it is a `PipelineError`.
+    """`transform(item)` for every item. It begins where its source is, which stays there itself.
 
-    [Q] It begins where its source is, and `setstate(None)` goes to the source's
-    beginning; the source itself stays where it is. State: that of the source.
+    A StopIteration raised by `transform` is a `PipelineError`.
     """
 
     def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
@@ -165,9 +146,8 @@ class MapIterator(PipelineIterator):
 
 
 class ParallelMapIterator(PipelineIterator):
-    """`transform(item)` for every item, by several processes, in order. State: the source's.
+    """`transform(item)` for every item, by processes that start with the first item, in order.
 
-    [D] The processes start with the first item, and `close` ends them.
     `num_processes * num_items_per_process` items are held ready.
     """
 
@@ -189,7 +169,7 @@ class ParallelMapIterator(PipelineIterator):
 class RecurrentIterator(PipelineIterator):
     """The outputs of `step_function(state, item) -> (state, output)`, which may change it in place.
 
-    State: the source's, and your own; [D] `getstate` wants it of JSON values and tuples.
+    `getstate` wants your state to be made of JSON values and tuples.
     """
 
     def __init__(
@@ -208,8 +188,7 @@ class RecurrentIterator(PipelineIterator):
 class SamplingRandomMapIterator(PipelineIterator):
     """`transform(random, item)` for every item, with one `random.Random(seed)` for all.
 
-    State: the source's, and how many random words were drawn; where `transform` gives
-    the generator another seed, all its 624 words, 5 KB. [D] `seed=None` is one drawn.
+    Where `transform` gives the generator another seed, a state has all its words, 5 KB.
     """
 
     def __init__(
@@ -221,9 +200,8 @@ class SamplingRandomMapIterator(PipelineIterator):
 class BufferedShuffleIterator(PipelineIterator):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
-    [D] None is an item too. State: a place before the oldest item held, and counts; [D] no
-    items. Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where
-    that is slow; from Infinibatch's own state, all, if the source has no None items.
+    Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where that is
+    slow; from Infinibatch's own state, all, if the source has no None items.
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
@@ -231,10 +209,7 @@ class BufferedShuffleIterator(PipelineIterator):
 
 
 class BlockwiseShuffleIterator(PipelineIterator):
-    """Consecutive blocks of items, each shuffled by `random.Random(seed)`, the short last one too.
-
-    State: the place and the words drawn before the block, and a count. Resume: reads a block.
-    """
+    """Consecutive blocks, each shuffled by `random.Random(seed)`. Resume: reads a block."""
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
         super().__init__(stages.infinibatch_blocks(block_size, seed), source_iterator)
@@ -243,9 +218,7 @@ class BlockwiseShuffleIterator(PipelineIterator):
 class BucketedReadaheadBatchIterator(PipelineIterator):
     """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
 
-    [D] None as a boundary key is a `ValueError` that names the item. [D] NumPy's ints are
-    ints. State: the place and the random words drawn before the section, and a count of
-    its batches. Resume: reads one section again.
+    A boundary key must not be None. Resume: reads one section again.
     """
 
     def __init__(
@@ -265,25 +238,21 @@ class BucketedReadaheadBatchIterator(PipelineIterator):
 
 
 class WindowedIterator(PipelineIterator):
-    """Tuples of `width` consecutive items, at every item a new one. State: the next one's place."""
+    """Tuples of `width` consecutive items, at every item a new one."""
 
     def __init__(self, source_iterator: Source, width: int) -> None:
         super().__init__(lz.sliding_window(width), source_iterator)
 
 
 class FixedBatchIterator(PipelineIterator):
-    """Lists of `batch_size` items, the last one shorter. State: that of the source."""
+    """Lists of `batch_size` items, the last one shorter."""
 
     def __init__(self, source_iterator: Source, batch_size: int) -> None:
         super().__init__(lz.batch(batch_size), source_iterator)
 
 
 class ZipIterator(PipelineIterator):
-    """Tuples of one item from each source, until the shortest ends. State: that of each.
-
-    [Q] It begins where its sources are, as `MapIterator` does. [D] No sources, a
-    state with another number of them, or the same iterator twice are refused.
-    """
+    """Tuples of one item from each source, until the shortest ends. It begins where they are."""
 
     def __init__(self, *source_iterators: Source) -> None:
         super().__init__(lz.zip, *source_iterators, begin=lambda *places: (places, 0))
@@ -292,8 +261,7 @@ class ZipIterator(PipelineIterator):
 class MultiplexIterator(PipelineIterator):
     """For every index that the control iterator gives, the next item of that source.
 
-    [D] A source that has ended is a `PipelineError` which says so. [Q] Negative indices
-    are refused, and so is the same iterator twice. State: that of each.
+    A source that has ended is a `PipelineError`; negative indices are refused.
     """
 
     def __init__(self, control_iterator: Source, source_iterators: Sequence[Source]) -> None:
@@ -304,11 +272,9 @@ class MultiplexIterator(PipelineIterator):
 class PrefetchIterator(PipelineIterator):
     """The items as they are, made ahead by a process; stages behind it run here.
 
-    [D] An exception in the source arrives, after the items before it. [D] The buffer is
-    always in this process; of small items it holds more. Where processes are not
-    forked, a thread makes what can't be pickled. One inside another is made by the
-    outer one's process. What is dropped unclosed gives a `ResourceWarning`; after
-    `close`, `next` and `setstate` are a `RuntimeError`. State: that of the source.
+    The buffer is always in this process; of small items it holds more. Where processes
+    are not forked, a thread makes what can't be pickled. One inside another is made by the
+    outer one's process. After `close`, `next` and `setstate` are a `RuntimeError`.
     """
 
     def __init__(

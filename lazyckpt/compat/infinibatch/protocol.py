@@ -29,10 +29,9 @@ from lazyckpt.state.state import State, as_state
 
 
 class CheckpointableIterator(collections.abc.Iterator[Any]):
-    """The protocol: an iterator that knows its state.
+    """The protocol: an iterator that knows its state, of JSON values and tuples.
 
-    Derive from it to write your own. A stage that takes it as its source owns it;
-    what its `getstate` gives has to be made of JSON values and tuples.
+    Derive from it to write your own; a stage that takes it as its source owns it.
     """
 
     @abstractmethod

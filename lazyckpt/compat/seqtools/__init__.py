@@ -1,11 +1,7 @@
 """SeqTools 1.4.1 and the DataLoader of its documentation, which stands in for torch's as well.
 
-    from lazyckpt.compat import seqtools
-
-Every name of the original's `__all__`, `instrument`, and `DataLoader`, but not
-`SerializableFunc`, which took a function's source file along: where cloudpickle
-is installed, lambdas and closures go to workers as they are. Arguments mean what
-they mean there; docstrings say what differs ([D]).
+`SerializableFunc` isn't here: where cloudpickle is installed, lambdas go to workers as they are.
+Docstrings say what differs from the original ([D]).
 """
 
 from lazyckpt.compat.seqtools import instrument

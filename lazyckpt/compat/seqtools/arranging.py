@@ -27,16 +27,13 @@ A = TypeVar("A")
 
 
 def arange(start: int, stop: int | None = None, step: int | None = None) -> LazySequence[int]:
-    """The ints of `range`. [D]: an index out of range raises; it gave a number beyond the end."""
+    """The ints of `range`. An index out of range raises."""
     first, end = (0, start) if stop is None else (start, stop)
     return LazySequence(produced("source", range(first, end, 1 if step is None else step)))
 
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
     """The items at `indexes`, in their order; any may come again, negative ones count from the end.
-
-    A range, list, tuple or array is looked through at once; of any other sequence,
-    also one without end, an index is read when it's used.
 
     >>> list(gather("held", [1, 2, 2, -4]))
     ['e', 'l', 'l', 'h']
@@ -56,9 +53,7 @@ def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
-    """The items again and again, for ever or `limit` of them.
-
-    [D]: a limit of 0 gives nothing, an empty sequence is else a `ValueError`.
+    """The items again and again, for ever or `limit` of them; a `ValueError` if there are none.
 
     >>> list(cycle("abc", 5)), cycle("abc")[3 * 10**9 + 1]
     (['a', 'b', 'c', 'a', 'b'], 'b')
@@ -71,18 +66,12 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
 
 
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
-    """The same value, for ever or `times` times; [D]: also 0 times and once.
-
-    To assign one item is to assign all; [D]: to a slice goes one for each without an
-    end too.
-    """
+    """The same value, for ever or `times` times. To assign one item is to assign all."""
     return cycle([value], checked("repeat", "times", times, optional(natural)))
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
     """An item of each sequence in turn, round and round over those that still have some.
-
-    Iterables without indices can be iterated over together, not indexed.
 
     >>> list(interleave([1, 2, 3], "a", [0.5, 1.5]))
     [1, 'a', 0.5, 2, 1.5, 3]
@@ -115,10 +104,7 @@ def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
-    """Item i of `x` where item i of `condition` is true, else of `y`.
-
-    [D]: conditions are true or false as Python has it; others than 0 and 1 ended the
-    sequence in silence. Unequal lengths are a `ValueError`.
+    """Item i of `x` where item i of `condition` is true, else of `y`. Lengths must be equal.
 
     >>> list(switch([True, False, True], "abc", "xyz"))
     ['a', 'y', 'c']
@@ -130,8 +116,7 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     """Item i of the sequence that item i of `selector` says; negative ones count from the last.
 
     Raises:
-        ValueError: Unequal lengths; a selector that there is no sequence for, when it is
-            read ([D]: that ended the sequence in silence).
+        ValueError: Unequal lengths; or a selector that there is no sequence for, when it is read.
 
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
@@ -165,8 +150,7 @@ def batch(
 ) -> LazySequence[Any]:
     """Lists of k consecutive items, or what `collate_fn` makes of them.
 
-    A last batch that is shorter is filled up with `pad` ([D]: where k divides the
-    length, it got k more), or left out.
+    A last batch that is shorter is filled up with `pad`, or left out.
 
     >>> list(batch(range(5), 2, pad=0))
     [[0, 1], [2, 3], [4, 0]]
@@ -179,11 +163,7 @@ def batch(
 def unbatch(
     sequence: Iterable[Sequence[A]], batch_size: int, last_batch_size: int | None = None
 ) -> LazySequence[A]:
-    """The items of batches, one after another: the inverse of `batch`.
-
-    [D]: of no batches it is empty; its length was `batch_size`. The batch used last
-    is kept, in each thread. One that is too short is a `ValueError`.
-    """
+    """The items of batches, one after another. Each thread keeps the batch that it used last."""
     batch_size = checked("unbatch", "batch_size", batch_size, positive)
     last = checked("unbatch", "last_batch_size", last_batch_size or batch_size, positive)
     batches = LazySequence(LazySequence.of(sequence))
@@ -194,7 +174,7 @@ def unbatch(
 
 
 class _Row:
-    """An item of a batch, by its number over all batches. Each thread keeps a batch."""
+    """An item of a batch, by its number over all batches."""
 
     def __init__(self, batches: LazySequence[Any], size: int) -> None:
         self._batches, self._size, self._last = batches, size, threading.local()
@@ -221,8 +201,7 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     """Consecutive parts of a sequence, as its own slices.
 
     `edges` says where to cut, in rising order; or how often, into equal parts; or where
-    each part begins and ends. What is out of range is moved to it. [D]: a cut at the
-    very end gives a part of nothing; it gave the last item again.
+    each part begins and ends. What is out of range is moved to it.
 
     >>> list(split("abcdef", [1, 4])), list(split([1, 2, 3, 4], 1))
     (['a', 'bcd', 'ef'], [[1, 2], [3, 4]])

@@ -20,9 +20,8 @@ def add_cache(
 ) -> LazySequence[A]:
     """The items as they are, the `cache_size` last used of them kept rather than made again.
 
-    [D]: what was used last is kept; it was what was made last. Iterating uses the
-    cache too. Each process has one of its own. In a `cache` of yours the first item is
-    the one least recently used.
+    [D]: it kept what was made last. Each process has a cache of its own; in yours the first item
+    is the one least recently used.
     """
     size = checked("add_cache", "cache_size", cache_size, positive)
     kept = _Kept(arr, size, {} if cache is None else cache)
@@ -72,8 +71,7 @@ def uniter(
 ) -> LazySequence[A]:
     """Indices for an iterable, which is gone through as far as needed, and anew to go back.
 
-    Each of at most `n_parallel` iterators keeps its last `cache_size` items. [D]: an
-    index past the end raises `IndexError` and disturbs nothing.
+    Each of at most `n_parallel` iterators keeps its last `cache_size` items.
     """
     if isinstance(iterable, Iterator):
         raise ArgumentError(

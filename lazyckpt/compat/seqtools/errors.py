@@ -41,9 +41,14 @@ _setting = _Setting()
 
 
 def seterr(evaluation: str | None = None) -> str:
-    """Say what an error of a user's function becomes, in this thread; the result is what holds.
+    """Whether an error of a user's function, in this thread, becomes an `EvaluationError`.
 
-    "wrap", the default, makes it an `EvaluationError`, "passthrough" leaves it as it is.
+    Args:
+        evaluation: "wrap", the default, or "passthrough", which leaves it as it is; None
+            changes nothing.
+
+    Returns:
+        What holds now.
     """
     if evaluation not in (None, "wrap", "passthrough"):
         raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")

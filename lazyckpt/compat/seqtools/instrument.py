@@ -25,9 +25,7 @@ def debug(
 ) -> LazySequence[T]:
     """The items as they are, after `func(index, item)` was called for each that is read.
 
-    It is called at most `max_calls` times, and `max_rate` times a second. [D]: the
-    index is the item's in iteration too; it was 0 there. The first item is always
-    shown.
+    It is called at most `max_calls` times, and `max_rate` times a second.
 
     >>> watched = debug("abc", print, max_calls=1)
     >>> watched[2], watched[0]

@@ -26,9 +26,7 @@ B = TypeVar("B")
 
 
 def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
-    """`f` of every item; of one item from each sequence, where there are several.
-
-    The result is as long as the shortest sequence ([D]: its length was the first's).
+    """`f` of every item; of one item from each sequence, as long as the shortest, of several.
 
     Raises:
         EvaluationError: `f` or what is below it raises, when an item is read.

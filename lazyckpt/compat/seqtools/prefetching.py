@@ -31,17 +31,15 @@ def prefetch(
 ) -> Iterable[T]:
     """The same sequence, items made ahead by workers of the ones that were read last.
 
-    Workers start at once, also off the main thread ([D]), with the first items, and
-    end with the sequence, or with the program however it ends. Jumps by index are
-    followed. After a `WorkerDied`, a RuntimeError, reading again goes on with new
-    workers. A slice prefetches by itself, once it is read.
+    Workers start at once, also off the main thread, and end with the sequence. Jumps by
+    index are followed. After a `WorkerDied`, a RuntimeError, reading again goes on with
+    new ones. A slice prefetches by itself, once it is read.
 
     Args:
         nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it is.
         max_buffered: Items held ready; of small ones that are quickly made, more.
-        start_hook: [D]: one that raises is an error of the item that is read; reading hung.
-        shm_size: Not needed: arrays come through shared memory as large as they are, are
-            used where they lie, and copied where more than a few are kept.
+        start_hook: If it raises, that is an error of the item that is read.
+        shm_size: Not needed: shared memory is as large as arrays are.
     """
     check = partial(checked, "prefetch")
     workers = check("nworkers", nworkers, integer)

@@ -32,17 +32,12 @@ _HERE = __name__.rpartition(".")[0]
 class LazySequence(Sequence[T], Generic[T]):
     """A sequence whose items are made when they are read: a view of `pipeline`, a value.
 
-    It does what a list does that keeps its length. Without an end there is no `len`,
-    nor an index that counts from it.
+    It does what a list does that keeps its length. Where it only arranges the items of
+    other sequences, assigning one writes it there; to a slice, a batch or a tuple of items,
+    one for each.
 
-    Where it only arranges the items of other sequences, assigning one writes it
-    there, if that sequence allows it. To a slice, and to an item that is a batch or
-    a tuple of items, goes one for each.
-
-    An error in a user's function is an `EvaluationError` (see `seterr`), which
-    names the index and where the stage was built; any other one keeps its type
-    and gains a note that does. An iterator goes on behind the item that failed.
-
+    An error in a user's function is an `EvaluationError` (see `seterr`); any other one
+    keeps its type and gains a note. An iterator goes on behind the item that failed.
     `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
 
     >>> squares = LazySequence(LazySequence.of(range(10)) | registry["map"].public(lambda x: x * x))
