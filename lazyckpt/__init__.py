@@ -14,7 +14,7 @@ Each module imports only from those before it:
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, run
+- cursor, epochs, block_iterator, run
 - state: saving
 - pipeline, decorators, combinators, origins, provenance, integrations
 - testing, demo, compat

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from time import perf_counter
 from types import GeneratorType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 from weakref import ref
 
+from lazyckpt.block_iterator import BlockIterator, raising
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import checked, positive
 from lazyckpt.core.entries import size as entries_size
@@ -29,7 +30,7 @@ from lazyckpt.state.state import Rebased, State, as_state, flat
 T = TypeVar("T")
 
 
-class Run(Iterator[T], Generic[T]):
+class Run(BlockIterator[T], Iterator[T]):
     """An iterator over a pipeline that knows where it is. `lazyckpt.run` makes it.
 
     Its state is that after the last delivered item, whenever you read it. After an
@@ -58,7 +59,6 @@ class Run(Iterator[T], Generic[T]):
         self._timer = MarkTimer()
         self._closed = False
         self._ended = False
-        self._loop: Iterator[T] | None = None
         # Weak, so that a loop which is left lets go of the run.
         self._current_block: Callable[[], Iterator[T] | None] = lambda: None
         self._load(state)
@@ -215,7 +215,7 @@ class Run(Iterator[T], Generic[T]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[T]:  # type: ignore[override]  # not itself
         self._check_open()
         # The chain outlives an error in a block, as a generator would not.
         return chain.from_iterable(iter(self.next_block, None))
@@ -224,11 +224,9 @@ class Run(Iterator[T], Generic[T]):
         if self._closed:
             raise PipelineError("the run is closed; enter it again, or start one from its state")
 
-    def __next__(self) -> T:
-        if self._loop is None:
-            self._check_open()
-            self._loop = chain.from_iterable(iter(_blocks(ref(self)), None))
-        return next(self._loop)
+    def _block(self) -> Iterator[T] | None:
+        self._check_open()
+        return self.next_block()
 
     def next_block(self) -> Iterator[T] | None:
         """What is left of the block under way, which all loops share, or the next one.
@@ -256,7 +254,7 @@ class Run(Iterator[T], Generic[T]):
             if self._closed and isinstance(error, TaskLost):  # by a signal's handler
                 self.close()  # of workers that were about to start
                 return None
-            return _raising(self._annotated(error))
+            return raising(self._annotated(error))
         self._ended = chunk is None
         return chunk
 
@@ -333,7 +331,6 @@ class Run(Iterator[T], Generic[T]):
 
     def _drop(self) -> None:
         """Close the flow: blocks end first, for none may go on with its items."""
-        self._loop = None
         if self._cursor.flow is None:
             return
         if self._session is not None:  # whose positions are right after an error too
@@ -362,25 +359,6 @@ class Run(Iterator[T], Generic[T]):
         )
 
 
-def _blocks(run: ref[Run[T]]) -> Callable[[], Iterator[T] | None]:
-    """The blocks of a run, which this does not keep alive: a run that is dropped closes at once."""
-
-    def block() -> Iterator[T] | None:
-        found = run()
-        return None if found is None else found.next_block()
-
-    return block
-
-
 def _is_from_here(error: BaseException) -> bool:
     trace = error.__traceback__  # no name in the frame it is about, which would be a cycle
     return trace is not None and trace.tb_next is None
-
-
-def _raising(error: BaseException) -> Iterator[Any]:
-    """A block that is an error, which the chain of blocks outlives."""
-    try:
-        raise error
-    finally:
-        del error  # its traceback has this frame, which would be a cycle
-    yield  # type: ignore[unreachable]  # which makes it a generator

@@ -43,7 +43,7 @@ ROOMS = [
     ["executors.ipc"],
     ["executors.pools"],
     ["executors"],
-    ["cursor", "epochs"],
+    ["cursor", "epochs", "block_iterator"],
     ["run"],
     ["state.saving"],
     ["pipeline"],

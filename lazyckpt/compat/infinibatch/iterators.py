@@ -33,7 +33,7 @@ _ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
 class NativeCheckpointableIterator(PipelineIterator):
-    """The items of an iterable that begins anew each time. At once resumed in lists, else replayed."""
+    """The items of an iterable that begins anew each time. Resume: replays all but lists."""
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         if iter(iterable) is iterable:

@@ -6,12 +6,11 @@ import collections.abc
 import copyreg
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping
-from itertools import chain, compress, repeat
-from typing import Any, Self
-from weakref import ref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import lazyckpt as lz
+from lazyckpt.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
 from lazyckpt.compat.infinibatch.prefetch import has_prefetch, with_workers
 from lazyckpt.core.checks import brief
@@ -51,61 +50,7 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
         """End the workers of all prefetching in the pipeline."""
 
 
-class _End:
-    """Stands where `compress` asks whether to give an item, after the last one."""
-
-    def __bool__(self) -> bool:
-        raise StopIteration
-
-
-_GIVEN: list[Any] = [True] * 256
-_OVER: list[Any] = [_End()]
-
-
-class BlockIterator(compress):  # type: ignore[type-arg]  # it takes none when it runs
-    """An iterator over blocks of items, at no Python frame an item.
-
-    At the end of all, and after an error, it asks again when `next` is called again.
-    """
-
-    # What is made of itertools is over for good at its end. So these never come to one:
-    # there is always another block, at the end one with an item that is not given,
-    # and what is asked whether to give it raises StopIteration.
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        given = [*_GIVEN]
-        blocks = _blocks(given)
-        next(blocks)
-        self = super().__new__(cls, chain.from_iterable(blocks), chain.from_iterable(repeat(given)))
-        blocks.send(ref(self))
-        return self
-
-    @abstractmethod
-    def _block(self) -> Iterator[Any] | None:
-        """The next items, or None at the end."""
-
-
-def _blocks(given: list[Any]) -> Generator[Iterator[Any], Callable[[], Any], None]:
-    owner = yield iter(())
-    block: Iterator[Any] | None = iter(())
-    while True:
-        try:  # an interrupt may come at any `yield`
-            while True:
-                yield iter([None]) if block is None else block
-                block = owner()._block()
-                given[:] = _OVER if block is None else _GIVEN
-        except GeneratorExit:
-            return
-        except BaseException as error:
-            block = _raising(error)  # for a generator that raises is over for good
-
-
-def _raising(error: BaseException) -> Iterator[Any]:
-    raise error
-    yield  # type: ignore[unreachable]  # which makes it a generator
-
-
-class PipelineIterator(BlockIterator, CheckpointableIterator):
+class PipelineIterator(BlockIterator[Any], CheckpointableIterator):
     """A pipeline under the protocol. The iterators that it is made of stay where they are."""
 
     _run: Run[Any] | None = None
