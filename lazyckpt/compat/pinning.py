@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from lazyckpt.executors.device import map_values
 
 
 def has_device() -> bool:
@@ -18,23 +20,10 @@ def has_device() -> bool:
 
 
 def pinned(batch: Any, arrays: bool = False) -> Any:
-    """The batch with its tensors pinned, in dicts, lists and tuples too; the rest as it is.
-
-    Args:
-        batch: Anything.
-        arrays: Whether NumPy's numeric arrays are pinned as well.
-    """
+    """The batch with its tensors pinned, and with `arrays` NumPy's numeric ones too."""
     if hasattr(batch, "pin_memory"):
         is_elsewhere = getattr(getattr(batch, "device", None), "type", "cpu") != "cpu"
         return batch if is_elsewhere else batch.pin_memory()
     if arrays and isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
         return sys.modules["torch"].from_numpy(batch).pin_memory().numpy()
-    if isinstance(batch, Mapping) and hasattr(batch, "copy"):
-        moved: Any = batch.copy()
-        moved.update({key: pinned(value, arrays) for key, value in batch.items()})
-        return moved
-    if isinstance(batch, tuple) and hasattr(batch, "_make"):
-        return batch._make(pinned(each, arrays) for each in batch)
-    if type(batch) in (list, tuple):
-        return type(batch)(pinned(each, arrays) for each in batch)
-    return batch
+    return map_values(partial(pinned, arrays=arrays), batch)

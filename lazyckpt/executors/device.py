@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections import UserDict, deque
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -279,19 +279,27 @@ class CudaTransfer(DeviceTransfer):
 
 def move_tensors(move: Callable[[Any], Any], item: Any, torch: Any) -> Any:
     """An item with its tensors and arrays moved, in new containers."""
-    if isinstance(item, (dict, UserDict)):
-        moved = copy.copy(item)
-        for key, value in item.items():
-            moved[key] = move_tensors(move, value, torch)
-        return moved
-    if isinstance(item, tuple) and hasattr(item, "_make"):
-        return item._make(move_tensors(move, value, torch) for value in item)
-    if type(item) in (list, tuple):
-        return type(item)(move_tensors(move, value, torch) for value in item)
     if type(item) in (np.ndarray, np.memmap) and item.dtype.kind in "biufc":
         with suppress(TypeError):  # of a type that torch lacks
             return move(torch.from_numpy(_shareable(item)))
-    return move(item) if isinstance(item, torch.Tensor) else item
+    if isinstance(item, torch.Tensor):
+        return move(item)
+    return map_values(lambda value: move_tensors(move, value, torch), item)
+
+
+def map_values(fn: Callable[[Any], Any], item: Any) -> Any:
+    """A new container with `fn` of each value of a mapping, list, tuple or named tuple.
+
+    What is none of these comes back as it is.
+    """
+    if isinstance(item, MutableMapping):
+        moved = copy.copy(item)
+        for key, value in item.items():
+            moved[key] = fn(value)
+        return moved
+    if isinstance(item, tuple) and hasattr(item, "_make"):
+        return item._make(map(fn, item))
+    return type(item)(map(fn, item)) if type(item) in (list, tuple) else item
 
 
 def _shareable(array: NDArray[Any]) -> NDArray[Any]:

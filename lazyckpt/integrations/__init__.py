@@ -11,7 +11,8 @@ use, and an `ImportError` names the extra to install.
 
 **A loop in torch.** `lz.torch.loader(pipeline, executor)`: tensors without a copy,
 pinned if asked, `len`, one epoch a loop. Save its `state_dict()` wherever you like;
-`torch.load(..., weights_only=True)` reads it.
+`torch.load(..., weights_only=True)` reads it. `lz.torch.sampler(sampler)` is a source of the
+indices that a sampler gives, epoch by epoch.
 
 **torch's DataLoader.** `DataLoader(lz.torch.dataset(pipeline), batch_size=None,
 num_workers=4)`: the order is the pipeline's with any number of workers. It saves

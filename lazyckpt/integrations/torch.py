@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
+from lazyckpt.combinators.sampler import sampler
 from lazyckpt.core.call import runnable
 from lazyckpt.core.checks import boolean, brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
@@ -25,7 +26,7 @@ try:
 except ImportError as error:
     raise ImportError(f"lz.torch: pip install lazyckpt[torch] ({error})") from None
 
-__all__ = ["Dataset", "Loader", "dataset", "loader", "state"]
+__all__ = ["Dataset", "Loader", "dataset", "loader", "sampler", "state"]
 
 T = TypeVar("T", covariant=True)
 

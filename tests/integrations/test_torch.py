@@ -349,3 +349,12 @@ def test_a_dataset_refuses_and_is_pickled() -> None:
 
 if __name__ == "__main__":
     train(Path(sys.argv[1]), sys.argv[2])
+
+
+def test_a_sampler_of_torch_is_a_source() -> None:
+    generator = torch.Generator().manual_seed(3)
+    order = torch.utils.data.RandomSampler(range(7), generator=generator)
+    expected = list(order)
+    generator.manual_seed(3)
+    pipeline = lz.torch.sampler(order) | lz.map(lambda i: i) | lz.batch(2)
+    assert [index for batch in pipeline for index in batch] == expected

@@ -1,11 +1,11 @@
 """gluon-nlp's `ShardedDataLoader` and its samplers, on lazyckpt pipelines. No MXNet is needed.
 
-The samplers are those that version 0.10 and the master branch have in common. Not here is
-`BaseSampler`, for any iterable or pipeline is a sampler, nor, of the latter:
+The samplers are those that version 0.10 and the master branch have in common, with the
+arguments in 0.10's order. Not here are, of the latter:
 
+- `BaseSampler`; a sampler need only be iterable
 - `BoundedBudgetSampler`; `bucket_batch(lambda i: tokens // lengths[i], ...)` may stand for it
 - `ShardedIterator`; `sampler.pipeline | shard(num_shards=..., index=...)` may
-- `FixedBucketSampler` with `bucket_scheme` and `seed` by position, behind which `num_shards` is
 - `DatasetLoader`; `flat_map` and `interleave_map` read file after file
 """
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.gluon.batches import SamplerEpochs, rolled, rolling, sampler_source
+from lazyckpt.combinators.sampler import sampler as any_sampler
 from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Rate, begun, within
+from lazyckpt.core.stages import stateful
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.executors.executor import LastStageExecutor
 
@@ -179,9 +184,7 @@ def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
         return lz.source(sampler)
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
         raise lz.ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
-    epochs = SamplerEpochs(sampler, exact=rolling_by > 0)
-    kept = 2 + rolling_by // (epochs.length or 1) if rolling_by else 1
-    return sampler_source(epochs, {"length": epochs.length}, kept)
+    return any_sampler(sampler, window=rolling_by)
 
 
 class _Epoch(Iterator[Any]):
@@ -242,3 +245,50 @@ def _executor(workers: int, prefetch: int, is_threaded: bool) -> lz.Executor | N
     make: Callable[..., lz.Executor] = lz.threads if is_threaded else lz.processes
     pool = make(busy, buffer_size=max(1, prefetch - busy), gated=True)
     return LastStageExecutor(pool.public, pool.arguments)
+
+
+@lz.combinator(registered=False, checks={"batch_size": positive})
+def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
+    """Batches of `batch_size` items each; what is left of an epoch begins the next one.
+
+    Epoch e has the batches that are complete once e + 1 epochs of upstream are
+    there and weren't after e.
+    """
+    length, jump = upstream.length, upstream.skip
+    if jump is None or not isinstance(length, int):
+        raise lz.ArgumentError(
+            "ShardedDataLoader: last_batch='rollover' needs a sampler with a len() "
+            "and, where it is a pipeline, random access"
+        )
+    endless = lz.registry["batch"].build(lz.registry["repeat"].build(upstream), batch_size)
+
+    def flow(position: Position) -> Flow[list[Any]]:
+        begin, given = position
+        numbers = rolled(length, batch_size, upstream.epoch(begin))
+        within("rollover", given, len(numbers))
+        if begun(upstream, begin):
+            raise lz.InvalidState("rollover: a state whose epoch begins in its midst")
+
+        def batches() -> Iterator[list[Any]]:
+            nonlocal given
+            if left := numbers[given:]:
+                epoch, index = divmod(left[0] * batch_size, length)
+                start = jump(upstream.init(epoch), index)[0]
+                for some in islice(endless.flow(start), len(left)):
+                    given += 1
+                    yield some
+
+        return Flow(batches(), lambda: (begin, given))
+
+    return stateful(
+        "rollover",
+        upstream,
+        check=lambda given: within("rollover", given),
+        rate=Rate(batch_size, length, epochs=math.inf),
+        flow=flow,
+    )
+
+
+def rolled(length: int, batch_size: int, epoch: int) -> range:
+    """The numbers of an epoch's batches, among those of all."""
+    return range(epoch * length // batch_size, (epoch + 1) * length // batch_size)

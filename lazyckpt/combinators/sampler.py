@@ -1,9 +1,8 @@
-"""What samplers of any make give, epoch by epoch, and batches that go over ends of epochs."""
+"""`sampler`: what samplers of any make give, as a source."""
 
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,16 +11,41 @@ from functools import lru_cache
 from itertools import islice, tee
 from typing import Any
 
-import lazyckpt as lz
-from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine, Rate, begun, within
-from lazyckpt.core.stages import sourced, stateful
+from lazyckpt.core.machine import Machine, within
+from lazyckpt.core.stages import sourced
+from lazyckpt.decorators import source_combinator
+from lazyckpt.errors import SourceChanged
+from lazyckpt.pipeline import Pipeline
 
 _OVER = 1 << 32  # in a position, instead of a checksum: nothing is left of its epoch
 
 
-class SamplerEpochs:
+def sampler(sampler: Any, *, window: int = 0) -> Pipeline[Any]:
+    """What a sampler of any make gives, epoch by epoch: indices, or batches of them.
+
+    A state has a checksum of what was given last. One with a `len` is gone through once
+    for each epoch before, unless it has a `set_epoch`, which is yours to call.
+
+    Args:
+        sampler: An iterable, asked anew in each epoch; it must give the same again to
+            resume. A one-shot iterator gives the same in every epoch.
+        window: How many items what comes behind may take together, over ends of epochs;
+            then an epoch must have exactly `len(sampler)` of them.
+
+    Raises:
+        SourceChanged: It gives something else than what it gave.
+
+    >>> pipeline = sampler([2, 0, 1])
+    >>> list(pipeline), pipeline[1]
+    ([2, 0, 1], 0)
+    """
+    epochs = _SamplerEpochs(sampler, exact=window > 0)
+    kept = 2 + window // (epochs.length or 1) if window else 1
+    return sampler_source(epochs, {"length": epochs.length}, kept)
+
+
+class _SamplerEpochs:
     """A sampler of the user's: a list of an epoch's items, or where it has no len a `tee`.
 
     Its len may be an estimate, unless it has to be `exact`.
@@ -49,7 +73,7 @@ class SamplerEpochs:
                 deque(self._sampler, 0)
         items = list(self._sampler)
         if self._exact and len(items) != length:
-            raise lz.SourceChanged(
+            raise SourceChanged(
                 f"epoch {epoch} of the sampler has {len(items)} items, where its len() was {length}"
             )
         mark = _checksum(items[:8] + items[-8:])
@@ -59,7 +83,7 @@ class SamplerEpochs:
         return items
 
 
-@lz.source_combinator(registered=False, describe=lambda order, described, kept: described)
+@source_combinator(registered=False, describe=lambda order, described, kept: described)
 def sampler_source(
     order: Callable[[int], Iterable[Any]], described: dict[str, Any], kept: int = 1
 ) -> Machine[Any]:
@@ -127,8 +151,8 @@ def _taken(items: Iterator[Any], n: int) -> tuple[int, Any]:
     return next(iter(deque(enumerate(islice(items, n), 1), 1)), (0, None))
 
 
-def _changed(where: str) -> lz.SourceChanged:
-    return lz.SourceChanged(
+def _changed(where: str) -> SourceChanged:
+    return SourceChanged(
         f"the sampler does not give again what it gave: {where}, and there is another index; "
         "does it lack a seed? A state may go on in another process, or with another loader"
     )
@@ -140,50 +164,3 @@ def _checksum(value: Any) -> int:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else type(value).__name__
-
-
-@lz.combinator(registered=False, checks={"batch_size": positive})
-def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
-    """Batches of `batch_size` items each; what is left of an epoch begins the next one.
-
-    Epoch e has the batches that are complete once e + 1 epochs of upstream are
-    there and weren't after e.
-    """
-    length, jump = upstream.length, upstream.skip
-    if jump is None or not isinstance(length, int):
-        raise lz.ArgumentError(
-            "ShardedDataLoader: last_batch='rollover' needs a sampler with a len() "
-            "and, where it is a pipeline, random access"
-        )
-    endless = lz.registry["batch"].build(lz.registry["repeat"].build(upstream), batch_size)
-
-    def flow(position: Position) -> Flow[list[Any]]:
-        begin, given = position
-        numbers = rolled(length, batch_size, upstream.epoch(begin))
-        within("rollover", given, len(numbers))
-        if begun(upstream, begin):
-            raise lz.InvalidState("rollover: a state whose epoch begins in its midst")
-
-        def batches() -> Iterator[list[Any]]:
-            nonlocal given
-            if left := numbers[given:]:
-                epoch, index = divmod(left[0] * batch_size, length)
-                start = jump(upstream.init(epoch), index)[0]
-                for some in islice(endless.flow(start), len(left)):
-                    given += 1
-                    yield some
-
-        return Flow(batches(), lambda: (begin, given))
-
-    return stateful(
-        "rollover",
-        upstream,
-        check=lambda given: within("rollover", given),
-        rate=Rate(batch_size, length, epochs=math.inf),
-        flow=flow,
-    )
-
-
-def rolled(length: int, batch_size: int, epoch: int) -> range:
-    """The numbers of an epoch's batches, among those of all."""
-    return range(epoch * length // batch_size, (epoch + 1) * length // batch_size)

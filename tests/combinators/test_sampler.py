@@ -1,0 +1,80 @@
+"""`sampler`: orders that come from elsewhere, epoch by epoch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.combinators.sampler import sampler
+
+
+class Seeded:
+    """Another order in each epoch, as of torch's DistributedSampler."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.epoch = size, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(random.Random(self.epoch).sample(range(self.size), self.size))
+
+
+class Unknown:
+    """It has no len, and gives batches."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter([[2, 0], [1]])
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "list": lambda: [2, 0, 1],
+    "seeded": lambda: Seeded(5),
+    "batches": Unknown,
+    "iterator": lambda: iter([3, 1]),
+}
+
+
+@given(st.sampled_from(sorted(KINDS)), st.integers(0, 6))
+def test_it_gives_what_the_sampler_does_and_resumes_anywhere(kind: str, cut: int) -> None:
+    expected = list(KINDS[kind]())
+    run = lz.run(sampler(KINDS[kind]()))
+    assert list(islice(run, cut)) == expected[:cut]
+    again = lz.run(sampler(KINDS[kind]()), run.state.to_json())
+    assert list(again) == expected[cut:]
+    assert again.state.position[:2] == (0, len(expected))
+
+
+def test_each_epoch_asks_the_sampler_again() -> None:
+    orders, found = Seeded(9), []
+    pipeline = sampler(orders)
+    for epoch in range(3):
+        orders.set_epoch(epoch)
+        found.append(list(lz.run(pipeline, lz.init(pipeline, epoch=epoch))))
+    assert sorted(map(sorted, found)) == [list(range(9))] * 3
+    assert found[0] != found[1] != found[2]
+
+
+def test_another_order_is_refused() -> None:
+    run = lz.run(sampler([2, 0, 1]))
+    next(run)
+    with pytest.raises(lz.SourceChanged, match="another index"):
+        next(lz.run(sampler([1, 0, 2]), run.state))
+    with pytest.raises(lz.SourceChanged, match="2 items, where its len"):
+        list(sampler(Short(3), window=1))
+
+
+class Short(Seeded):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.size - 1))
