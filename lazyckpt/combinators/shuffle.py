@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
+from lazyckpt.combinators.buffered import buffered
 from lazyckpt.combinators.reordered import (
     Order,
     branched,
@@ -16,8 +17,6 @@ from lazyckpt.combinators.reordered import (
     permuted,
     reordered,
 )
-from lazyckpt.combinators.reservoir import Reservoir
-from lazyckpt.combinators.slots import HashedSlots
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import Position, View
 from lazyckpt.core.machine import Machine, Rate, within
@@ -30,10 +29,10 @@ A = TypeVar("A")
 
 
 def _branched_shuffle(
-    here: Position, own: Position, was: int, /, *, buffer_size: int | None, **_: Any
+    here: Position, own: Position, was: int, /, **_: Any
 ) -> Position:
-    given = own[: 1 if buffer_size is None else 2]
-    return *given, *branched(given[-1], own[len(given) :], was)
+    given, *branches = own
+    return given, *branched(given, tuple(branches), was)
 
 
 @combinator(
@@ -84,8 +83,7 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
     """
     if buffer_size is None:
         return _permuted(upstream, seed)
-    slots = partial(HashedSlots, seed, buffer_size)
-    return Reservoir("shuffle", upstream, buffer_size, slots).machine()
+    return buffered("shuffle", upstream, buffer_size, seed)
 
 
 def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
