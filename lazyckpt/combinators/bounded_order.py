@@ -89,7 +89,11 @@ class BoundedOrder:
         limits = [-(-(cut + grid.reach) // grid.chunk) for cut in branches[::2]]
         seeds = [*branches[1::2], seed]
         self._keys = [
-            (limit, *(derive(each, "shuffle", part, epoch) for part in ("order", "offset")))
+            (
+                limit,
+                derive(each, "shuffle", "order", epoch),
+                derive(each, "shuffle", "offset", epoch),
+            )
             for limit, each in zip([*limits, math.inf], seeds, strict=True)
         ]
         self._short: Order | None = None
@@ -194,7 +198,7 @@ class BoundedOrder:
         for limit, *keys in self._keys:
             end = max(start, int(min(stop, limit)))
             for key, some in zip(keys, found, strict=True):
-                some.append(hashes(key, start * chunk, end * chunk))
+                some.append(hashes(int(key), start * chunk, end * chunk))
             start = end
         order, offset = (np.concatenate(some).reshape(-1, chunk) for some in found)
         return order, offset

@@ -1,4 +1,4 @@
-"""`buffered`: the shuffle of a stream, whose buffer is a function of a count."""
+"""`buffered`: items in an order of bounded displacement, under `shuffle(buffer_size)`."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ class _Reading:
         items = self.items
         while self.arrived < number and not self.is_over:
             before = len(items)
-            items.update(zip(range(self.arrived, self.arrived + self._block), self._stream))
+            numbers = range(self.arrived, self.arrived + self._block)
+            items.update(zip(numbers, self._stream, strict=False))
             passed = len(items) - before
             self.arrived += passed
             self.is_over = passed < self._block

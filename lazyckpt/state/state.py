@@ -66,7 +66,7 @@ class State:
     >>> state
     State(items=7)
       source(length=100)              0, 0
-      shuffle(buffer_size=8, seed=0)  0, 14
+      shuffle(buffer_size=8, seed=0)  14
       batch(batch_size=2)
     >>> State.from_json(state.to_json()) == state
     True
