@@ -10,25 +10,22 @@ from operator import length_hint
 from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
-from lazyckpt.combinators.reordered import check_branches, reordered
-from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine, Rate, Reread, within
+from lazyckpt.combinators.reordered import check_branches
+from lazyckpt.core.flow import Flow, Position, View
+from lazyckpt.core.machine import MOST, End, Machine, Rate, Reread, within
+from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
 
 A = TypeVar("A")
 
-_MOST = 1 << 62  # items
-
 
 def buffered(name: str, upstream: Machine[A], size: int, seed: int) -> Machine[A]:
     """Items in an order of bounded displacement, of which at most `size` are held.
 
-    Items are read and given in blocks. Over a stream a position is the place
-    before the oldest item that may be held when the block at hand begins, a count of
-    items given, and branches as of `permuted`; after the end, the place there and 0.
-    With random access it is the place where the epoch begins, and an item that
-    was read before a resume is looked up.
+    Items are read and given in blocks. A position is the place before the oldest
+    item that may be held when the block at hand begins, a count of items given, and
+    branches as of `permuted`; after the end, the place there and 0.
 
     Args:
         name: What errors call the stage.
@@ -36,64 +33,110 @@ def buffered(name: str, upstream: Machine[A], size: int, seed: int) -> Machine[A
         size: How many items are held, at most.
         seed: The seed.
     """
-    grid, jump, length = Grid.of(size), upstream.skip, upstream.length
-    ordered = partial(BoundedOrder, grid, seed)
+    grid = Grid.of(size)
+    ordered = lru_cache(maxsize=2)(partial(BoundedOrder, grid, seed))
 
     def check(given: Any, *branches: Any) -> None:
-        check_branches(name, within(name, given, _MOST), branches)
+        check_branches(name, within(name, given, MOST), branches)
 
     def rereads(position: Position) -> list[Reread]:
-        block, rest = divmod(position[1], grid.block)
-        if not position[1]:
-            return [Reread(position[0])]
-        end = grid.held(block if rest else block - 1)[1]
-        return [Reread(position[0], end - grid.held(block)[0])]
+        anchor, given, *_ = position
+        last = grid.held(-(-given // grid.block) - 1)[1]
+        return [Reread(anchor, last - grid.held(given // grid.block)[0] if given else 0)]
 
     def flow(position: Position) -> Flow[A]:
         anchor, given, *branches = position
         first = grid.held(given // grid.block)[0]
         order = partial(ordered, upstream.epoch(anchor), branches=tuple(branches))
-        before = upstream.flow(anchor)
-        return _flow(name, grid, order, _Reading(before, first, grid.block), position)
+        reading = _Reading(upstream.flow(anchor), first, grid.block)
+        return _flow(name, grid, order, reading, position, reading.place_before)
 
-    if jump is None or length is None:
-        return stateful(
-            name,
-            upstream,
-            check=check,
-            rate=Rate(1, grid.reach),
-            rereads=rereads,
-            flow=flow,
-            length=length,
-        )
+    made = partial(
+        stateful, name, upstream, check=check, rate=Rate(1, grid.reach), length=upstream.length
+    )
+    if upstream.skip is None:
+        return made(rereads=rereads, flow=flow)
+    return _with_access(made, name, upstream, grid, ordered)
 
-    @lru_cache(maxsize=2)
-    def order(epoch: int, *branches: int) -> BoundedOrder:
-        return ordered(epoch, length, branches)
 
-    def flow_with_lookups(position: Position) -> Flow[A]:
-        begin, given, *branches = position
-        chosen = order(upstream.epoch(begin), *branches)
-        first = grid.held(given // grid.block)[1] if given else 0
-        before = upstream.flow(jump(begin, first)[0])
+def _with_access(
+    made: Callable[..., Machine[A]],
+    name: str,
+    upstream: Machine[A],
+    grid: Grid,
+    ordered: Callable[..., BoundedOrder],
+) -> Machine[A]:
+    """The same over random access: an item that was read before a resume is looked up."""
+    jump, below = upstream.skip, upstream.view
+    assert jump is not None
+
+    def seen(position: Position, count: int) -> tuple[int, int | None]:
+        """The number of the anchor's item, and that of the end if it shows so many items on."""
+        anchor, given, *_ = position
+        first = grid.held(given // grid.block)[0]
+        wanted = given - first + count + grid.reach
+        passed = jump(anchor, wanted)[1]
+        return first, first + passed if passed < wanted else None
+
+    def order(position: Position, length: int | None) -> BoundedOrder:
+        anchor, _, *branches = position
+        return ordered(upstream.epoch(anchor), length=length, branches=tuple(branches))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        anchor, given, *branches = position
+        first, length = seen(position, n)
+        reached = given + n if length is None else max(given, min(given + n, length))
+        if length == reached > given and grid.held((reached - 1) // grid.block)[1] > reached:
+            return (jump(anchor, reached - first + 1)[0], 0), reached - given
+        moved = grid.held(reached // grid.block)[0] - first
+        return (jump(anchor, moved)[0], reached, *branches), reached - given
+
+    def step(position: Position) -> tuple[Position, A]:
+        first, length = seen(position, 1)
+        after, passed = skip(position, 1)
+        if not passed:
+            raise End(position)
+        item = order(position, length)[position[1]]
+        return after, upstream.step(jump(position[0], item - first)[0])[1]
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        assert below is not None
+        first, length = seen(position, int(as_array(offsets).max(initial=0)))
+        places = affine(offsets, position[1])
+        return below.ahead(position[0], as_array(order(position, length).at(places)) - first)
+
+    def flow(position: Position) -> Flow[A]:
+        anchor, given, *_ = position
+        first, length = seen(position, 0)
+        begin = grid.held(given // grid.block)[1] if given else first
+        begin = begin if length is None else min(begin, length)
+
+        def place_before(item: int) -> Position:
+            return jump(anchor, item - first)[0]
 
         def look_up(item: int) -> A:
-            return upstream.step(jump(begin, item)[0])[1]
+            return upstream.step(place_before(item))[1]
 
-        reading = _Reading(before, first, grid.block)
-        return _flow(name, grid, lambda _: chosen, reading, position, look_up)
+        return _flow(
+            name,
+            grid,
+            partial(order, position),
+            _Reading(upstream.flow(place_before(begin)), begin, grid.block),
+            position,
+            place_before,
+            look_up if given else None,
+        )
 
-    def lookups(position: Position) -> list[Reread]:
-        begin, given, *_ = position
+    def rereads(position: Position) -> list[Reread]:
+        anchor, given, *_ = position
         if not given:
-            return [Reread(begin)]
-        end = jump(begin, grid.held(given // grid.block)[1])[0]
-        return [Reread(end), Reread(begin, min(grid.reach, length), alone=True)]
+            return [Reread(anchor)]
+        first, newest = grid.held(given // grid.block)
+        return [Reread(jump(anchor, newest - first)[0]), Reread(anchor, grid.reach, alone=True)]
 
-    machine = reordered(name, upstream, length, order, check=check)
-    if machine.view is not None:
-        return machine
-    return machine._replace(flow=flow_with_lookups, rereads=lookups)
+    if below is not None:
+        return made(step=step, skip=skip, view=View(below.table, ahead))
+    return made(step=step, skip=skip, flow=flow, rereads=rereads)
 
 
 def _flow(
@@ -102,9 +145,10 @@ def _flow(
     order: Callable[[int | None], BoundedOrder],
     reading: _Reading,
     position: Position,
+    place_before: Callable[[int], Position],
     look_up: Callable[[int], Any] | None = None,
 ) -> Flow[Any]:
-    begin, given, *branches = position
+    given, *branches = position[1:]
     current, rest = divmod(given, grid.block)
     at = _Given(position, iter(()), 0, 0, position)
 
@@ -114,15 +158,16 @@ def _flow(
         items, length = reading.items, None
         places = order(None).since(first * grid.block)
         for block in count(first):
+            begin = block * grid.block
             oldest, newest = grid.held(block)
             reading.read_to(newest)
-            if reading.is_over and length is None and look_up is None:
+            if reading.is_over and length is None:
                 length = reading.arrived
                 if given > length:
                     raise SourceChanged(
                         f"{name}: the state stands after item {given} of what now has {length}"
                     )
-                places = order(length).since(block * grid.block)
+                places = order(length).since(begin)
             some = list(islice(places, grid.block))
             passed = len(some) if block < current else rest if block == current else 0
             for place in some[:passed]:
@@ -131,23 +176,20 @@ def _flow(
                 return
             if passed == len(some):
                 continue
-            before = at.passed + at.size
+            anchor = place_before(oldest)
+            if begin + len(some) == length:
+                after = (reading.end(), 0)
+            else:
+                oldest = grid.held((begin + len(some)) // grid.block)[0]
+                after = (place_before(oldest), begin + len(some), *branches)
             if look_up is None:
                 ticks: Iterator[Any] = iter(list(map(items.pop, some[passed:])))
-                outputs, anchor = ticks, reading.place_before(oldest)
+                outputs = ticks
             else:
                 ticks = iter(some[passed:])
-                outputs, anchor = _looked_up(items, ticks, look_up), begin
-            start = block * grid.block
-            here = (anchor, start + passed, *branches)
-            total = start + len(some)
-            if total == length:
-                after = (reading.end(), 0)
-            elif look_up is None:
-                after = (reading.place_before(grid.held(block + 1)[0]), total, *branches)
-            else:
-                after = (begin, total, *branches)
-            at = _Given(here, ticks, len(some) - passed, before, after)
+                outputs = _looked_up(items, ticks, look_up)
+            here = (anchor, begin + passed, *branches)
+            at = _Given(here, ticks, len(some) - passed, at.passed + at.size, after)
             yield outputs
 
     def snapshot() -> Position:

@@ -79,7 +79,7 @@ def check_branches(name: str, given: int, branches: tuple[Any, ...]) -> None:
 def reordered(
     name: str,
     upstream: Machine[A],
-    length: int | float,
+    length: int,
     order: Callable[..., Order],
     *,
     check: Callable[..., object] | None = None,
@@ -112,7 +112,7 @@ def reordered(
         def items() -> Iterator[A]:
             nonlocal index
             while index < length:
-                window = range(index, int(min(index + _WINDOW, length)))
+                window = range(index, min(index + _WINDOW, length))
                 for place in as_array(chosen.at(window)).tolist():
                     item = upstream.step(jump(begin, place)[0])[1]
                     index += 1
@@ -129,7 +129,7 @@ def reordered(
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         begin, index, *branches = position
-        passed = int(min(n, length - index))
+        passed = min(n, length - index)
         return (begin, index + passed, *branches), passed
 
     made = stateful(

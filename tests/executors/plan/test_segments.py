@@ -52,7 +52,7 @@ PLANS = {
     "a collate": (lz.source(Stream()) | lz.batch(2, collate=total), [HERE, "item by item"]),
     "stack is one": (lz.source(Stream()) | lz.batch(2, collate=lz.stack), [HERE, "item by item"]),
     "between streams": (
-        NUMBERS | lz.map(double) | lz.shuffle(9, seed=0) | lz.tap(odd) | lz.filter(odd),
+        NUMBERS | lz.map(double) | lz.group_by(odd) | lz.tap(odd) | lz.filter(odd),
         ["each item from its own state", HERE, "item by item", HERE],
     ),
     "nothing to do": (lz.source(Stream()) | lz.enumerate() | lz.batch(2), ["as one stream"]),
