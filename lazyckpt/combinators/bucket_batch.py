@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -122,7 +123,20 @@ def bucket_batch(
     """
     orders = partial(HashedOrders, "bucket_batch", seed if shuffle else None)
     cut = partial(cut_in_batches, batch_size=batch_size, key=key, boundary_key=boundary_key)
-    return shuffled_blocks("bucket_batch", upstream, window_size, orders, made=cut, what="batch")
+    length = None
+    if isinstance(batch_size, int) and boundary_key is None:
+        length = _batches(upstream.length, window_size, batch_size)
+    return shuffled_blocks(
+        "bucket_batch", upstream, window_size, orders, made=cut, what="batch", length=length
+    )
+
+
+def _batches(length: int | float | None, window_size: int, size: int) -> int | float | None:
+    """How many batches so many items make."""
+    if length is None or length == math.inf:
+        return length
+    windows, rest = divmod(int(length), window_size)
+    return windows * -(-window_size // size) + -(-rest // size)
 
 
 def cut_in_batches(

@@ -6,6 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -78,6 +79,18 @@ def integer(value: Any) -> int:
     if not is_integer(value):
         _unfit("an int")
     return operator.index(value)
+
+
+def finite(what: str, fits: Callable[[Any], bool]) -> Check:
+    """A finite number that fits, as a float; `what` says which do."""
+
+    def check(value: Any) -> float:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not fits(value) or not value <= sys.float_info.max:
+            _unfit(f"a number {what}")
+        return float(value)
+
+    return check
 
 
 def short(value: Any) -> str:

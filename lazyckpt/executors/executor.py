@@ -15,7 +15,7 @@ from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.segments import Segment, split_pipeline
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
-from lazyckpt.executors.session import Session, open_session
+from lazyckpt.executors.session import Session, open_last_stage, open_session
 
 P = ParamSpec("P")
 
@@ -154,6 +154,17 @@ class PoolExecutor(Executor):
             for segment, calls in zip(segments, parts, strict=True)
             if calls  # of composites that are taken apart their stages are shown
         ]
+
+
+class LastStageExecutor(PoolExecutor):
+    """Workers for the last stage alone, a pointwise one; the consumer does the rest."""
+
+    __slots__ = ()
+
+    def open(self, chain: Chain) -> Session:
+        spec = self.spec
+        gate = PrefetchGate(spec.is_gated)
+        return open_last_stage(chain, gate, spec.start, spec.workers)
 
 
 def plural(noun: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from lazyckpt.core.checks import Unfit, boolean, function, optional, positive
+from lazyckpt.core.checks import Unfit, boolean, finite, function, optional, positive
 from lazyckpt.executors.executor import Executor, PoolSpec, pool_executor
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pools.pool import WorkerPool
@@ -26,11 +26,7 @@ def inline() -> Executor:
     return Executor(inline, {})
 
 
-def seconds(value: object) -> float:
-    """A finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
-        raise Unfit("a number of seconds above 0")
-    return float(value)
+seconds = finite("of seconds above 0", lambda value: 0 < value < 1e9)
 
 
 @pool_executor(

@@ -145,6 +145,20 @@ def open_session(
     return Session(chain.machine, _prefetch(driver, gate, 0, stream_tasks, skip_log), gate)
 
 
+def open_last_stage(
+    chain: Chain,
+    gate: PrefetchGate,
+    start_pool: Callable[[list[Handler], int], WorkerPool],
+    workers: int,
+) -> Session:
+    """Begin to work on a pipeline of whose stages workers do the last one, a pointwise one."""
+    last = chain.calls[-1:]
+    pool = start_pool([Mapper(last)], workers)
+    gate.pools.append(pool)
+    generate = pointwise_tasks(chain.machine.upstream, last)
+    return Session(chain.machine, _prefetch(pool, gate, 0, generate, None), gate)
+
+
 def _with_prefetching(
     segments: list[Segment], pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None
 ) -> Machine[Any] | None:

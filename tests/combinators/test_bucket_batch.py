@@ -58,6 +58,26 @@ def test_bad_arguments_are_named(stage: Any, message: str) -> None:
         stage()
 
 
+@given(st.integers(0, 40), st.integers(1, 9), st.integers(1, 15))
+def test_batches_of_a_fixed_size_have_a_number(items: int, size: int, window: int) -> None:
+    pipeline = lz.source(range(items)) | bucketed(size, window_size=window)
+    assert len(pipeline) == len(list(pipeline))
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        lz.source(range(9)) | bucketed(lambda x: 1 + x),
+        lz.source(range(9)) | bucketed(boundary_key=same),
+        lz.source(range(9)) | lz.filter(bool) | bucketed(),
+        lz.count() | bucketed(),
+    ],
+)
+def test_where_only_reading_tells_there_is_none(pipeline: lz.Pipeline[Any]) -> None:
+    with pytest.raises(TypeError, match=r"has no len\(\)"):
+        len(pipeline)
+
+
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, None, "2"])
 def test_a_size_function_must_give_a_size(size: Any) -> None:
     with pytest.raises(lz.ArgumentError, match=r"batch_size\(item\) must be an int >= 1, got"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.executors.executor import LastStageExecutor
 from lazyckpt.testing import equal, strategies
 from tests.helpers import until, workers
 
@@ -122,6 +124,22 @@ def test_epochs_go_on_in_workers() -> None:
         with lz.run(pipeline, executor=executor) as run:
             assert [list(run.epoch()), list(run.epoch(7)), list(run.epoch())] == expected
             assert run.state == plain.state
+
+
+@pytest.mark.parametrize("workers", [lz.threads(2), lz.processes(1), lz.processes(2)])
+def test_the_last_stage_alone_is_for_workers(workers: lz.Executor) -> None:
+    readers: list[int] = []
+
+    def read(x: int) -> int:
+        readers.append(threading.get_ident())
+        return x
+
+    pipeline = lz.source(range(30)) | lz.shuffle(seed=0) | lz.map(read) | lz.batch(3) | lz.map(sum)
+    expected = steps(lz.run(pipeline), 99)
+    del readers[:]
+    last = LastStageExecutor(workers.public, workers.arguments)
+    assert steps(lz.run(pipeline, executor=last), 99) == expected
+    assert readers == [threading.get_ident()] * 30
 
 
 @pytest.fixture

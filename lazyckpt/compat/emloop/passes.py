@@ -36,35 +36,29 @@ class Passes:
         """A pass, from its beginning or from a place within."""
         found, self.open = self.open, None
         if found is None or not found.is_idle() or [number, *place] != found.place():
-            found = self._opened(number, place)
+            pipeline = _readable(self._stream_fn())
+            check = int(digest(pipeline.entries), 16)
+            if place and place[0] != check:
+                raise StateMismatch(
+                    "the state belongs to another stream than stream_fn gives: "
+                    f"to one of another length, or of other stages than {pipeline!r}"
+                )
+            position = place[1] if place else pipeline.machine.init(number)
+            found = _Pass(number, check, entered(pipeline.machine, position))
         self.open = found
         return found
 
-    def _opened(self, number: int, place: list[Any]) -> _Pass:
-        pipeline = _readable(self._stream_fn())
-        check = int(digest(pipeline.entries), 16)
-        if place and place[0] != check:
-            raise StateMismatch(
-                "the state belongs to another stream than stream_fn gives: "
-                f"to one of another length, or of other stages than {pipeline!r}"
-            )
-        at = place[1] if place else pipeline.machine.init(number)
-        flow = entered(pipeline.machine, at)
-        return _Pass(number, check, flow, iter(flow))
 
-
-@dataclass
 class _Pass:
     """A pass, its iterator, and the generator that reads from that."""
 
-    number: int
-    check: int
-    flow: Flow[Any]
-    items: Iterator[Any]
-    reader: Callable[[], Any] = lambda: None
+    def __init__(self, number: int, check: int, flow: Flow[Any]) -> None:
+        self._number, self._check, self._flow = number, check, flow
+        self.items = iter(flow)
+        self.reader: Callable[[], Any] = lambda: None
 
     def place(self) -> list[Any]:
-        return [self.number, self.check, self.flow.snapshot()]
+        return [self._number, self._check, self._flow.snapshot()]
 
     def is_idle(self) -> bool:
         """Whether no thread that was left is amid a batch."""
@@ -76,21 +70,21 @@ def _readable(found: Any) -> Pipeline[Any]:
     if isinstance(found, Pipeline):
         return found
     kind = type(found)
-    is_indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__")
     is_sequence = isinstance(found, (Sequence, np.ndarray)) or not hasattr(kind, "__iter__")
-    if is_indexed and is_sequence and not isinstance(found, str):
+    is_indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__")
+    if is_sequence and is_indexed and not isinstance(found, str):
         return source(found)
     return source(_Once(found))
 
 
+@dataclass(frozen=True)
 class _Once(Iterable[Any]):
     """An iterable, or an iterator, that is asked for items when the first is."""
 
-    def __init__(self, items: Any) -> None:
-        self._items = items
+    items: Any
 
     def __iter__(self) -> Iterator[Any]:
-        return chain(self._items)
+        return chain(self.items)
 
 
 @source_combinator(
@@ -110,18 +104,19 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
             within("StreamWrapper", checksum)
 
     def flow(position: Position) -> Flow[Any]:
-        number, given, *place = position
-        before, found = position, None  # the position until the pass gives a batch
-        taken: Callable[[], int] = int
+        # The position before the pass at hand, that pass, and how many batches it gave: one
+        # value, as another thread may look on.
+        now: tuple[Position, _Pass | None, Callable[[], int]] = position, None, int
 
         def items() -> Iterator[Any]:
-            nonlocal before, found, number, given, place, taken
+            nonlocal now
+            number, given, *place = position
             passes.made = reached
             while given < most:
-                opened = passes.at(number, place)
-                opened.reader = reader
-                some, count = counted(islice(opened.items, most - given))
-                before, found, taken = reached(), opened, count
+                found = passes.at(number, place)
+                found.reader = reader
+                some, count = counted(islice(found.items, most - given))
+                now = reached(), found, count
                 try:
                     yield from some
                 except GeneratorExit:
@@ -132,22 +127,16 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
                 if not size:
                     return
                 if not place and not count():
-                    before, found, taken = (number, given), None, int
+                    now = (number, given), None, int
                     return
-                before, found, taken, number, given, place = (
-                    reached(),
-                    None,
-                    int,
-                    number + 1,
-                    given + count(),
-                    [],
-                )
+                number, given, place = number + 1, given + count(), []
 
         def reached() -> Position:
-            if found is None or not (count := taken()):
+            before, found, count = now
+            if found is None or not (given := count()):
                 return before
-            number, *rest = found.place()
-            return number, given + count, *rest
+            number, *place = found.place()
+            return number, before[1] + given, *place
 
         pull = items()
         reader = weakref.ref(pull)  # the pass would else hold what reads it, and that the pass

@@ -23,22 +23,23 @@ T = TypeVar("T")
 class StreamWrapper(Iterator[T], Generic[T]):
     """A stream of batches in epochs, buffered by a thread if wanted. Iterating it is one epoch.
 
-    With a buffer, `next` wants `with stream:`. Leaving it ends the thread, and keeps
-    the place and what is ready. Nothing is made that isn't waited for, but within
-    `allow_buffering`, and then nothing beyond the epoch.
+    With a buffer, the first `next` wants `with stream:`. Leaving it ends the thread,
+    and keeps the place and what is ready; a later `next` outside of it has a thread
+    for itself. Nothing is made that isn't waited for, but within `allow_buffering`,
+    and then nothing beyond the epoch.
 
     What differs from emloop 0.2.1: no sleep before each batch; None is a batch as
     any other; leaving `with` at an epoch's last batch adds none to it; an error comes
-    after the batches before it, and asking again tries the same batch. With a buffer
-    it is a ChildProcessError, as it was, whose cause is the error itself. A pass
-    without batches ends the epoch, with a buffer too, where it hung.
+    after the batches before it, is the cause of the ChildProcessError that a buffer
+    makes of it, and asking again tries the same batch. A pass without batches ends
+    the epoch, with a buffer too, where it hung.
 
     State: at most 1 KB of JSON; after the last batch of an epoch it isn't yet that of
     the next.
     Resume: goes through the pass under way to its place; where `stream_fn` gives a
-    sequence or an array, re-reads nothing; where it gives a pipeline, what that
-    re-reads. The pipeline is in its next epoch in each pass. `stream_fn` must give
-    the same batches again; only a resume and an error ask for them twice.
+    sequence, an array or a pipeline, which is in its next epoch in each pass, it
+    re-reads what that does. `stream_fn` must give the same batches again; only a
+    resume and an error ask for them twice.
 
     Args:
         stream_fn: Gives an iterable, which is one pass; called when the first batch
@@ -58,8 +59,8 @@ class StreamWrapper(Iterator[T], Generic[T]):
     (['a', 'b'], 'c')
     >>> resumed = StreamWrapper(lambda: iter(["a", "b", "c"]), epoch_size=2)
     >>> resumed.load_state_dict(stream.state_dict())
-    >>> list(resumed), list(resumed)
-    (['a'], ['b', 'c'])
+    >>> list(resumed)
+    ['a']
     """
 
     def __init__(
@@ -70,33 +71,26 @@ class StreamWrapper(Iterator[T], Generic[T]):
         name: str | None = None,
         profile: MutableMapping[str, list[float]] | None = None,
     ) -> None:
-        stream_fn = checked("StreamWrapper", "stream_fn", stream_fn, function)
-        self._name, self._profile = name, profile
-        self._buffer_size = checked("StreamWrapper", "buffer_size", buffer_size, integer)
-        size = max(checked("StreamWrapper", "epoch_size", epoch_size, integer), 0)
-        self._passes = Passes(stream_fn)
-        executor = None
-        if self._buffer_size > 0:
-            executor = threads(1, buffer_size=self._buffer_size, gated=True)
+        check = partial(checked, "StreamWrapper")
+        self._passes = Passes(check("stream_fn", stream_fn, function))
+        self._buffer_size = buffer = check("buffer_size", buffer_size, integer)
+        size = max(check("epoch_size", epoch_size, integer), 0)
+        self.name, self._profile = name, profile
+        executor = threads(1, buffer_size=buffer, gated=True) if buffer > 0 else None
         batches = stream_epochs(self._passes, size, name)
         self._run: Run[T] = Run(batches, executor=executor)
         self._epochs = EpochLoader(self._run, batches.machine, partial(next_start, size))
         self._inside = self._allowed = 0
-        self._is_buffering = False
-
-    @property
-    def name(self) -> str | None:
-        return self._name
+        self._was_entered = False
 
     def __enter__(self) -> StreamWrapper[T]:
-        self._inside += 1
+        self._was_entered = True
         self._run.__enter__()
-        self._update()
+        self._count(inside=1)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._inside -= 1
-        self._update()
+        self._count(inside=-1)
         if self._buffer_size > 0 and not self._inside:
             self._run.close()
 
@@ -105,28 +99,27 @@ class StreamWrapper(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         if self._buffer_size > 0 and not self._inside:
-            raise ValueError(
-                f"stream {self._name!r} has a buffer of {self._buffer_size} and so a thread: "
-                "ask for batches within `with stream:`, which ends it"
-            )
+            if not self._was_entered:
+                raise ValueError(
+                    f"stream {self.name!r} has a buffer of {self._buffer_size} and so a thread: "
+                    "ask for batches within `with stream:`, which ends it"
+                )
+            with self:
+                return next(self)
+        profile = {} if self._profile is None else self._profile
+        times = profile.setdefault(f"read_batch_{self.name}", [])
         begun = perf_counter()
-        times = None
-        if self._profile is not None:
-            times = self._profile.setdefault(f"read_batch_{self._name}", [])
         try:
             batch = next(self._run)
         except StopIteration:
             self._epochs.advance()
             self._passes.made = None
             raise
-        except (InvalidState, SourceChanged):
-            raise
         except Exception as error:
-            if self._buffer_size < 1:
+            if self._buffer_size < 1 or isinstance(error, (InvalidState, SourceChanged)):
                 raise
-            raise ChildProcessError(f"the thread of stream {self._name!r} met {error!r}") from error
-        if times is not None:
-            times.append(perf_counter() - begun)
+            raise ChildProcessError(f"the thread of stream {self.name!r} met {error!r}") from error
+        times.append(perf_counter() - begun)
         return batch
 
     def empty(self) -> bool:
@@ -137,7 +130,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
         """A context in which batches are made ahead. Nests; without a thread it does nothing."""
-        return _Allowing(self._allow)
+        return _Allowing(self)
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the last delivered batch, as JSON values."""
@@ -148,25 +141,25 @@ class StreamWrapper(Iterator[T], Generic[T]):
         self._epochs.load_state_dict(state)
         self._passes.made = None
 
-    def _allow(self, by: int) -> None:
-        self._allowed += by
-        self._update()
-
-    def _update(self) -> None:
-        is_buffering = self._inside > 0 and self._allowed > 0
-        if is_buffering != self._is_buffering:
-            self._is_buffering = is_buffering
-            (self._run.resume if is_buffering else self._run.pause)()
+    def _count(self, inside: int = 0, allowed: int = 0) -> None:
+        """Count who is inside of `with`, and who allows buffering."""
+        was_buffering = self._inside and self._allowed
+        self._inside, self._allowed = self._inside + inside, self._allowed + allowed
+        is_buffering = self._inside and self._allowed
+        if is_buffering and not was_buffering:
+            self._run.resume()
+        elif was_buffering and not is_buffering:
+            self._run.pause()
 
 
 @dataclass(frozen=True)
 class _Allowing(AbstractContextManager[None]):
     """A context that can be entered again and again."""
 
-    allow: Callable[[int], None]
+    stream: StreamWrapper[Any]
 
     def __enter__(self) -> None:
-        self.allow(1)
+        self.stream._count(allowed=1)
 
     def __exit__(self, *error: object) -> None:
-        self.allow(-1)
+        self.stream._count(allowed=-1)

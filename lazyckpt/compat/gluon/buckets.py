@@ -1,23 +1,23 @@
-"""Buckets for sequences of like length: gluon-nlp's schemes, and who falls in which."""
+"""Buckets for sequences of like length: gluon-nlp's schemes, and which sequence falls in which."""
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, brief, checked
+from lazyckpt.core.checks import Check, Unfit, brief, checked, finite
 from lazyckpt.errors import ArgumentError
 
 Key: TypeAlias = int | tuple[int, ...]
 
 
 class BucketScheme:
-    """Makes bucket keys, the largest lengths that fit, from the lengths' range.
+    """Makes bucket keys, the largest lengths that fit, from the range of lengths.
 
     Yours may be any callable like it: it gives a list of ints, or of tuples where
     lengths are, and keys may repeat.
@@ -30,7 +30,12 @@ class BucketScheme:
         return list(zip(*(self.keys(int(a), int(b), num_buckets) for a, b in ranges), strict=True))
 
     def keys(self, longest: int, shortest: int, count: int) -> list[int]:
-        """The keys for one field of lengths, which a scheme gives unless it is called otherwise."""
+        """The keys for one field of lengths."""
+        found = [round(shortest + each) for each in self.widths(longest - shortest, count)]
+        return [*found[:-1], max(found[-1], longest)]
+
+    def widths(self, span: int, count: int) -> Iterable[float]:
+        """How far each key is above the shortest length."""
         raise NotImplementedError
 
 
@@ -53,10 +58,9 @@ class LinearWidthBucket(BucketScheme):
     [4, 8, 13, 20]
     """
 
-    def keys(self, longest: int, shortest: int, count: int) -> list[int]:
-        growth = 2 * (longest - shortest - count) / (count * (count + 1))
-        found = [round(shortest + growth * (i * (i + 1) / 2) + i) for i in range(1, count + 1)]
-        return [*found[:-1], max(found[-1], longest)]
+    def widths(self, span: int, count: int) -> Iterable[float]:
+        growth = 2 * (span - count) / (count * (count + 1))
+        return [growth * (i * (i + 1) / 2) + i for i in range(1, count + 1)]
 
 
 class ExpWidthBucket(BucketScheme):
@@ -69,70 +73,48 @@ class ExpWidthBucket(BucketScheme):
     """
 
     def __init__(self, bucket_len_step: float = 1.1) -> None:
-        self.bucket_len_step = checked("ExpWidthBucket", "bucket_len_step", bucket_len_step, _step)
+        above_zero = finite("above 0", lambda step: step > 0)
+        self.bucket_len_step = checked(
+            "ExpWidthBucket", "bucket_len_step", bucket_len_step, above_zero
+        )
 
-    def keys(self, longest: int, shortest: int, count: int) -> list[int]:
-        step, span = self.bucket_len_step, longest - shortest
-        if step == 1:
-            found = [round(shortest + span * i / count) for i in range(1, count + 1)]
-        else:
-            width = span * (step - 1) / (math.pow(step, count) - 1)
-            widths = [(math.pow(step, i) - 1) / (step - 1) for i in range(1, count + 1)]
-            found = [round(shortest + width * each) for each in widths]
-        return [*found[:-1], max(found[-1], longest)]
+    def widths(self, span: int, count: int) -> Iterable[float]:
+        sums = list(accumulate(self.bucket_len_step**i for i in range(count)))
+        return [span / sums[-1] * each for each in sums]
 
 
-def _step(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise Unfit("a number above 0")
-    return value
+def int_table(what: str, fits: Callable[[Any], bool]) -> Check:
+    """A check for ints, or tuples of k, as an array of shape `(n,)` or `(n, k)` that fits."""
 
-
-def lengths_given(value: Any) -> NDArray[np.int64]:
-    """A check for lengths, as an array of shape `(n,)`, or `(n, k)` where they are tuples."""
-    try:
-        given = np.asarray(value)
-        found = given.astype(np.int64)
-    except (TypeError, ValueError):
-        given = found = np.zeros(0, np.int64)
-    if found.ndim not in (1, 2) or not found.size or (found < 1).any() or (found != given).any():
-        raise Unfit("ints >= 1, or tuples of them")
-    return found
-
-
-def keys_for(lengths: NDArray[np.int64]) -> Callable[[Any], list[Key]]:
-    """A check for bucket keys: sorted, each once, of the kind that lengths are."""
-
-    def check(value: Any) -> list[Key]:
-        given = np.asarray(value if len(value) else [0.5])
-        if given.dtype.kind not in "iu" or given.shape[1:] != lengths.shape[1:]:
-            kind = "ints" if lengths.ndim == 1 else f"tuples of {lengths.shape[1]} ints"
-            raise Unfit(f"{kind}, one at least")
-        plain = given.tolist()
-        return sorted({tuple(key) if isinstance(key, list) else key for key in plain})
+    def check(value: Any) -> NDArray[np.int64]:
+        try:
+            given = np.asarray(value)
+            found = given.astype(np.int64)
+        except (TypeError, ValueError, OverflowError):
+            given = found = np.zeros(0, np.int64)
+        is_table = found.ndim in (1, 2) and found.size and (found == given).all()
+        if not is_table or not fits(found):
+            raise Unfit(f"ints {what}")
+        return found
 
     return check
 
 
-def matched(
-    keys: list[Key], lengths: NDArray[np.int64]
-) -> tuple[list[Key], list[NDArray[np.int64]]]:
-    """The keys that are used, with the indices in each bucket."""
+def matched(keys: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[Key, NDArray[np.int64]]:
+    """The indices in each bucket that has some, of the smallest key that they fit."""
+    keys = np.unique(keys, axis=0)
     table = lengths.reshape(len(lengths), -1)
-    least = np.full(len(table), np.iinfo(np.int64).max)
     chosen = np.full(len(table), -1)
-    for number, key in enumerate(keys):
-        room = np.asarray(key) - table
-        spare = room.sum(axis=1)
-        better = (room >= 0).all(axis=1) & (spare < least)
-        least[better], chosen[better] = spare[better], number
+    totals = keys.reshape(len(keys), -1).sum(axis=1)
+    for place in totals.argsort(kind="stable")[::-1]:  # the best comes last
+        chosen[(keys[place] >= table).all(axis=1)] = place
+    named = [tuple(key) if isinstance(key, list) else key for key in keys.tolist()]
     if (lost := np.flatnonzero(chosen < 0)).size:
         raise ArgumentError(
             f"FixedBucketSampler: no bucket fits lengths[{lost[0]}]={lengths[lost[0]].tolist()}, "
-            f"nor {lost.size - 1} more; bucket_keys={brief(keys)}"
+            f"nor {lost.size - 1} more; bucket_keys={brief(named)}"
         )
-    buckets = {key: np.flatnonzero(chosen == number) for number, key in enumerate(keys)}
+    buckets = {key: np.flatnonzero(chosen == place) for place, key in enumerate(named)}
     if empty := [key for key, bucket in buckets.items() if not bucket.size]:
         warnings.warn(f"buckets that nothing falls in are left out: {empty}", stacklevel=3)
-    used = {key: bucket for key, bucket in buckets.items() if bucket.size}
-    return list(used), list(used.values())
+    return {key: bucket for key, bucket in buckets.items() if bucket.size}

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Self
 
-from lazyckpt.combinators.batch import batch
-from lazyckpt.combinators.map import map
-from lazyckpt.combinators.shuffle import shuffle as shuffled
-from lazyckpt.compat.gluon.batches import rolled, rolling, sampled, seeded
-from lazyckpt.compat.gluon.fetching import Fetch, pool_executor
+import numpy as np
+
+import lazyckpt as lz
+from lazyckpt.compat.gluon.batches import SamplerEpochs, rolled, rolling, sampler_source
+from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
-from lazyckpt.core.checks import checked, function, integer, one_of, optional, positive
+from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
 from lazyckpt.epochs import EpochLoader
-from lazyckpt.errors import ArgumentError, PipelineError
-from lazyckpt.pipeline import Pipeline
-from lazyckpt.run import Run
-from lazyckpt.state.state import State
+from lazyckpt.executors.executor import LastStageExecutor
 
 
-class ShardedDataLoader:
+class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
     """Batches of a data set, or lists of batches, one a shard; each `iter` is another epoch.
 
     An iteration that was left early is over, and the next begins another epoch,
     unless nothing was delivered. What rolls over from one that was left is not lost.
-    There is one iteration at a time: another `iter` ends the one before it. After an
-    error the same iterator tries the same batch again. Orders are those of lazyckpt,
-    not of `np.random.shuffle`.
+    Another `iter` ends the one before it. After an error the same iterator tries the
+    same batch again. Orders are those of lazyckpt, not of `np.random.shuffle`.
 
     State: that after the last batch delivered; a pickled loader takes it along.
     Resume: gives the rest of the epoch, or the next one where nothing is left. A sampler
@@ -36,10 +33,9 @@ class ShardedDataLoader:
     `len` is gone through once for each epoch before, unless it has a `set_epoch`, which
     is yours to call.
 
+    Arguments are the original's; of these there is more to say.
+
     Args:
-        dataset: Anything with `len` and indices.
-        batch_size: Indices a batch.
-        shuffle: A new random order in each epoch, which `seed` decides.
         sampler: Gives the indices: an iterable, a sampler of this module, or a pipeline,
             asked anew in each epoch, in this process and thread; a one-shot iterator
             gives the same indices in every epoch.
@@ -48,12 +44,12 @@ class ShardedDataLoader:
         batch_sampler: Gives the batches, likewise. One whose first element is a
             list, a range or an array with a dimension is a list of shards, each
             batchified on its own; tuples are indices.
-        batchify_fn: Makes a batch of a list of items; `default_batchify_fn`.
         num_workers: Processes, or with `thread_pool` threads; they stay until `close`.
         pin_memory: Also of arrays, shard by shard, where torch finds a device.
         prefetch: Batches made ahead, `2 * num_workers` by default; one more where it
             is no larger than `num_workers`. With 0, or less, none are.
-        seed: None takes one from `np.random`; give one for states of other processes.
+        seed: That of `shuffle`. None takes one from `np.random`; give one for states of
+            other processes.
 
     Raises:
         ArgumentError: A `ValueError`: wrong arguments, or ones that don't go together.
@@ -99,52 +95,51 @@ class ShardedDataLoader:
         self._last_batch = fit("last_batch", last_batch, kinds) or "keep"
         if batch_sampler is not None:
             if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
-                raise ArgumentError(
+                raise lz.ArgumentError(
                     "ShardedDataLoader: with a batch_sampler there is no batch_size, shuffle, "
                     "sampler or last_batch"
                 )
         elif batch_size is None:
-            raise ArgumentError("ShardedDataLoader: batch_size is needed, or a batch_sampler")
+            raise lz.ArgumentError("ShardedDataLoader: batch_size is needed, or a batch_sampler")
         elif shuffle and sampler is not None:
-            raise ArgumentError("ShardedDataLoader: shuffle the data set or give a sampler")
+            raise lz.ArgumentError("ShardedDataLoader: shuffle the data set or give a sampler")
         self._sampler = sampler if batch_sampler is None else batch_sampler
         if self._sampler is None:
             self._sampler = range(len(dataset))
         self._seed = seeded(seed) if shuffle else seed
         batches = self._batches(self._seed if shuffle else None)
-        make = Fetch(dataset, fit("batchify_fn", batchify_fn, optional(function)))
+        batchify = fit("batchify_fn", batchify_fn, optional(function)) or default_batchify_fn
         workers = max(0, fit("num_workers", num_workers, integer))
         prefetch = 2 * workers if prefetch is None else prefetch
         self._prefetch = max(0, fit("prefetch", prefetch, integer))
-        self._is_gated = True  # nothing is made ahead before the first iteration
-        self._pin_memory = bool(pin_memory)
-        executor = pool_executor(workers, self._prefetch, bool(thread_pool))
-        self._run: Run[Any] = Run(batches | map(make), executor=executor)
+        self._pins = bool(pin_memory)
+        executor = _executor(workers, self._prefetch, bool(thread_pool))
+        make = partial(_fetch, dataset, batchify)
+        self._run = lz.run(batches | lz.map(make), executor=executor)
         self._epochs = EpochLoader(self._run, batches.machine)
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
         self._latest: Callable[[], _Epoch | None] = lambda: None
 
-    def _batches(self, seed: int | None) -> Pipeline[Any]:
-        if self._batch_size is None:
-            return sampled(self._sampler)
+    def _batches(self, seed: int | None) -> lz.Pipeline[Any]:
+        size = self._batch_size
+        if size is None:
+            return _sampled(self._sampler)
         rolls = self._last_batch == "rollover"
-        indices = sampled(self._sampler, self._batch_size if rolls else 0)
+        indices = _sampled(self._sampler, size if rolls else 0)
         if seed is not None:
-            indices = indices | shuffled(seed=seed)
+            indices = indices | lz.shuffle(seed=seed)
         if rolls:
-            whole: Pipeline[Any] = indices | rolling(self._batch_size)
-            return whole
-        return indices | batch(self._batch_size, drop_last=self._last_batch == "discard")
+            return indices | rolling(size)
+        return indices | lz.batch(size, drop_last=self._last_batch == "discard")
 
     def __iter__(self) -> Iterator[Any]:
         self._run.__enter__()
-        found = _Epoch(self, self._epochs.begin())
-        self._latest = weakref.ref(found)
-        if self._is_gated and self._prefetch:
-            self._is_gated = False
-            self._run.resume()
-        return found
+        epoch = _Epoch(self)
+        self._latest = weakref.ref(epoch)
+        if self._prefetch:
+            self._run.resume()  # for nothing is made ahead before
+        return epoch
 
     def __len__(self) -> int:
         """Batches of the epoch under way, or else of the next one."""
@@ -158,61 +153,102 @@ class ShardedDataLoader:
         latest = self._latest()
         is_under_way = latest is not None and not latest.ended
         epoch = self._epochs.epoch if is_under_way else self._epochs.following
-        return rolled(size, self._batch_size, epoch + 1) - rolled(size, self._batch_size, epoch)
+        return len(rolled(size, self._batch_size, epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, after the last batch delivered: a dict of JSON values."""
         return self._run.state_dict()
 
-    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: lz.State | str | bytes | Mapping[str, Any]) -> None:
         """Go where a state says. The next `iter`, or the iterator under way, goes on there."""
         self._epochs.load_state_dict(state)
+
+    __setstate__ = load_state_dict
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        args, options = self._given
+        make = partial(type(self), *args, **{**options, "seed": self._seed})
+        return make, (), self.state_dict()
 
     def close(self) -> None:
         """End the workers. The state stays; another iteration starts them again."""
         self._latest = lambda: None
         self._run.close()
 
-    def __enter__(self) -> ShardedDataLoader:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        args, options = self._given
-        options = {**options, "seed": self._seed}
-        return _restored, (type(self), args, options, self.state_dict())
 
-    def _next(self, epoch: _Epoch) -> Any:
-        if epoch.ended:
-            raise StopIteration
-        if self._latest() is not epoch:
-            raise PipelineError("the loader was closed, or another iteration of it has begun")
-        try:
-            made = self._epochs.next(epoch.batches)
-        except StopIteration:
-            epoch.ended = True
-            raise
-        return pinned(made, arrays=True) if self._pin_memory and has_device() else made
-
-
-def _restored(
-    kind: type[ShardedDataLoader], args: Any, options: Any, state: dict[str, Any]
-) -> ShardedDataLoader:
-    found = kind(*args, **options)
-    found.load_state_dict(state)
-    return found
+def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
+    """What a sampler gives; `rolling_by` is the batch size where batches go over ends of epochs."""
+    if isinstance(sampler, Sampler):
+        return sampler.pipeline
+    if isinstance(sampler, lz.Pipeline):
+        return sampler
+    if isinstance(sampler, range):
+        return lz.source(sampler)
+    if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
+        raise lz.ArgumentError(f"ShardedDataLoader: a sampler is iterable, got {brief(sampler)}")
+    epochs = SamplerEpochs(sampler, exact=rolling_by > 0)
+    kept = 2 + rolling_by // (epochs.length or 1) if rolling_by else 1
+    return sampler_source(epochs, {"length": epochs.length}, kept)
 
 
 class _Epoch(Iterator[Any]):
     """One iteration of a loader, which it keeps alive."""
 
-    def __init__(self, loader: ShardedDataLoader, batches: Iterator[Any]) -> None:
-        self._loader, self.batches, self.ended = loader, batches, False
+    def __init__(self, loader: ShardedDataLoader) -> None:
+        self._loader, self.ended = loader, False
+        self._batches = loader._epochs.begin()
 
     def __next__(self) -> Any:
-        return self._loader._next(self)
+        loader = self._loader
+        if self.ended:
+            raise StopIteration
+        if loader._latest() is not self:
+            raise lz.PipelineError("the loader was closed, or another iteration of it has begun")
+        try:
+            batch = loader._epochs.next(self._batches)
+        except StopIteration:
+            self.ended = True
+            raise
+        return pinned(batch, arrays=True) if loader._pins and has_device() else batch
 
     def __len__(self) -> int:
         return len(self._loader)
+
+
+def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> Any:
+    """A batch, or a list of batches, for indices: what the workers do."""
+    try:
+        first = indices[0] if len(indices) else None
+    except (TypeError, KeyError):
+        raise TypeError(
+            f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
+        ) from None
+    if isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0:
+        return [batchify([dataset[index] for index in shard]) for shard in indices]
+    return batchify([dataset[index] for index in indices])
+
+
+def default_batchify_fn(data: Sequence[Any]) -> Any:
+    """Items as `lazyckpt.stack` batches them; tuples as a list of batched fields, lists as arrays.
+
+    >>> default_batchify_fn([(1, [1.5, 2.0]), (2, [0.5, 1.0])])
+    [array([1, 2]), array([[1.5, 2. ],
+           [0.5, 1. ]])]
+    """
+    first = data[0] if len(data) else None
+    if isinstance(first, tuple):
+        return [default_batchify_fn(field) for field in zip(*data, strict=True)]
+    return np.asarray(data) if isinstance(first, list) else lz.stack(data)
+
+
+def _executor(workers: int, prefetch: int, is_threaded: bool) -> lz.Executor | None:
+    """Workers that make batches of indices; samplers stay in the thread that they were made for."""
+    if not workers:
+        return None
+    busy = min(workers, max(prefetch, 1))
+    make: Callable[..., lz.Executor] = lz.threads if is_threaded else lz.processes
+    pool = make(busy, buffer_size=max(1, prefetch - busy), gated=True)
+    return LastStageExecutor(pool.public, pool.arguments)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -12,20 +11,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.bucket_batch import bucket_batch
-from lazyckpt.combinators.concat import concat
-from lazyckpt.combinators.repeat import repeat as repeated
-from lazyckpt.combinators.shuffle import shuffle as shuffled
-from lazyckpt.combinators.source import source
-from lazyckpt.combinators.take import take
-from lazyckpt.compat.gluon.batches import EpochPlan, Sampler, sampler_source, seeded
-from lazyckpt.compat.gluon.buckets import ConstWidthBucket, Key, keys_for, lengths_given, matched
-from lazyckpt.core.checks import Unfit, boolean, checked, natural, positive
+import lazyckpt as lz
+from lazyckpt.compat.gluon.batches import sampler_source
+from lazyckpt.compat.gluon.buckets import ConstWidthBucket, Key, int_table, matched
+from lazyckpt.core.checks import boolean, checked, finite, natural, positive
 from lazyckpt.core.prng import Permutation, derive
-from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Pipeline
 
 _CONST_WIDTH = ConstWidthBucket()
+
+
+class Sampler:
+    """A sampler as a pipeline of indices, or of batches of them. Each `iter` is another epoch."""
+
+    def __init__(self, pipeline: lz.Pipeline[Any]) -> None:
+        self.pipeline = pipeline
+        self._epoch = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        return lz.run(self.pipeline, lz.init(self.pipeline, epoch=epoch))
+
+    def __len__(self) -> int:
+        return len(self.pipeline)
 
 
 class SortedSampler(Sampler):
@@ -37,21 +44,19 @@ class SortedSampler(Sampler):
 
     def __init__(self, sort_keys: Sequence[Any], reverse: bool = True) -> None:
         size = _some("SortedSampler", "sort_keys", sort_keys)
-        super().__init__(source(sorted(range(size), key=lambda i: sort_keys[i], reverse=reverse)))
+        order = sorted(range(size), key=lambda i: sort_keys[i], reverse=reverse)
+        super().__init__(lz.source(order))
 
 
 class FixedBucketSampler(Sampler):
     """Batches of indices of like length: each is put in the smallest bucket that it fits.
 
-    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a warning.
+    Unshuffled, the longest come first. Empty buckets and an unused `ratio` give a
+    warning. Arguments are the original's; of these there is more to say.
 
     Args:
-        lengths: Ints >= 1, or tuples of them.
         batch_size: Indices a batch; with `use_average_length`, about how many
             elements, by each bucket's mean and standard deviation of lengths.
-        num_buckets, bucket_scheme: How keys are made, unless `bucket_keys` has them.
-        ratio: Above 0, batches of small buckets are this times as large as would make
-            all alike in elements, where that is more than `batch_size`.
         shuffle: Mix indices within buckets, and the batches, anew in each epoch.
         num_shards: A batch is a list of so many batches. The last one has some of the
             one before again where they don't come out even; where there are fewer in
@@ -62,12 +67,6 @@ class FixedBucketSampler(Sampler):
     >>> sampler = FixedBucketSampler(lengths, 2, num_buckets=2)
     >>> list(sampler), len(sampler)
     ([[1, 3], [5], [0, 2], [4]], 4)
-    >>> print(sampler.stats())
-    FixedBucketSampler:
-      sample_num=6, batch_num=4
-      key=[5, 9]
-      cnt=[3, 3]
-      batch_size=[2, 2]
     """
 
     def __init__(
@@ -85,39 +84,41 @@ class FixedBucketSampler(Sampler):
         seed: int | None = None,
     ) -> None:
         fit = partial(checked, "FixedBucketSampler")
-        self._samples = _some("FixedBucketSampler", "lengths", lengths)
-        known = fit("lengths", lengths, lengths_given)
+        samples = _some("FixedBucketSampler", "lengths", lengths)
+        found = int_table(">= 1, or tuples of them", lambda table: table.min() >= 1)
+        known = fit("lengths", lengths, found)
         size = fit("batch_size", batch_size, positive)
-        ratio = fit("ratio", ratio, _number_from(0))
+        ratio = fit("ratio", ratio, finite(">= 0", lambda ratio: ratio >= 0))
         if bucket_keys is None:
             count = fit("num_buckets", num_buckets, positive)
-            plain = (lambda a: tuple(a.tolist())) if known.ndim > 1 else int
-            bucket_keys = bucket_scheme(plain(known.max(axis=0)), plain(known.min(axis=0)), count)
-        keys, buckets = matched(fit("bucket_keys", bucket_keys, keys_for(known)), known)
+            longest, shortest = known.max(axis=0).tolist(), known.min(axis=0).tolist()
+            bucket_keys = bucket_scheme(longest, shortest, count)
+        alike = int_table("or tuples, as lengths are", lambda t: t.shape[1:] == known.shape[1:])
+        buckets = matched(fit("bucket_keys", bucket_keys, alike), known)
         if use_average_length:
             if ratio > 0:
                 warnings.warn(f"ratio={ratio} is not used with use_average_length", stacklevel=2)
-            spread = [known[bucket] for bucket in buckets]
+            spread = [known[bucket] for bucket in buckets.values()]
             sizes = [max(int(size / (each.mean() + each.std())), 1) for each in spread]
         else:
-            widths = [sum(key) if isinstance(key, tuple) else key for key in keys]
+            widths = [int(np.sum(key)) for key in buckets]
             sizes = [max(int(max(widths) / width * ratio * size), size) for width in widths]
-        self._keys, self._sizes = keys, sizes
-        self._counts = [len(bucket) for bucket in buckets]
-        self._batches = sum(-(-n // s) for n, s in zip(self._counts, sizes, strict=True))
+        counts = [len(bucket) for bucket in buckets.values()]
+        total = sum(-(-n // s) for n, s in zip(counts, sizes, strict=True))
+        self._stats = (
+            f"{type(self).__name__}:\n  sample_num={samples}, batch_num={total}\n"
+            f"  key={list(buckets)}\n  cnt={counts}\n  batch_size={sizes}"
+        )
         shards = fit("num_shards", num_shards, natural)
         chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
-        batches = partial(_batches, buckets, sizes, chance, shards)
-        length = -(-self._batches // max(shards, 1))
-        plan = EpochPlan(batches, length, batch_sizes=sizes, num_shards=shards, seed=chance)
-        super().__init__(sampler_source(plan))
+        described = {"batch_sizes": sizes, "num_shards": shards, "seed": chance}
+        described["length"] = -(-total // max(shards, 1))
+        order = partial(_batches, list(buckets.values()), sizes, chance, shards)
+        super().__init__(sampler_source(order, described))
 
     def stats(self) -> str:
         """The buckets: their keys, how many indices each has, and how large its batches are."""
-        return (
-            f"{type(self).__name__}:\n  sample_num={self._samples}, batch_num={self._batches}\n"
-            f"  key={self._keys}\n  cnt={self._counts}\n  batch_size={self._sizes}"
-        )
+        return self._stats
 
 
 def _batches(
@@ -125,31 +126,22 @@ def _batches(
 ) -> list[Any]:
     """The batches of an epoch, of the largest key first or shuffled, or lists of as many shards."""
 
-    def shuffled(items: Any, number: int) -> Any:
+    def shuffled(items: Any, place: int) -> Any:
         if seed is None:
             return items
-        key = derive(seed, "FixedBucketSampler", epoch, number + 1)
+        key = derive(seed, "FixedBucketSampler", epoch, place + 1)
         return items[Permutation(key, len(items)).at(range(len(items)))]
 
     found: list[list[int]] = []
-    for number, size in reversed(list(enumerate(sizes))):
-        indices = shuffled(buckets[number], number).tolist()
+    for place, size in reversed(list(enumerate(sizes))):
+        indices = shuffled(buckets[place], place).tolist()
         found += [indices[start : start + size] for start in range(0, len(indices), size)]
-    batches = [found[number] for number in shuffled(np.arange(len(found)), -1).tolist()]
+    batches = [found[place] for place in shuffled(np.arange(len(found)), -1).tolist()]
     if not shards:
         return batches
     last = max(len(batches) - shards, 0)
     starts = [min(start, last) for start in range(0, len(batches), shards)]
     return [batches[start : start + shards] for start in starts]
-
-
-def _number_from(least: int) -> Callable[[Any], float]:
-    def check(value: Any) -> float:
-        if isinstance(value, bool) or not least <= value < math.inf:
-            raise Unfit(f"a number >= {least}")
-        return float(value)
-
-    return check
 
 
 class SortedBucketSampler(Sampler):
@@ -171,30 +163,24 @@ class SortedBucketSampler(Sampler):
         mult: float = 100,
         reverse: bool = True,
         shuffle: bool = False,
-        *,
         seed: int | None = None,
     ) -> None:
         fit = partial(checked, "SortedBucketSampler")
         count = _some("SortedBucketSampler", "sort_keys", sort_keys)
         size = fit("batch_size", batch_size, positive)
-        window = int(fit("mult", mult, _number_from(1)) * size)
-        whole, rest = divmod(count, window)
-        self._length = int(whole * -(-window // size) + -(-rest // size))
+        window = int(fit("mult", mult, finite(">= 1", lambda mult: mult >= 1)) * size)
         ranks = [0] * count
         ordered = sorted(range(count), key=lambda i: sort_keys[i])
         for rank, (_, alike) in enumerate(groupby(ordered, lambda i: sort_keys[i])):
             for index in alike:
                 ranks[index] = rank if reverse else -rank
-        indices: Pipeline[int] = source(range(count))
+        indices: lz.Pipeline[int] = lz.source(range(count))
         chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
         if chance is not None:
-            indices = indices | shuffled(seed=chance)
+            indices = indices | lz.shuffle(seed=chance)
         key = ranks.__getitem__
-        by_key = bucket_batch(size, key=key, window_size=window, shuffle=shuffle, seed=chance)
-        super().__init__(indices | by_key)
-
-    def __len__(self) -> int:
-        return self._length
+        batches = lz.bucket_batch(size, key=key, window_size=window, shuffle=shuffle, seed=chance)
+        super().__init__(indices | batches)
 
 
 class SplitSampler(Sampler):
@@ -226,32 +212,38 @@ class SplitSampler(Sampler):
         length, parts = fit("length", length, natural), fit("num_parts", num_parts, positive)
         part = fit("part_index", part_index, natural)
         if part >= parts or length < parts:
-            raise ArgumentError(
+            raise lz.ArgumentError(
                 "SplitSampler: part_index must be below num_parts, and that not above length, "
                 f"got part_index={part}, num_parts={parts}, length={length}"
             )
+        each, more = divmod(length, parts)
+        start = part * each + min(part, more)
+        size = each + (part < more)
         if fit("even_size", even_size, boolean):
-            each = -(-length // parts)
-            start, stop = (min(length, number * each) for number in (part, part + 1))
-        else:
-            each = length // parts + (part < length % parts)
-            start = part * (length // parts) + min(part, length % parts)
-            stop = start + each
-        lacking = each - (stop - start)
-        indices: Pipeline[int] = source(range(start, stop))
-        shuffle = fit("shuffle", shuffle, boolean)
-        chance = seeded(seed) if shuffle or lacking else 0
+            size = each + (more > 0)
+            start = part * size
+        own = range(length)[start : start + size]
+        indices: lz.Pipeline[int] = lz.source(own)
+        lacking = size - len(own)
+        chance = seeded(seed) if fit("shuffle", shuffle, boolean) or lacking else 0
         if lacking:
-            extra = source(range(length)) | shuffled(seed=derive(chance, "extra")) | take(lacking)
-            indices = concat(indices, extra)
+            extra = lz.source(range(length)) | lz.shuffle(seed=derive(chance, "extra"))
+            indices = lz.concat(indices, extra | lz.take(lacking))
         if shuffle:
-            indices = indices | shuffled(seed=chance)
+            indices = indices | lz.shuffle(seed=chance)
         if repeat != 1:
-            indices = indices | repeated(fit("repeat", repeat, natural))
+            indices = indices | lz.repeat(fit("repeat", repeat, natural))
         super().__init__(indices)
+
+
+def seeded(seed: int | None) -> int:
+    """The seed; or one out of NumPy's global generator, so that `np.random.seed` decides."""
+    if seed is None:
+        return int(np.random.randint(np.iinfo(np.int32).max))
+    return int(checked("gluon", "seed", seed, natural))
 
 
 def _some(stage: str, name: str, values: Any) -> int:
     if not len(values):
-        raise ArgumentError(f"{stage}: {name} must not be empty")
+        raise lz.ArgumentError(f"{stage}: {name} must not be empty")
     return len(values)

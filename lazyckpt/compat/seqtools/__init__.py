@@ -2,18 +2,16 @@
 
     from lazyckpt.compat import seqtools
 
-Every name of the original's `__all__`, `instrument`, and `DataLoader`. The
-sequences are immutable: assigning items is left out, and so is
+Every name of the original's `__all__`, `instrument`, and `DataLoader`, but not
 `SerializableFunc`, which took a function's source file along: where cloudpickle
-is installed, lambdas and closures go to workers as they are.
+is installed, lambdas and closures go to workers as they are. Arguments mean what
+they mean there; docstrings say what differs ([D]).
 """
 
 from lazyckpt.compat.seqtools import instrument
-from lazyckpt.compat.seqtools.caching import add_cache, uniter
-from lazyckpt.compat.seqtools.errors import EvaluationError, seterr
-from lazyckpt.compat.seqtools.grouping import batch, split, unbatch
-from lazyckpt.compat.seqtools.indexing import (
+from lazyckpt.compat.seqtools.arranging import (
     arange,
+    batch,
     case,
     collate,
     concatenate,
@@ -21,9 +19,13 @@ from lazyckpt.compat.seqtools.indexing import (
     gather,
     interleave,
     repeat,
+    split,
     switch,
     take,
+    unbatch,
 )
+from lazyckpt.compat.seqtools.caching import add_cache, uniter
+from lazyckpt.compat.seqtools.errors import EvaluationError, seterr
 from lazyckpt.compat.seqtools.instrument import debug, monitor_throughput
 from lazyckpt.compat.seqtools.loader import DataLoader
 from lazyckpt.compat.seqtools.mapping import smap, starmap

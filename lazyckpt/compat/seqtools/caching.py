@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, places, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence, arranged
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Stage
 
 A = TypeVar("A")
 
@@ -20,23 +21,50 @@ def add_cache(
     """The items as they are, the `cache_size` last used of them kept rather than made again.
 
     [D]: what was used last is kept; it was what was made last. Iterating uses the
-    cache too. Each process has one of its own.
-
-    Args:
-        cache: A mapping to keep items in, by index; the first is the one least recently used.
-
-    >>> import lazyckpt.compat.seqtools as seqtools
-    >>> cached = seqtools.add_cache(seqtools.smap(print, "a"))
-    >>> cached[0], cached[0]
-    a
-    (None, None)
+    cache too. Each process has one of its own. In a `cache` of yours the first item is
+    the one least recently used.
     """
-    pipeline = LazySequence.of(arr)
-    if cache is None:
-        return LazySequence(pipeline | stage("cache", cache_size))
     size = checked("add_cache", "cache_size", cache_size, positive)
-    kept = stage("map", _Kept(LazySequence(pipeline), size, cache))
-    return LazySequence(places(pipeline.machine.length) | kept)
+    kept = _Kept(arr, size, {} if cache is None else cache)
+    return arranged([kept], Stage(()))
+
+
+class _Kept:
+    """Items by index, out of a cache where they are there."""
+
+    def __init__(self, arr: Any, size: int, cache: MutableMapping[int, Any]) -> None:
+        self._arr, self._size, self._cache = arr, size, cache
+        self._items: LazySequence[Any] = LazySequence(LazySequence.of(arr))
+        self._items.position(0)  # which only a sequence with indices has
+        self._writes = 0
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, (self._arr, self._size, self._cache)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> Any:
+        with self._lock:
+            writes = self._writes
+            if index in self._cache:
+                return self._keep(index, self._cache.pop(index))
+        item = self._items[index]
+        with self._lock:
+            return self._keep(index, item) if writes == self._writes else item
+
+    def __setitem__(self, index: int, item: Any) -> None:
+        with self._lock:
+            self._arr[index] = item
+            self._writes += 1
+            self._cache.pop(index, None)
+
+    def _keep(self, index: int, item: Any) -> Any:
+        while len(self._cache) >= self._size:
+            del self._cache[next(iter(self._cache))]
+        self._cache[index] = item
+        return item
 
 
 def uniter(
@@ -44,57 +72,17 @@ def uniter(
 ) -> LazySequence[A]:
     """Indices for an iterable, which is gone through as far as needed, and anew to go back.
 
-    [D]: an index past the end raises `IndexError` and disturbs nothing.
-
-    Args:
-        iterable: Gives the same items each time it is iterated over.
-        cache_size: How many of the last items each iterator keeps.
-        n_parallel: How many iterators are open at once, of which the closest is used.
-        size: The length, which `len` and negative indices want.
-
-    >>> letters = uniter("abc", cache_size=2, size=3)
-    >>> letters[2], letters[1], letters[-3]
-    ('c', 'b', 'a')
+    Each of at most `n_parallel` iterators keeps its last `cache_size` items. [D]: an
+    index past the end raises `IndexError` and disturbs nothing.
     """
-    items = _Indexed(iterable, cache_size, n_parallel, size)
-    return LazySequence(LazySequence.of(items))
-
-
-class _Kept:
-    """Items by index, out of the user's cache where they are there."""
-
-    def __init__(
-        self, items: LazySequence[Any], size: int, cache: MutableMapping[int, Any]
-    ) -> None:
-        self._items, self._size, self._cache = items, size, cache
-        self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Kept, (self._items, self._size, self._cache)
-
-    def __call__(self, index: int) -> Any:
-        with self._lock:
-            item = self._cache.pop(index) if index in self._cache else self._items[index]
-            while len(self._cache) >= self._size:
-                del self._cache[next(iter(self._cache))]
-            self._cache[index] = item
-            return item
-
-
-class _Cursor:
-    """An iterator that knows how far it is, and the items before that."""
-
-    def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
-        self._items: Iterator[Any] = iter(iterable)
-        self.kept: deque[Any] = deque(maxlen=cache_size + 1)
-        self.next = 0
-
-    def read(self, index: int) -> Any:
-        """The item, which is kept or lies ahead; StopIteration past the end."""
-        while self.next <= index:
-            self.kept.append(next(self._items))
-            self.next += 1
-        return self.kept[index - self.next]
+    if isinstance(iterable, Iterator):
+        raise ArgumentError(
+            f"uniter: iterable must begin anew each time, got the iterator {brief(iterable)}"
+        )
+    cache_size = checked("uniter", "cache_size", cache_size, natural)
+    most = checked("uniter", "n_parallel", n_parallel, positive)
+    size = checked("uniter", "size", size, optional(natural))
+    return LazySequence(LazySequence.of(_Indexed(iterable, cache_size, most, size)))
 
 
 class _Indexed:
@@ -103,16 +91,10 @@ class _Indexed:
     def __init__(
         self, iterable: Iterable[Any], cache_size: int, most: int, size: int | None
     ) -> None:
-        self._iterable = iterable
-        self._cache_size = checked("uniter", "cache_size", cache_size, natural)
-        self._most = checked("uniter", "n_parallel", most, positive)
-        self._size: int | None = checked("uniter", "size", size, optional(natural))
+        self._iterable, self._cache_size, self._most = iterable, cache_size, most
+        self._size = size
         self._cursors: list[_Cursor] = []  # the one least recently used first
         self._lock = threading.Lock()
-        if iter(iterable) is iterable:
-            raise ArgumentError(
-                f"uniter: iterable must begin anew each time, got the iterator {brief(iterable)}"
-            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Indexed, (self._iterable, self._cache_size, self._most, self._size)
@@ -132,9 +114,23 @@ class _Indexed:
                 del self._cursors[: len(self._cursors) + 1 - self._most]
                 cursor = _Cursor(self._iterable, self._cache_size)
             self._cursors.append(cursor)
+            return cursor.read(index)
+
+
+class _Cursor:
+    """An iterator that knows how far it is, and the items before that."""
+
+    def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
+        self._items = iter(iterable)
+        self.kept: deque[Any] = deque(maxlen=cache_size + 1)
+        self.next = 0
+
+    def read(self, index: int) -> Any:
+        """The item, which is kept or lies ahead."""
+        while self.next <= index:
             try:
-                return cursor.read(index)
+                self.kept.append(next(self._items))
             except StopIteration:
-                raise IndexError(
-                    f"index {index}, and the iterable has {cursor.next} items"
-                ) from None
+                raise IndexError(f"index {index}, and the iterable has {self.next} items") from None
+            self.next += 1
+        return self.kept[index - self.next]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 from typing import Any
+
+from lazyckpt.errors import WorkerDied, WorkerTimeout
+
+WORKER_ERRORS = (WorkerDied, WorkerTimeout)  # of no item
 
 
 class EvaluationError(Exception):
@@ -13,29 +16,17 @@ class EvaluationError(Exception):
     The error of the user's function is its `__cause__`, also where a worker raised it.
     """
 
+    def __init__(self, message: str, cause: BaseException | None = None) -> None:
+        super().__init__(message)
+        self.__cause__ = cause
+
     @classmethod
     def of(cls, error: Exception, what: str, site: str) -> EvaluationError:
         """An error of the user's function, as one of an item of a stage built somewhere."""
-        found = cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}")
-        found.__cause__ = error
-        return found
+        return cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}", error)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickles of exceptions lack the cause, which comes back from workers too.
-        return _restored, (self.args, _portable(self.__cause__)), dict(self.__dict__)
-
-
-def _restored(args: tuple[Any, ...], cause: BaseException | None) -> EvaluationError:
-    error = EvaluationError(*args)
-    error.__cause__ = cause
-    return error
-
-
-def _portable(cause: BaseException | None) -> BaseException | None:
-    try:
-        return cause if type(pickle.loads(pickle.dumps(cause))) is type(cause) else None
-    except Exception:
-        return None
+        return EvaluationError, (str(self), self.__cause__), dict(self.__dict__)
 
 
 class Past(IndexError):
@@ -52,12 +43,7 @@ _setting = _Setting()
 def seterr(evaluation: str | None = None) -> str:
     """Say what an error of a user's function becomes, in this thread; the result is what holds.
 
-    Args:
-        evaluation: "wrap" for an `EvaluationError`, the default; "passthrough" for the
-            error itself; None changes nothing.
-
-    >>> seterr()
-    'wrap'
+    "wrap", the default, makes it an `EvaluationError`, "passthrough" leaves it as it is.
     """
     if evaluation not in (None, "wrap", "passthrough"):
         raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
@@ -24,62 +25,48 @@ def debug(
 ) -> LazySequence[T]:
     """The items as they are, after `func(index, item)` was called for each that is read.
 
-    [D]: the index is the item's in iteration too; it was 0 there. The first item is
-    always shown.
-
-    Args:
-        max_calls: How often `func` is called at most.
-        max_rate: How often a second.
+    It is called at most `max_calls` times, and `max_rate` times a second. [D]: the
+    index is the item's in iteration too; it was 0 there. The first item is always
+    shown.
 
     >>> watched = debug("abc", print, max_calls=1)
     >>> watched[2], watched[0]
     2 c
     ('c', 'a')
     """
-    watch = _Watch(
-        checked("debug", "func", func, function),
-        checked("debug", "max_calls", max_calls, optional(natural)),
-        max_rate,
-    )
+    checked("debug", "func", func, function)
+    calls = checked("debug", "max_calls", max_calls, optional(natural))
+    watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
     return LazySequence(LazySequence.of(sequence) | stage("enumerate") | stage("map", watch))
 
 
+@dataclass
 class _Watch:
-    def __init__(
-        self, func: Callable[[int, Any], Any], max_calls: int | None, max_rate: float | None
-    ) -> None:
-        self._func = func
-        self._left = math.inf if max_calls is None else max_calls
-        self._pause = 1 / max_rate if max_rate else 0.0
-        self._last = -math.inf
+    func: Callable[[int, Any], Any]
+    left: float
+    pause: float
+    last: float = -math.inf
 
     def __call__(self, numbered: tuple[int, Any]) -> Any:
-        if self._left and (not self._pause or monotonic() - self._last >= self._pause):
-            self._func(*numbered)
-            self._last = monotonic()
-            self._left -= 1
+        if self.left and (not self.pause or monotonic() - self.last >= self.pause):
+            self.func(*numbered)
+            self.last = monotonic()
+            self.left -= 1
         return numbered[1]
 
 
 def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
-    """The same sequence, with `read_delay()`, `throughput()` and `reset()`.
-
-    >>> watched = monitor_throughput([1, 2, 3])
-    >>> sum(watched), watched.read_delay() > 0
-    (6, True)
-    """
+    """The same sequence, with `read_delay()`, `throughput()` and `reset()`."""
     return Monitored(sequence)
 
 
 class Monitored(LazySequence[T]):
     """A sequence that measures how long its items take. What reads a slice is not measured."""
 
-    __slots__ = ("_count", "_items", "_spent")
+    is_plain = False
 
     def __init__(self, sequence: Iterable[T]) -> None:
         super().__init__(LazySequence.of(sequence))
-        is_lazy = isinstance(sequence, LazySequence)
-        self._items = sequence if is_lazy else LazySequence(self.pipeline)
         self.reset()
 
     def reset(self) -> None:
@@ -97,10 +84,10 @@ class Monitored(LazySequence[T]):
         return 1 / self.read_delay()
 
     def _item(self, number: int) -> T:
-        return self._measured(partial(self._items._item, number))  # type: ignore[attr-defined]
+        return self._measured(partial(super()._item, number))
 
     def __iter__(self) -> Iterator[T]:
-        read: Callable[[], T] = partial(next, iter(self._items))
+        read = partial(next, super().__iter__())
         return iter(partial(self._measured, read), _NEVER)  # outlives an error
 
     def _measured(self, read: Callable[[], T]) -> T:
@@ -111,4 +98,4 @@ class Monitored(LazySequence[T]):
         return item
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Monitored, (self._items,)
+        return Monitored, (self.pipeline,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,15 +10,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.compat.seqtools.errors import EvaluationError
-from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced
-from lazyckpt.core.call import Call
+from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
+from lazyckpt.core.checks import checked, function
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
-from lazyckpt.core.machine import Machine, Rate
+from lazyckpt.core.machine import Machine, Rate, begun
 from lazyckpt.core.show import show
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
+from lazyckpt.state.rebase import given
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -37,27 +38,19 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
     """
     if not sequences:
         raise ArgumentError("smap: at least one sequence is needed, got none")
-    pipelines = [LazySequence.of(each) for each in sequences]
-    if len(pipelines) == 1:
-        return LazySequence(pipelines[0] | _mapped(f, False))
-    return LazySequence(produced("zip", *pipelines) | _mapped(f, True))
+    if len(sequences) == 1:
+        return LazySequence(LazySequence.of(*sequences) | _mapped(f, False))
+    return LazySequence(produced("zip", *map(LazySequence.of, sequences)) | _mapped(f, True))
 
 
 def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
-    """`f(*item)` for every item. Errors are as `smap`'s.
-
-    >>> list(starmap(pow, [(2, 5), (3, 2)]))
-    [32, 9]
-    """
+    """`f(*item)` for every item. Errors are as `smap`'s."""
     return LazySequence(LazySequence.of(sequence) | _mapped(f, True))
 
 
 def _mapped(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
-    if not callable(f):
-        raise ArgumentError(f"smap: f must be callable, got f={show(f)} ({type(f).__name__})")
-    site = built_at()
-    (call,) = seqtools_smap(_Evaluation(f, spread, site)).calls
-    return Stage((Call(call.combinator, call.arguments, site),))
+    checked("smap", "f", f, function)
+    return stage(seqtools_smap, _Evaluation(f, spread, built_at()))
 
 
 @dataclass(frozen=True)
@@ -71,16 +64,13 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self.__dict__["__qualname__"] = show(self.func)
 
-    def __call__(self, item: Any) -> Any:
-        return self.func(*item) if self.spread else self.func(item)
-
-    def made(self, item: Any, number: Callable[[], int | None]) -> Any:
+    def __call__(self, item: Any, number: Callable[[], int | None]) -> Any:
         """What the function makes of an item; its error says the item's number, if that is known.
 
         An `EvaluationError` comes from further below, and says so already.
         """
         try:
-            return self(item)
+            return self.func(*item) if self.spread else self.func(item)
         except EvaluationError:
             raise
         except Exception as error:
@@ -93,31 +83,24 @@ class _Evaluation:
 @combinator(registered=False, pointwise=True)
 def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
-    jump, view, length = upstream.skip, upstream.view, upstream.length
+    view = upstream.view
 
     def number(position: Position, more: int = 0) -> int | None:
-        """That of an item so many behind a position."""
-        start = upstream.init(upstream.epoch(position))
-        if jump is None or length is None:
-            return more if position == start else None
-        if isinstance(length, int):
-            return length - jump(position, length)[1] + more
-        bound = 1
-        while jump(start, bound)[0] < position:
-            bound *= 2
-        found = bisect_left(range(bound), position, key=lambda n: jump(start, n)[0])
-        return found + more if jump(start, found)[0] == position else None
+        """That of an item so many behind a position, in its epoch."""
+        found = given(upstream, position) if begun(upstream, position) else 0
+        epoch = upstream.length if isinstance(upstream.length, int) else sys.maxsize
+        return None if found is None else found % max(epoch, 1) + more
 
     def step(position: Position) -> tuple[Position, Any]:
         after, item = upstream.step(position)
-        return after, fn.made(item, lambda: number(position))
+        return after, fn(item, lambda: number(position))
 
     def flow(position: Position) -> Flow[Any]:
         before = upstream.flow(position)
         items, taken = counted(before)
 
         def made(item: A) -> Any:
-            return fn.made(item, lambda: number(position, taken() - 1))
+            return fn(item, lambda: number(position, taken() - 1))
 
         return Flow(items, before.snapshot, made, taken)
 
@@ -126,8 +109,8 @@ def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
         rate=Rate(),
         step=step,
         flow=flow,
-        skip=jump,
-        length=length,
+        skip=upstream.skip,
+        length=upstream.length,
         view=None if view is None else _viewed(upstream, view, fn),
     )
 
@@ -136,7 +119,7 @@ def _viewed(upstream: Machine[A], view: View[A], fn: _Evaluation) -> View[Any]:
     get, rows, _ = view.table
 
     def one(index: int, item: Any) -> Any:
-        return fn.made(item, lambda: number(index))
+        return fn(item, lambda: number(index))
 
     def number(index: int) -> int | None:
         """That of an item of the table, or of the first of several."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
-from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, places, stage
+from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
+from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, built_at, places, stage
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
-from lazyckpt.errors import ArgumentError, WorkerDied, WorkerTimeout
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
-from lazyckpt.state.state import State
+from lazyckpt.state.algebra import state_at
 
 T = TypeVar("T")
 
@@ -30,52 +31,45 @@ def prefetch(
 ) -> Iterable[T]:
     """The same sequence, items made ahead by workers of the ones that were read last.
 
-    Jumps by index are followed. Workers start with the first item, also off the main
-    thread ([D]), and end with the sequence, or with the program however it ends.
-    After a `WorkerDied`, a RuntimeError, reading again goes on with new ones. A slice
-    prefetches by itself.
+    Workers start at once, also off the main thread ([D]), with the first items, and
+    end with the sequence, or with the program however it ends. Jumps by index are
+    followed. After a `WorkerDied`, a RuntimeError, reading again goes on with new
+    workers. A slice prefetches by itself, once it is read.
 
     Args:
         nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it is.
-        method: "thread" or "process".
         max_buffered: Items held ready; of small ones that are quickly made, more.
-        start_hook: Called where a worker starts, in a process with its number. [D]: one
-            that raises is an error of the item that is read; reading hung.
+        start_hook: [D]: one that raises is an error of the item that is read; reading hung.
         shm_size: Not needed: arrays come through shared memory as large as they are, are
             used where they lie, and copied where more than a few are kept.
-
-    Raises:
-        EvaluationError: An item can't be made, when it is read.
-
-    >>> from lazyckpt.compat.seqtools import smap
-    >>> squares = prefetch(smap(lambda x: x * x, range(5)), 2)
-    >>> list(squares), squares[-1]
-    ([0, 1, 4, 9, 16], 16)
     """
-    workers = checked("prefetch", "nworkers", nworkers, integer)
-    buffer = checked("prefetch", "max_buffered", max_buffered, positive)
-    hook = checked("prefetch", "start_hook", start_hook, optional(function))
-    checked("prefetch", "shm_size", shm_size, natural)
-    method = checked("prefetch", "method", method, one_of("thread", "process"))
+    check = partial(checked, "prefetch")
+    workers = check("nworkers", nworkers, integer)
+    buffer = check("max_buffered", max_buffered, positive)
+    hook = check("start_hook", start_hook, optional(function))
+    check("shm_size", shm_size, natural)
+    check("method", method, one_of("thread", "process"))
     if workers < 0:
-        workers = checked("prefetch", "nworkers", len(os.sched_getaffinity(0)) + workers, positive)
+        workers = check("nworkers", len(os.sched_getaffinity(0)) + workers, positive)
     if not workers:
         return seq
     pipeline = LazySequence.of(seq)
     if method == "process":
-        return Prefetched(
-            pipeline, processes(workers, buffer_size=buffer, worker_init=hook), built_at()
-        )
-    if hook is not None:
-        hooked = stage("map", _Hooked(LazySequence(pipeline), hook))
-        pipeline = places(pipeline.machine.length) | hooked
-    return Prefetched(pipeline, threads(workers, buffer_size=buffer), built_at())
+        executor = processes(workers, buffer_size=buffer, worker_init=hook)
+    else:
+        executor = threads(workers, buffer_size=buffer)
+        if hook is not None:
+            hooked = stage("map", _Hooked(LazySequence(pipeline), hook))
+            pipeline = places(pipeline.machine.length) | hooked
+    found: Prefetched[T] = Prefetched(pipeline, executor, built_at())
+    found.begin()
+    return found
 
 
 class Prefetched(LazySequence[T]):
     """A sequence with workers of its own, which follow what is read."""
 
-    __slots__ = ("_at", "_executor", "_lock", "_next", "_run")
+    is_plain = False
 
     def __init__(self, pipeline: Pipeline[T], executor: Executor, at: str) -> None:
         super().__init__(pipeline)
@@ -83,24 +77,27 @@ class Prefetched(LazySequence[T]):
         self._run: Run[T] | None = None
         self._next = 0  # the item that the run stands before
         self._lock = threading.Lock()
-        if self._machine.skip is None:
-            raise ArgumentError("prefetch: the sequence has no indices; uniter(...) gives it some")
+        self.position(0)  # which only a sequence with indices has
 
-    def _like(self, pipeline: Pipeline[T]) -> LazySequence[T]:
-        return Prefetched(pipeline, self._executor, self._at)
+    def begin(self) -> Run[T]:
+        """Have workers make items."""
+        if self._run is None:
+            self._run = Run(self.pipeline, executor=self._executor)
+            self._run.resume()
+        return self._run
+
+    def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
+        return Prefetched(arrange(self.pipeline), self._executor, self._at)
 
     def _item(self, number: int) -> T:
         with self._lock:
-            if self._run is None:
-                self._run = Run(self.pipeline, executor=self._executor)
+            run = self.begin()
             if number != self._next:
-                assert self._machine.skip is not None
-                position = self._machine.skip(self._start, number)[0]
-                self._run.load_state_dict(State(self.pipeline.entries, number, position))
+                run.load_state_dict(state_at(self.pipeline, number))
                 self._next = number
             try:
-                item = next(self._run)
-            except (Past, WorkerDied, WorkerTimeout, StopIteration):
+                item = next(run)
+            except (Past, *WORKER_ERRORS, StopIteration):
                 raise
             except Exception as error:
                 if not isinstance(error, EvaluationError):
@@ -110,37 +107,21 @@ class Prefetched(LazySequence[T]):
             return item
 
     def __iter__(self) -> Iterator[T]:
-        return _Reader(self)
+        numbers: Any = iter(range(sys.maxsize if self._length is None else self._length))
+
+        def read(number: int) -> T:
+            try:
+                return self._item(number)
+            except Past:
+                raise StopIteration from None
+            except WORKER_ERRORS:
+                numbers.__setstate__(number)  # the same item is tried again
+                raise
+
+        return map(read, numbers)  # which outlives an error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Prefetched, (self.pipeline, self._executor, self._at)
-
-    def __del__(self) -> None:
-        if getattr(self, "_run", None) is not None:
-            self._run.close()  # type: ignore[union-attr]
-
-
-class _Reader(Iterator[T]):
-    """Reads on behind an item that could not be made, and again after a worker died."""
-
-    def __init__(self, items: Prefetched[T]) -> None:
-        self._items = items
-        self._next = 0
-
-    def __next__(self) -> T:
-        items = self._items
-        if items._length is not None and self._next >= items._length:
-            raise StopIteration
-        number = self._next
-        self._next += 1
-        try:
-            return items._item(number)
-        except Past:
-            self._next = number
-            raise StopIteration from None
-        except (WorkerDied, WorkerTimeout):
-            self._next = number
-            raise
 
 
 class _Hooked(threading.local):

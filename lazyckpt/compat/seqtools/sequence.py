@@ -1,24 +1,30 @@
-"""What all functions return: a lazy, immutable sequence, which is a view of a pipeline."""
+"""What all functions return: a lazy sequence, which is a view of a pipeline."""
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
-from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
+import numpy as np
+
+from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
 from lazyckpt.core.call import Call
+from lazyckpt.core.flow import Position
 from lazyckpt.core.registry import registry
-from lazyckpt.errors import WorkerDied, WorkerTimeout
+from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
-from lazyckpt.state.state import State
+from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
+Arrangement = Callable[..., Pipeline[Any]]
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -26,8 +32,12 @@ _HERE = __name__.rpartition(".")[0]
 class LazySequence(Sequence[T], Generic[T]):
     """A sequence whose items are made when they are read: a view of `pipeline`, a value.
 
-    It does what a list does, but is immutable. Without an end there is no `len`, nor
-    an index that counts from it.
+    It does what a list does that keeps its length. Without an end there is no `len`,
+    nor an index that counts from it.
+
+    Where it only arranges the items of other sequences, assigning one writes it
+    there, if that sequence allows it. To a slice, and to an item that is a batch or
+    a tuple of items, goes one for each.
 
     An error in a user's function is an `EvaluationError` (see `seterr`), which
     names the index and where the stage was built; any other one keeps its type
@@ -40,20 +50,25 @@ class LazySequence(Sequence[T], Generic[T]):
     (10, 81, [64, 36])
     """
 
-    __slots__ = ("_length", "_machine", "_start", "_takes_many", "pipeline")
+    is_plain = True  # whether reading its pipeline is reading it
 
-    def __init__(self, pipeline: Pipeline[T]) -> None:
-        self.pipeline = pipeline
+    def __init__(
+        self,
+        pipeline: Pipeline[T],
+        layout: Arrangement | None = None,
+        inputs: Sequence[Any] = (),
+    ) -> None:
+        self.pipeline, self.layout, self.inputs = pipeline, layout, inputs
         self._machine = machine = pipeline.machine
         self._start = machine.init(0)
         self._takes_many = any(call.name == "batch" for call in pipeline.calls)  # a flow is faster
-        length = machine.length
-        self._length = length if isinstance(length, int) else None
+        self._length = machine.length if isinstance(machine.length, int) else None
+        self._targets: LazySequence[Any] | None = None
 
     @staticmethod
     def of(data: Any) -> Pipeline[Any]:
         """The pipeline of any sequence: one with no length has no end, an iterable no indices."""
-        if type(data) is LazySequence:
+        if isinstance(data, LazySequence) and data.is_plain:
             return data.pipeline
         if isinstance(data, Pipeline):
             return data
@@ -63,16 +78,12 @@ class LazySequence(Sequence[T], Generic[T]):
             len(data)
         except TypeError:
             return places(None) | stage("map", partial(_item, data))
-        if isinstance(data, (str, Mapping)):  # which a source takes for mistakes
+        if isinstance(data, (str, Mapping, np.ndarray)):  # mistakes to a source, or read-only
             return places(len(data)) | stage("map", data.__getitem__)
         return produced("source", data)
 
-    def _like(self, pipeline: Pipeline[T]) -> LazySequence[T]:
-        """Another one of the same kind."""
-        return LazySequence(pipeline)
-
     def __len__(self) -> int:
-        return len(self.pipeline) if self._length is None else self._length
+        return len(self.pipeline)
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> T: ...
@@ -82,26 +93,30 @@ class LazySequence(Sequence[T], Generic[T]):
         if type(key) is int and self._length and 0 <= key < self._length:
             return self._item(key)
         if isinstance(key, slice):
-            return self._slice(key)
-        try:
-            wanted = operator.index(key)
-        except TypeError:
-            raise TypeError(
-                f"sequence indices must be integers or slices, not {type(key).__name__}"
-            ) from None
-        length = self._length
-        number = wanted + (length or 0) if wanted < 0 else wanted
-        if number < 0 or (length is not None and number >= length):
-            what = f" counts from the end, and {self!r} has none" if length is None else ""
-            raise IndexError(f"sequence index {wanted} {what or 'out of range'}")
-        return self._item(number)
+            return self._arranged(partial(_sliced, key))
+        return self._item(_chosen(self.pipeline, key))
+
+    def __setitem__(self, key: SupportsIndex | slice, value: Any) -> None:
+        if self.layout is None:
+            raise TypeError(f"{self!r} makes its items: there is no item assignment")
+        if self._targets is None:
+            self.position(0)  # which only a sequence with indices has
+            self._targets = LazySequence(self.layout(*map(_targets, self.inputs)))
+        _assign(self._targets[key], value)
+
+    def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
+        """Another one of the same kind, of the same items."""
+        return LazySequence(arrange(self.pipeline), arrange, [self])
+
+    def position(self, number: int) -> Position:
+        """Where the pipeline stands before an item."""
+        if self._machine.skip is None:
+            raise ArgumentError(f"{self!r} has no indices; uniter(...) gives an iterable some")
+        return self._machine.skip(self._start, number)[0]
 
     def _item(self, number: int) -> T:
-        skip = self._machine.skip
-        if skip is None:
-            raise TypeError(f"{self!r} has no indices; uniter(...) gives an iterable some")
+        position = self.position(number)
         try:
-            position = skip(self._start, number)[0]
             if self._takes_many:
                 return cast(T, next(iter(self._machine.flow(position))))
             return cast(T, self._machine.step(position)[1])
@@ -121,22 +136,6 @@ class LazySequence(Sequence[T], Generic[T]):
                 error.add_note(note)
         return chosen(error)
 
-    def _slice(self, key: slice) -> LazySequence[T]:
-        if self._length is None:
-            ends = [0 if end is None else operator.index(end) for end in (key.start, key.stop)]
-            if min(ends) < 0:
-                raise IndexError(f"a slice from the end, which {self!r} does not have")
-            if key.stop is None or self._machine.length is None:
-                return self._like(self.pipeline[key])
-            window = range(*key.indices(sys.maxsize))
-        else:
-            window = range(self._length)[key]
-        last = self.pipeline.calls[-1]
-        if last.name == "gather":  # a slice of a slice is one
-            indices = last.arguments["indices"][key]
-            return self._like(Pipeline(self.pipeline.calls[:-1]) | stage("gather", indices))
-        return self._like(self.pipeline | stage("gather", window))
-
     def __iter__(self) -> Iterator[T]:
         return ForgivingIterator(Run(self.pipeline), self.pipeline).items
 
@@ -144,7 +143,67 @@ class LazySequence(Sequence[T], Generic[T]):
         return f"<sequence {self.pipeline!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazySequence, (self.pipeline,)
+        return LazySequence, (self.pipeline, self.layout, self.inputs)
+
+
+def arranged(
+    inputs: Sequence[Any], arrange: Arrangement, layout: Arrangement | None = None
+) -> LazySequence[Any]:
+    """A sequence of the items of others, which can be assigned through it.
+
+    Args:
+        inputs: The sequences.
+        arrange: From their pipelines to that of the items.
+        layout: Likewise, without what is made of the items, if `arrange` makes something.
+    """
+    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where an item is."""
+
+    sequence: Any
+    index: int
+
+
+def _targets(sequence: Any) -> Pipeline[_Target]:
+    length = LazySequence.of(sequence).machine.length
+    return places(length) | stage("map", partial(_Target, sequence))
+
+
+def _assign(target: Any, value: Any) -> None:
+    if isinstance(target, _Target):
+        target.sequence[target.index] = value
+        return
+    if len(target) != len(value):
+        raise ValueError(f"{len(value)} items can't be assigned to {len(target)}: one to each")
+    for each, item in zip(target, value, strict=True):
+        _assign(each, item)
+
+
+def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
+    """The index that a key means, or the indices that a slice does."""
+    length = pipeline.machine.length
+    if not isinstance(length, int):
+        ends = [key.start, key.stop] if isinstance(key, slice) else [key]
+        if any(end is not None and operator.index(end) < 0 for end in ends):
+            raise IndexError(f"{key} counts from the end, which {pipeline!r} does not have")
+        length = sys.maxsize
+    try:
+        return range(length)[key]
+    except IndexError:
+        raise IndexError(f"sequence index {key} out of range: it has {length} items") from None
+
+
+def _sliced(key: slice, pipeline: Pipeline[T]) -> Pipeline[T]:
+    indices, length = _chosen(pipeline, key), pipeline.machine.length
+    if length is None or (key.stop is None and length == math.inf):
+        return pipeline[key]
+    last = pipeline.calls[-1]
+    if last.name == "gather":  # a slice of a slice is one
+        pipeline, indices = Pipeline(pipeline.calls[:-1]), last.arguments["indices"][key]
+    return pipeline | stage("gather", indices)
 
 
 def _item(data: Any, index: int) -> Any:
@@ -159,7 +218,7 @@ class ForgivingIterator(Generic[T]):
     """A run that goes on behind an item which could not be made, where there is random access."""
 
     def __init__(self, run: Run[T], pipeline: Pipeline[T]) -> None:
-        self._run, self._skip = run, pipeline.machine.skip
+        self._run, self._pipeline = run, pipeline
         self._missed = self._over = False
         # Outlives an error, as a generator would not.
         self.items: Iterator[T] = chain.from_iterable(iter(self._block, None))
@@ -168,17 +227,15 @@ class ForgivingIterator(Generic[T]):
         return None if self._over else self._rest()
 
     def _rest(self) -> Iterator[T]:
-        if self._missed and self._skip is not None:
-            state = self._run.state
-            after = self._skip(state.position, 1)[0]
-            self._run.load_state_dict(State(state.stages, state.items + 1, after))
+        if self._missed and self._pipeline.machine.skip is not None:
+            self._run.load_state_dict(advance(self._pipeline, self._run.state, 1))
         self._missed = False
         try:
             yield from self._run
         except Past:
             pass
         except Exception as error:
-            self._missed = not isinstance(error, (WorkerDied, WorkerTimeout))
+            self._missed = not isinstance(error, WORKER_ERRORS)
             raise chosen(error)  # noqa: B904  # the same error, or its cause
         self._over = True
 
@@ -197,9 +254,9 @@ def built_at() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def stage(name: str, *args: Any, **kwargs: Any) -> Stage[Any, Any]:
+def stage(combinator: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Stage[Any, Any]:
     """A stage, as built where the user called."""
-    return Stage((_called(name, args, kwargs),))
+    return Stage((_called(combinator, args, kwargs),))
 
 
 def produced(name: str, *args: Any, **kwargs: Any) -> Pipeline[Any]:
@@ -209,15 +266,11 @@ def produced(name: str, *args: Any, **kwargs: Any) -> Pipeline[Any]:
     return pipeline
 
 
-def _called(name: str, args: Any, kwargs: Any) -> Call:
-    combinator = registry[name]
-    return Call(combinator, combinator.bind(args, kwargs), built_at())
+def _called(combinator: Any, args: Any, kwargs: Any) -> Call:
+    known = registry[combinator] if isinstance(combinator, str) else combinator.combinator
+    return Call(known, known.bind(args, kwargs), built_at())
 
 
 def places(length: Any) -> Pipeline[int]:
     """The indices of so many items; for ever, if that is no int."""
     return produced("source", range(length)) if isinstance(length, int) else produced("count")
-
-
-def nothing() -> Pipeline[Any]:
-    return produced("source", ())

@@ -74,25 +74,28 @@ def test_el6_with_a_buffer_it_is_what_it_is_without(
     source = Source(*sizes)
     stream = StreamWrapper(source, buffer_size, epoch_size)
     model = Original(Source(*sizes), 0, epoch_size)
-    inside = 0
+    inside, was_entered = 0, False
     stack: list[Any] = []
     for what in [*script, *["next"] * more]:
         if what == "next":
-            if not inside:
+            if not was_entered:
                 with pytest.raises(ValueError, match="within"):
                     next(stream)
                 stack.append(stream.__enter__())
                 inside += 1
+                was_entered = True
             assert asked(stream) == asked(model)
+            assert inside or not workers()
         elif what == "with":
             stream.__enter__()
             inside += 1
+            was_entered = True
         elif what == "leave" and inside:
             stream.__exit__(None, None, None)
             inside -= 1
         elif what == "allow":
             with stream.allow_buffering:
-                if inside:
+                if was_entered:
                     assert asked(stream) == asked(model)
     for _ in range(inside):
         stream.__exit__(None, None, None)
@@ -151,22 +154,64 @@ def test_el2_below_one_there_is_no_buffer(buffer_size: int) -> None:
     assert list(stream) == [(0, 2)]
 
 
-def test_el5_with_a_buffer_batches_are_had_within_with_alone() -> None:
+def test_el5_with_a_buffer_the_first_batch_is_had_within_with_alone() -> None:
     stream = StreamWrapper(Source(5), buffer_size=3, name="train")
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"'train' .*buffer of 3"):
-            next(stream)
-        with stream.allow_buffering:
-            pass
-        assert not workers()
+    with pytest.raises(ValueError, match=r"'train' .*buffer of 3"):
+        next(stream)
+    with stream.allow_buffering:
+        pass
+    assert not workers()
+    for number in range(2):
         with stream:
-            next(stream)
+            assert next(stream) == (0, number)
             assert len(workers()) == 1
         assert not workers()
     with stream, stream:
         pass
     assert asked(stream.__enter__(), 4) == [(0, 2), (0, 3), (0, 4), END]
     stream.__exit__(None, None, None)
+
+
+@given(sizes, epoch_sizes, st.integers(1, 3), st.lists(st.integers(1, 4), max_size=6))
+def test_el5_after_leaving_batches_go_on(
+    sizes: list[int], epoch_size: int, buffer_size: int, legs: list[int]
+) -> None:
+    stream = StreamWrapper(Source(*sizes), buffer_size, epoch_size)
+    model = Original(Source(*sizes), 0, epoch_size)
+    with stream:
+        pass
+    for times in legs:
+        with stream:
+            assert asked(stream, times) == asked(model, times)
+        assert asked(stream, times) == asked(model, times)
+        assert list(stream) == list(model)
+        assert not workers()
+
+
+def test_el5_as_in_the_original() -> None:
+    for kind in (StreamWrapper, Original):
+        stream = kind(Source(9), buffer_size=3)
+        found = []
+        for _ in range(4):
+            with stream:
+                found.append(next(stream))
+        assert found + list(stream) == [(0, n) for n in range(9)]
+
+
+def test_el5_what_is_ready_comes_first_and_no_thread_is_left_behind() -> None:
+    source = Source(6)
+    stream = StreamWrapper(source, buffer_size=3)
+    with stream, stream.allow_buffering:
+        assert next(stream) == (0, 0)
+        source.wait(4)
+    made = len(source.made())
+    assert made >= 4
+    for number in range(1, made):
+        assert next(stream) == (0, number)
+        assert not workers()
+    assert len(source.made()) == made
+    assert list(stream) == [(0, number) for number in range(made, 6)]
+    assert source.log == [0, *((0, n) for n in range(6))]
 
 
 def test_el6_what_is_ready_and_the_place_outlive_leaving() -> None:

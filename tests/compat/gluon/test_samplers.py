@@ -13,6 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lazyckpt as lz
+from lazyckpt.compat import gluon
 from lazyckpt.compat.gluon import (
     FixedBucketSampler,
     ShardedDataLoader,
@@ -20,7 +22,7 @@ from lazyckpt.compat.gluon import (
     SortedSampler,
     SplitSampler,
 )
-from tests.compat.gluon.cases import TENS, cut, joined
+from tests.compat.gluon.cases import TENS, cut, joined, loader
 
 KEYS = st.lists(st.integers(0, 6), min_size=1, max_size=40)
 
@@ -47,7 +49,7 @@ def test_gl20_sorted_bucket_sampler_shuffled(
     keys: list[int], size: int, mult: int, seed: int
 ) -> None:
     def make() -> SortedBucketSampler:
-        return SortedBucketSampler(keys, size, mult, shuffle=True, seed=seed)
+        return SortedBucketSampler(keys, size, mult, True, True, seed)
 
     sampler, same = make(), make()
     epochs = [list(sampler) for _ in range(3)]
@@ -121,6 +123,47 @@ def test_gl21_part_index_is_checked() -> None:
     for wrong in ((10, 3, 3), (10, 3, -1), (2, 3, 0), (10, 0, 0)):
         with pytest.raises(ValueError, match="SplitSampler"):
             SplitSampler(*wrong)
+
+
+HEAD = [
+    "BaseSampler", "BoundedBudgetSampler", "BucketScheme", "ConstWidthBucket", "DatasetLoader",
+    "ExpWidthBucket", "FixedBucketSampler", "LinearWidthBucket", "ShardedIterator",
+    "SortedBucketSampler", "SortedSampler", "SplitSampler",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEAD)
+def test_what_the_master_branch_has_is_here_or_said_not_to_be(name: str) -> None:
+    is_here = name in gluon.__all__
+    says = f"\n- `{name}`;" in (gluon.__doc__ or "")
+    assert is_here is not says
+
+
+def test_a_pipeline_may_stand_for_a_bounded_budget_sampler() -> None:
+    lengths, tokens = [3, 9, 1, 4, 4, 8, 2, 6], 12
+    by_budget = lz.bucket_batch(
+        lambda i: tokens // lengths[i], key=lengths.__getitem__, window_size=8, seed=0
+    )
+    batches = list(loader(8, batch_sampler=lz.source(range(8)) | by_budget))
+    assert sorted(joined(batches)) == TENS[:8]
+    for batch in batches:
+        assert len(batch) * max(lengths[item // 10] for item in batch) <= tokens
+
+
+@pytest.mark.parametrize("contiguous", [False, True])
+def test_a_shard_of_a_pipeline_may_stand_for_a_sharded_iterator(contiguous: bool) -> None:
+    def made(part: lz.Stage[Any, Any]) -> ShardedDataLoader:
+        sampler = FixedBucketSampler(range(1, 12), 2, 3, shuffle=True, seed=0)
+        return loader(11, batch_sampler=sampler.pipeline | part)
+
+    parts = [lz.shard(num_shards=3, index=i, contiguous=contiguous) for i in range(3)]
+    ranks = [made(part) for part in parts]
+    for _ in range(2):
+        assert sorted(joined(joined(ranks))) == TENS[:11]
+    epoch, resumed = iter(ranks[0]), made(parts[0])
+    next(epoch)
+    resumed.load_state_dict(ranks[0].state_dict())
+    assert list(resumed) == list(epoch)
 
 
 def test_gl21_samplers_serve_torch_too() -> None:

@@ -204,6 +204,28 @@ def test_gl16_a_sampler_that_does_not_repeat_itself_is_refused() -> None:
         next(iter(other))
 
 
+class Estimating(Seeded):
+    """A batch sampler whose len is a guess."""
+
+    def __init__(self, guess: int) -> None:
+        super().__init__(10, 0, 3)
+        self.guess = guess
+
+    def __len__(self) -> int:
+        return self.guess
+
+
+@pytest.mark.parametrize("guess", [2, 4, 7])
+def test_gl16_a_len_that_is_a_guess_loses_nothing(guess: int) -> None:
+    made = loader(batch_sampler=Estimating(guess))
+    batches, found = states(made, 3)
+    assert [sorted(joined(epoch)) for epoch in groups(batches)] == [list(range(10))] * 3
+    for place, state in enumerate(found):
+        resumed = loader(batch_sampler=Estimating(guess))
+        resumed.load_state_dict(state)
+        assert rest(resumed, 12 - place) == groups(batches[place:])
+
+
 class Distributed(Seeded):
     """One that is told the epoch, as torch's DistributedSampler is."""
 

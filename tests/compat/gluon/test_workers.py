@@ -207,6 +207,28 @@ def test_gl13_the_state_after_an_error_is_that_before_the_batch(
         assert 5 in left[0]
 
 
+class Failing:
+    """A sampler without a len, which fails at the fifth index, as often as it is told to."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(10):
+            if index == 4 and self.times:
+                self.times -= 1
+                raise OSError("lost")
+            yield index
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_gl13_a_sampler_that_fails_loses_nothing(workers: dict[str, Any]) -> None:
+    errors: list[BaseException] = []
+    with loader(10, 3, sampler=Failing(2), **workers) as made:
+        assert joined(map(indices, insistent(iter(made), errors))) == list(range(10))
+    assert [str(error) for error in errors] == ["lost", "lost"]
+
+
 @pytest.mark.parametrize("workers", WORKERS)
 def test_gl14_none_from_a_batch_sampler_is_an_error_and_no_end(workers: dict[str, Any]) -> None:
     with loader(batch_sampler=[[0], None, [1]], **workers) as made:

@@ -45,7 +45,6 @@ def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
                 yield item
 
     near = ours.uniter(Source(), cache_size=3, n_parallel=2, size=20)
-    begun.clear()  # of looking whether it begins anew
     assert [near[i] for i in (9, 8, 7, 6, 2, 10, 3)] == [9, 8, 7, 6, 2, 10, 3]
     assert begun == [11, 4]
     with pytest.raises(ValueError, match="anew"):
@@ -55,6 +54,19 @@ def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
         len(unsized)
     with pytest.raises(IndexError):
         unsized[-1]
+
+
+def test_sq19_nothing_is_asked_for_before_an_item_is_read() -> None:
+    opened: list[str] = []
+
+    class Source:
+        def __iter__(self) -> Iterator[str]:
+            opened.append("once")
+            return iter("abc")
+
+    letters = ours.add_cache(ours.smap(str.upper, ours.uniter(Source(), size=3)))
+    assert opened == []
+    assert (letters[1], opened) == ("B", ["once"])
 
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 5), max_size=30), st.booleans())

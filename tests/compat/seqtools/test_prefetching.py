@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -72,6 +73,26 @@ def test_sq27_endless_sources(method: str) -> None:
     assert list(ours.prefetch(Ends(), 2, method)) == list(range(7))
     with pytest.raises(IndexError):
         ours.prefetch(Ends(), 2, method)[7]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("library", [ours, theirs])
+@pytest.mark.parametrize("method", METHODS)
+def test_sq27_workers_start_and_make_items_when_it_is_made(
+    method: str, library: Any, tmp_path: Any
+) -> None:
+    path = str(tmp_path / "calls")
+    os.mkfifo(path)
+    with open(os.open(path, os.O_RDWR), "rb", buffering=0) as calls:
+        data = library.smap(partial(write_to, path, b"i"), range(100))
+        hook = partial(write_to, path, b"h")
+        _ahead = library.prefetch(data, 1, method, 4, start_hook=hook)
+        assert select.select([calls], [], [], 30)[0], "no worker has started"
+        assert (calls.read(1), calls.read(1)) == (b"h", b"i")
+
+
+def write_to(path: str, text: bytes, *_: int) -> None:
+    with open(os.open(path, os.O_RDWR), "wb", buffering=0) as file:  # waits for no reader
+        file.write(text)
 
 
 ORPHANS = """
@@ -209,3 +230,22 @@ def test_sq33_workers_start_off_the_main_thread() -> None:
     for thread in work:
         thread.join()
     assert found == [[0, 2, 4, 6, 8]] * 2
+
+
+def dies_once(flag: Any, x: int) -> int:
+    if x == 3 and not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def test_sq28_an_iterator_outlives_its_end_and_a_worker(tmp_path: Any) -> None:
+    data = ours.smap(partial(dies_once, tmp_path / "flag"), range(6))
+    items: Any = iter(ours.prefetch(data, 1, "process", 1))
+    found = outcomes(items)
+    assert [each for each in found if each != "WorkerDied"] == list(range(6))
+    assert found.count("WorkerDied") == 1
+    ended: Any = iter(ours.prefetch(Ends(), 1))
+    assert outcomes(ended) == list(range(7))
+    for iterator in (items, ended):
+        assert next(iterator, None) is next(iterator, None) is None

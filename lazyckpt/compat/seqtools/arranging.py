@@ -1,0 +1,250 @@
+"""Items of sequences in another order, joined, and in groups."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain, pairwise
+from operator import getitem
+from typing import Any, SupportsIndex, TypeVar
+
+import numpy as np
+
+from lazyckpt.compat.seqtools.sequence import (
+    LazySequence,
+    arranged,
+    places,
+    produced,
+    stage,
+)
+from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
+from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Pipeline
+
+A = TypeVar("A")
+
+
+def arange(start: int, stop: int | None = None, step: int | None = None) -> LazySequence[int]:
+    """The ints of `range`. [D]: an index out of range raises; it gave a number beyond the end."""
+    first, end = (0, start) if stop is None else (start, stop)
+    return LazySequence(produced("source", range(first, end, 1 if step is None else step)))
+
+
+def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
+    """The items at `indexes`, in their order; any may come again, negative ones count from the end.
+
+    A range, list, tuple or array is looked through at once; of any other sequence,
+    also one without end, an index is read when it's used.
+
+    >>> list(gather("held", [1, 2, 2, -4]))
+    ['e', 'l', 'l', 'h']
+    """
+    if hasattr(indexes, "__array__"):
+        indexes = np.asarray(indexes)
+    if isinstance(indexes, (range, list, tuple, np.ndarray)):
+        return arranged([sequence], stage("gather", indexes))
+    return arranged([sequence], partial(_looked_up, LazySequence.of(indexes)))
+
+
+take = gather
+
+
+def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
+    return indexes | stage("map", LazySequence(pipeline).__getitem__)
+
+
+def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
+    """The items again and again, for ever or `limit` of them.
+
+    [D]: a limit of 0 gives nothing, an empty sequence is else a `ValueError`.
+
+    >>> list(cycle("abc", 5)), cycle("abc")[3 * 10**9 + 1]
+    (['a', 'b', 'c', 'a', 'b'], 'b')
+    """
+    limit = checked("cycle", "limit", limit, optional(natural))
+    if limit != 0 and LazySequence.of(sequence).machine.length == 0:
+        raise ArgumentError("cycle: a sequence of nothing can't be repeated")
+    again = stage("repeat")
+    return arranged([sequence], again if limit is None else again | stage("take", limit))
+
+
+def repeat(value: A, times: int | None = None) -> LazySequence[A]:
+    """The same value, for ever or `times` times; [D]: also 0 times and once.
+
+    To assign one item is to assign all; [D]: to a slice goes one for each without an
+    end too.
+    """
+    return cycle([value], checked("repeat", "times", times, optional(natural)))
+
+
+def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
+    """An item of each sequence in turn, round and round over those that still have some.
+
+    Iterables without indices can be iterated over together, not indexed.
+
+    >>> list(interleave([1, 2, 3], "a", [0.5, 1.5]))
+    [1, 'a', 0.5, 2, 1.5, 3]
+    """
+    return arranged(sequences, partial(_joined, "interleave"))
+
+
+def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
+    """The items of the first sequence, then of the second, and so on."""
+    return arranged([*chain.from_iterable(map(_parts, sequences))], _concatenated)
+
+
+def _parts(sequence: Any) -> Sequence[Any]:
+    """What was concatenated to a sequence, if it is such a one."""
+    is_one = isinstance(sequence, LazySequence) and sequence.layout is _concatenated
+    return sequence.inputs if is_one else [sequence]
+
+
+def _concatenated(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return _joined("concat", *pipelines)
+
+
+def _joined(name: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return produced(name, *pipelines) if pipelines else produced("source", ())
+
+
+def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
+    """Tuples of one item from each sequence. Unequal lengths are a `ValueError`."""
+    return arranged([*sequences], partial(_level, "collate", "zip"))
+
+
+def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
+    """Item i of `x` where item i of `condition` is true, else of `y`.
+
+    [D]: conditions are true or false as Python has it; others than 0 and 1 ended the
+    sequence in silence. Unequal lengths are a `ValueError`.
+
+    >>> list(switch([True, False, True], "abc", "xyz"))
+    ['a', 'y', 'c']
+    """
+    return arranged([x, y], partial(_level, "switch", "switch", LazySequence.of(condition)))
+
+
+def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
+    """Item i of the sequence that item i of `selector` says; negative ones count from the last.
+
+    Raises:
+        ValueError: Unequal lengths; a selector that there is no sequence for, when it is
+            read ([D]: that ended the sequence in silence).
+
+    >>> list(case([0, 1, -1], "abc", "xyz"))
+    ['a', 'y', 'z']
+    """
+    chosen = LazySequence.of(selector) | stage("map", partial(_choice, len(values)))
+    return arranged(values, partial(_level, "case", "case", chosen))
+
+
+def _level(name: str, joining: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    """Pipelines joined, if all that have an end have it at the same place."""
+    lengths = [pipeline.machine.length for pipeline in pipelines]
+    if len({*lengths} - {None, math.inf}) > 1:
+        raise ArgumentError(f"{name}: all sequences must have one length, got {lengths}")
+    return produced(joining, *pipelines)
+
+
+def _choice(count: int, selector: Any) -> Any:
+    """A selector as the number of one of so many sequences."""
+    if isinstance(selector, (bool, np.bool_)):
+        return int(selector)
+    is_last = is_integer(selector) and -count <= selector < 0
+    return int(selector) + count if is_last else selector
+
+
+def batch(
+    sequence: Iterable[Any],
+    k: int,
+    drop_last: bool = False,
+    pad: Any = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+) -> LazySequence[Any]:
+    """Lists of k consecutive items, or what `collate_fn` makes of them.
+
+    A last batch that is shorter is filled up with `pad` ([D]: where k divides the
+    length, it got k more), or left out.
+
+    >>> list(batch(range(5), 2, pad=0))
+    [[0, 1], [2, 3], [4, 0]]
+    """
+    options = {"collate": collate_fn, "pad": None if drop_last else pad}
+    alone = partial(stage, "batch", k, drop_last=bool(drop_last))
+    return arranged([sequence], alone(**options), alone())
+
+
+def unbatch(
+    sequence: Iterable[Sequence[A]], batch_size: int, last_batch_size: int | None = None
+) -> LazySequence[A]:
+    """The items of batches, one after another: the inverse of `batch`.
+
+    [D]: of no batches it is empty; its length was `batch_size`. The batch used last
+    is kept, in each thread. One that is too short is a `ValueError`.
+    """
+    batch_size = checked("unbatch", "batch_size", batch_size, positive)
+    last = checked("unbatch", "last_batch_size", last_batch_size or batch_size, positive)
+    batches = LazySequence(LazySequence.of(sequence))
+    size = batches.pipeline.machine.length
+    if size != math.inf:
+        size = (len(batches) - 1) * batch_size + last if len(batches) else 0
+    return LazySequence(places(size) | stage("map", _Row(batches, batch_size)))
+
+
+class _Row:
+    """An item of a batch, by its number over all batches. Each thread keeps a batch."""
+
+    def __init__(self, batches: LazySequence[Any], size: int) -> None:
+        self._batches, self._size, self._last = batches, size, threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Row, (self._batches, self._size)
+
+    def __call__(self, index: int) -> Any:
+        number, place = divmod(index, self._size)
+        kept, rows = getattr(self._last, "batch", (-1, ()))
+        if kept != number:
+            rows = self._batches[number]
+            self._last.batch = number, rows
+        try:
+            return rows[place]
+        except IndexError:
+            raise ValueError(
+                f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
+                "batch_size or last_batch_size is wrong"
+            ) from None
+
+
+def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
+    """Consecutive parts of a sequence, as its own slices.
+
+    `edges` says where to cut, in rising order; or how often, into equal parts; or where
+    each part begins and ends. What is out of range is moved to it. [D]: a cut at the
+    very end gives a part of nothing; it gave the last item again.
+
+    >>> list(split("abcdef", [1, 4])), list(split([1, 2, 3, 4], 1))
+    (['a', 'bcd', 'ef'], [[1, 2], [3, 4]])
+    """
+    size = len(sequence)
+    if is_integer(edges):
+        parts = int(edges) + 1
+        if parts < 1 or size % parts:
+            raise ArgumentError(f"split: {parts} parts must divide the length {size}")
+        edges = [size // parts * i for i in range(1, parts)]
+    edges = list(edges)
+    if not edges or is_integer(edges[0]):
+        edges = pairwise([0, *edges, size])
+    bounds = [slice(_within(start, size), _within(stop, size)) for start, stop in edges]
+    return arranged([sequence], partial(_cut, bounds, sequence), partial(_cut, bounds, None))
+
+
+def _within(edge: Any, size: int) -> int:
+    return max(0, min(int(edge), size))
+
+
+def _cut(bounds: list[slice], sequence: Any, pipeline: Pipeline[Any]) -> Pipeline[Any]:
+    """Slices of a sequence, or of the pipeline if that is None."""
+    whole = LazySequence(pipeline) if sequence is None else sequence
+    return produced("source", bounds) | stage("map", partial(getitem, whole))
