@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from lazyckpt.core.prng import Indices, as_array, derive, hashes
 _WIDEST = 1 << 25  # a buffer that is larger mixes as this one does, and so no key overflows
 _INDEX_BITS = 27
 _TIE_BITS = 64 - 2 * _INDEX_BITS
+_STRIDE = 32  # of small buffers, so that noting a place costs little
 _PAGE = 2048  # outputs worked out at once, at least
 
 
@@ -24,38 +24,46 @@ class Grid(NamedTuple):
     """How items are held and mixed, for a buffer of some size.
 
     Attributes:
-        block: Items that are read, or given, at once.
-        reach: Items that are read before the first of a block is given; that many
-            are held. An item moves by at most `reach - block`, either way.
+        reach: Items that are held. An item moves forwards by less than that.
+        stride: Items between places that a resume may begin at.
+        stay: It moves backwards by no more than that.
+        sure: The end changes only what comes less than `reach - sure` items before it, if
+            there are `reach` items.
         chunk: Items whose displacements are drawn together.
         width: Displacements that there are: from `-width // 2` on.
     """
 
-    block: int
     reach: int
+    stride: int
+    stay: int
+    sure: int
     chunk: int
     width: int
 
-    def held(self, block: int) -> tuple[int, int]:
-        """Between which items all those are that are held when a block begins."""
-        middle = block * self.block
-        return max(0, middle - self.reach), middle + self.reach
-
     @classmethod
     def of(cls, size: int) -> Grid:
-        """The widest displacements for which `reach` is at most `size`.
+        """The widest displacements for a buffer of at most so many items.
 
         A chunk's displacements are one of each of its strata, of `width // chunk`.
         So of the keys below any number there are as many as there are on average,
         give or take one for each of the `width // chunk` chunks that reach over it.
         """
-        block = max(1, min(size, _WIDEST) // 16)
-        reach = block * (min(size, _WIDEST) // block)
+        size = min(size, _WIDEST)
+        stride = max(_STRIDE, size // 16)
+        sure = stride if size >= 16 * _STRIDE else 1
+        reach = size - size % sure
+        most = reach - sure
+        stay = most + -(most + reach) % stride
         chunk = math.isqrt(2 * reach)
-        strata = (2 * (reach - block) - 2 * chunk - 6) // (chunk + 2)
-        if strata * chunk > reach - block:
-            return cls(block, reach, chunk, strata * chunk)
-        return cls(block, reach, 1, reach - block + 1)
+        strata = (2 * most - 2 * chunk - 6) // (chunk + 2)
+        if strata * chunk <= most:
+            chunk, strata = 1, most + 1
+        return cls(reach, stride, stay, sure, chunk, strata * chunk)
+
+    def anchor(self, given: int) -> int:
+        """The first item that a resume reads again when so many have been given."""
+        strides = (given - self.stay - 1) // self.stride
+        return strides * self.stride + 1 if strides >= 0 else 0
 
 
 class BoundedOrder:
@@ -72,7 +80,7 @@ class BoundedOrder:
         seed: The seed.
         epoch: The epoch.
         length: How many items there are; None before the end has been seen, for what
-            comes `reach - block` items before it.
+            comes more than `reach` items before it.
         branches: As of `permuted`: what was unread then has displacements by the next seed.
     """
 
@@ -120,18 +128,16 @@ class BoundedOrder:
             found[mine] = items[places[mine] - first]
         return found
 
-    def since(self, index: int) -> Iterator[int]:
-        """The items from some place on."""
+    def since(self, index: int) -> Iterator[NDArray[np.int64]]:
+        """The items from some place on, many at once."""
         if self._short is not None:
-            return iter(as_array(self._short.at(range(index, int(self._length or 0)))).tolist())
-        return chain.from_iterable(self._pages_since(index))
-
-    def _pages_since(self, index: int) -> Iterator[list[int]]:
+            yield as_array(self._short.at(range(index, int(self._length or 0))))
+            return
         length = math.inf if self._length is None else self._length
         page = self._find(index) if index < length else 0
         while index < length:
             first, items = self._page(page)
-            yield items[index - first :].tolist()
+            yield items[index - first :]
             index, page = first + len(items), page + 1
 
     def _find(self, index: int) -> int:
@@ -145,7 +151,7 @@ class BoundedOrder:
 
     def _sorted(self, page: int) -> tuple[int, NDArray[np.int64]]:
         """How many items have a key below those of a page, and its items in order."""
-        (_, _, chunk, width), size = self._grid, self._size
+        chunk, width, size = self._grid.chunk, self._grid.width, self._size
         begin = page * size
         waiting = self._next
         if waiting.page != page:
@@ -171,7 +177,7 @@ class BoundedOrder:
         self, start: int, stop: int
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
         """The keys of some chunks' items, what decides between equal ones, and the items."""
-        (_, _, chunk, width), length = self._grid, self._length
+        chunk, width, length = self._grid.chunk, self._grid.width, self._length
         if length is not None:
             stop = min(stop, -(-int(length) // chunk))
         tag = np.uint64((1 << chunk.bit_length()) - 1)
