@@ -129,19 +129,12 @@ class Tracing:
         if not call.chains:
             return traced_source(call, stage, self.reads)
         numbers = iter(range(len(call.chains)))
-
-        def inner(value: Any) -> Any:
-            if isinstance(value, Chain):
-                return self.pipeline(value, f"{stage}[{next(numbers)}].")
-            return tuple(map(inner, value)) if isinstance(value, tuple) else value
-
-        arguments = {name: inner(value) for name, value in call.arguments.items()}
+        traced = call.with_chains(lambda each: self.pipeline(each, f"{stage}[{next(numbers)}]."))
         chooser = next((n for n, r in call.functions.items() if r in ("selector", "control")), "")
         if not chooser:
-            return Pipeline((call.replaced(**arguments),))
-        choosing = arguments[chooser]
-        arguments[chooser] = choosing | mapped(plain)
-        chosen: Pipeline[Any] = Pipeline((call.replaced(**arguments),))
+            return Pipeline((traced,))
+        choosing = traced.arguments[chooser]
+        chosen: Pipeline[Any] = Pipeline((traced.replaced(**{chooser: choosing | mapped(plain)}),))
         if call.functions[chooser] == "control":
             return chosen
         return chosen | with_choice(choosing.machine)

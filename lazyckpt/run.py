@@ -218,7 +218,7 @@ class Run(Iterator[T], Generic[T]):
     def __iter__(self) -> Iterator[T]:
         self._check_open()
         # The chain outlives an error in a block, as a generator would not.
-        return chain.from_iterable(iter(self._block, None))
+        return chain.from_iterable(iter(self.next_block, None))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -230,8 +230,12 @@ class Run(Iterator[T], Generic[T]):
             self._loop = chain.from_iterable(iter(_blocks(ref(self)), None))
         return next(self._loop)
 
-    def _block(self) -> Iterator[T] | None:
-        """The block under way, which all loops share, or the next one."""
+    def next_block(self) -> Iterator[T] | None:
+        """What is left of the block under way, which all loops share, or the next one.
+
+        Returns:
+            Some items, or None at the end. After an error they are others.
+        """
         if self._ended or self._closed:
             return None
         flow = self._cursor.flow
@@ -363,7 +367,7 @@ def _blocks(run: ref[Run[T]]) -> Callable[[], Iterator[T] | None]:
 
     def block() -> Iterator[T] | None:
         found = run()
-        return None if found is None else found._block()
+        return None if found is None else found.next_block()
 
     return block
 

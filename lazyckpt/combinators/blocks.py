@@ -12,6 +12,9 @@ from itertools import chain, islice
 from operator import length_hint
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lazyckpt.combinators.reordered import check_branches, permuted
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
@@ -55,7 +58,13 @@ class HashedOrders:
             return items
         size, parts = len(items), (self._name, self._epoch, number)
         order = permuted(size, self._seed, branches, *parts)
-        return [items[place] for place in as_array(order.at(range(size))).tolist()]
+        return rearranged(items, as_array(order.at(range(size))))
+
+
+def rearranged(items: list[A], order: NDArray[np.integer[Any]]) -> list[A]:
+    """The items at these places. NumPy looks up many of them faster than a loop does."""
+    found: list[A] = np.fromiter(items, object, len(items))[order].tolist()
+    return found
 
 
 def shuffled_blocks(

@@ -78,6 +78,15 @@ class Call:
         each = chain.from_iterable(v if isinstance(v, tuple) else (v,) for v in values)
         return [value for value in each if isinstance(value, Chain)]
 
+    def with_chains(self, made: Callable[[Any], Chain]) -> Call:
+        """The same call, each of its pipelines replaced by what is made of it."""
+        arguments = {
+            name: tuple(map(made, value)) if isinstance(value, tuple) else made(value)
+            for name, value in self._arguments.items()
+            if is_pipelines(value)
+        }
+        return self.replaced(**arguments)
+
     @property
     def functions(self) -> Mapping[str, Role]:
         """The functions among the arguments that are given, by name, with their roles."""

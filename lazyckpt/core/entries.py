@@ -123,7 +123,7 @@ def described(value: Any) -> Any:
         return repr(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
-    if isinstance(value, (str, tuple, list)):
+    if isinstance(value, (str, bytes, tuple, list)):
         return f"{type(value).__name__}[{len(value)}]#{digest([described(v) for v in value])}"
     return type(value).__name__
 

@@ -240,16 +240,9 @@ class _Rewriting:
                 continue
             return
         if call.chains and call.combinator.is_source and not call.build(None).rate.every:
-            parts = {name: self.parts(value) for name, value in arguments.items()}
-            yield call.replaced(**parts), False, False
+            yield call.with_chains(self.chain), False, False
         else:
             yield call, call.combinator.keeps_items and not call.functions, False
-
-    def parts(self, value: Any) -> Any:
-        """An argument, the pipelines in it without the items that fail."""
-        if isinstance(value, tuple):
-            return tuple([self.parts(each) for each in value])
-        return self.chain(value) if isinstance(value, Chain) else value
 
 
 def skip_log_of(chain: Chain) -> SkipLog | None:

@@ -5,8 +5,8 @@ becomes `from lazyckpt.compat.infinibatch import iterators, datasets`.
 
 Docstrings mark with [D] what differs, and with [Q] what may surprise. Everywhere:
 
-- A checkpoint is a dict of JSON values of less than 1 KB, whatever the buffers hold.
-  It is checked: one of another pipeline, a damaged one or `{}` is refused.
+- A checkpoint is a dict of JSON values below 1 KB, whatever the buffers hold. One of
+  another pipeline, a damaged one or `{}` is refused.
 - `setstate` takes Infinibatch's own checkpoints too. Where a generator is more than
   2**27 words from its seed such a state keeps all its words, as 5 KB; it is refused
   where those have to be counted: in a `BufferedShuffleIterator`, and in an
@@ -14,8 +14,8 @@ Docstrings mark with [D] what differs, and with [Q] what may surprise. Everywher
 - An iterator made of another one walks on its own, and leaves that where it is.
 - After an exception the next call tries the same item again. Iterators can be
   pickled and copied, each with its own place.
-- The state of `RecurrentIterator`, and of an iterator class of your own, has to be
-  made of JSON values and tuples.
+- A block, a section of `read_ahead` or a buffer is held, and read before the first
+  item comes. A permutation takes 4 bytes an item, and 0.1 s for a million.
 
 Here chunks are lists; chunks and then blocks of 1,000 items are shuffled to train:
 
@@ -32,20 +32,10 @@ Here chunks are lists; chunks and then blocks of 1,000 items are shuffled to tra
 True
 >>> [list(pipeline(train=False, rank=rank, ranks=2)) for rank in (0, 1)]
 [[['A', 'B'], ['C', 'D']], [['E', 'F']]]
-
-Memory, and the time to the first item:
-
-- A block, a section of `read_ahead`, or a buffer of items is held, and read before
-  the first one comes; by a `SelectManyIterator` one collection, if it is a list.
-- `InfinitePermutationSourceIterator` holds the items and 4 bytes for each; the
-  permutation of an epoch takes 0.1 s for a million, a restore up to 0.1 s more.
-- `PrefetchIterator` starts one process, with the first item, and holds its buffer;
-  of small items up to three lots of at most 2,048 more.
 """
 
 from lazyckpt.compat.infinibatch import datasets, iterators
 from lazyckpt.compat.infinibatch.datasets import bump_seed, chunked_dataset_iterator
 from lazyckpt.compat.infinibatch.iterators import *  # noqa: F403  # its names, listed there
 
-__all__ = ["bump_seed", "chunked_dataset_iterator", "datasets", "iterators"]
-__all__ += iterators.__all__
+__all__ = ["bump_seed", "chunked_dataset_iterator", "datasets", "iterators", *iterators.__all__]

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.compat.infinibatch.mersenne import as_int, located
+from lazyckpt.compat.infinibatch.mersenne import Words, located, origin_of, restored, state_at
 from lazyckpt.compat.infinibatch.stages import boxed
-from lazyckpt.compat.infinibatch.words import Words
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, entered, within
@@ -79,7 +78,7 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return before(), freeze(held, "scan")
         case "infinibatch_random_map":
             state = found["recurrent_state"]
-            return before(), *_drawn(arguments, state), as_int(state[2])
+            return before(), *_drawn(arguments, state), freeze(state[2], "random.Random")
         case "infinibatch_blocks":
             state = found["source_state"] or {"recurrent_state": None, "source_state": None}
             start = _position(upstream, _inner(state))
@@ -128,43 +127,38 @@ def _later(machine: Machine[Any], position: Position, count: int) -> Position:
 
 def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     """Where the generator is: origin and words."""
+    seed, origin = arguments["seed"], origin_of(arguments["seed"])
     if state is None:
-        return arguments["origin"], 0
-    return located(arguments["seed"], arguments["origin"], state)
+        return origin, 0
+    return located(state_at(seed, origin, 0), origin, 0, restored(state).getstate())
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
-    """Of permutations, or of a cycle; the index is counted from the last one that was drawn."""
+    """Of permutations, or of a cycle; the index is counted from the last one drawn, back too."""
     source, machine = upstream.calls[0].arguments, upstream.machine
     if "seed" not in source:
         assert machine.skip is not None
         return machine.skip(machine.init(0), index % len(source["data"]))[0]
     if state is None:
         return machine.init(0)
-    origin, goal = _drawn(source, state)
-    back, index = divmod(index, len(source["items"]))
-    return 0, index, origin, _begun(source, origin, goal, -back)
-
-
-def _begun(source: Any, origin: int, goal: int, back: int) -> int:
-    """Where the permutation begins that is so many before the one that begins at `goal`."""
-    size = len(source["items"])
-    if back <= 0 or size == 1:  # one item takes no words
-        return goal
-    words, starts = Words(source["seed"], origin, 0), [0]
-    while starts[-1] < goal:
-        words.swaps(size - 1)
-        starts.append(words.drawn)
-    if starts[-1] != goal or back >= len(starts):
-        raise InvalidState("the generator of this state was not begun with the iterator's seed")
-    return starts[-1 - back]
+    (origin, place), size = _drawn(source, state), len(source["items"])
+    later, index = divmod(index, size)
+    if later < 0 and size > 1:  # one item takes no words
+        words, begins = Words(source["seed"], origin, 0), [0]
+        while begins[-1] < place:
+            words.swaps(size - 1)
+            begins.append(words.drawn)
+        if begins[-1] != place or len(begins) <= -later:
+            raise InvalidState("the generator of this state was not begun with the iterator's seed")
+        place = begins[later - 1]
+    return 0, index, origin, place
 
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
     """How many items a buffer took and gave at the end, and its generator's mark before that."""
-    origin, size = arguments["origin"], arguments["buffer_size"]
-    place, words = _drawn(arguments, found["random_state"])
-    if place != origin:
+    size = arguments["buffer_size"]
+    origin, words = _drawn(arguments, found["random_state"])
+    if origin != origin_of(arguments["seed"]):
         raise InvalidState("the generator of this state is too far from its seed")
     stream, arrived = Words(arguments["seed"], origin, 0), 0
     taken = np.zeros(size, bool)

@@ -8,15 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from lazyckpt.compat.infinibatch.iterators import (
-    BlockwiseShuffleIterator,
-    BufferedShuffleIterator,
-    CheckpointableIterator,
-    MapIterator,
-    PrefetchIterator,
-    SelectManyIterator,
-    create_source_iterator,
-)
+from lazyckpt.compat.infinibatch import iterators as it
 
 
 def bump_seed(seed: int | None, step: int = 1) -> int | None:
@@ -40,30 +32,25 @@ def chunked_dataset_iterator(
     prefetch: bool = False,
     num_instances: int = 1,
     instance_rank: int = 0,
-) -> CheckpointableIterator:
+) -> it.CheckpointableIterator:
     """The items of chunks: permuted for ever to train, else each rank's part once.
 
     To train, ranks take chunks by turns; else they have contiguous parts. `shuffle`
     without `train` is a `ValueError`; [D] so are, to train, chunks that are all
-    empty, once each was read, where there was a loop for ever.
-
-    Args:
-        chunk_refs: What `read_chunk_fn` makes the items of a chunk of, such as paths.
-        buffer_size: Of the items' shuffle, with the seed + 1, and of `prefetch`.
-        use_windowed: A `BufferedShuffleIterator`, not a `BlockwiseShuffleIterator`.
-        prefetch: Whether a process reads ahead, before the shuffle.
+    empty, once each was read, where there was a loop for ever. `buffer_size` is that of
+    the items' shuffle, and of `prefetch`, which reads ahead before the shuffle.
     """
     refs = list(chunk_refs)
     items = range(len(refs)) if train else refs
-    chunks = create_source_iterator(items, train, seed, shuffle, num_instances, instance_rank)
+    chunks = it.create_source_iterator(items, train, seed, shuffle, num_instances, instance_rank)
     read = partial(_read, deepcopy(refs), read_chunk_fn, shuffle, []) if train else read_chunk_fn
-    samples: CheckpointableIterator = SelectManyIterator(chunks, read)
+    samples: it.CheckpointableIterator = it.SelectManyIterator(chunks, read)
     if prefetch:
-        samples = PrefetchIterator(samples, buffer_size)
+        samples = it.PrefetchIterator(samples, buffer_size)
     if shuffle:
-        mix = BufferedShuffleIterator if use_windowed else BlockwiseShuffleIterator
+        mix = it.BufferedShuffleIterator if use_windowed else it.BlockwiseShuffleIterator
         samples = mix(samples, buffer_size, bump_seed(seed))
-    return samples if transform is None else MapIterator(samples, transform)
+    return samples if transform is None else it.MapIterator(samples, transform)
 
 
 def _read(

@@ -1,4 +1,4 @@
-"""Infinibatch's iterators, each a pipeline under the old protocol: here are those behind others."""
+"""Infinibatch's iterators, each a pipeline under the old protocol."""
 
 from __future__ import annotations
 
@@ -10,25 +10,12 @@ from typing import Any
 
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import stages
-from lazyckpt.compat.infinibatch.mersenne import Seed, fresh
+from lazyckpt.compat.infinibatch.mersenne import Seed
 from lazyckpt.compat.infinibatch.prefetch import prefetched
-from lazyckpt.compat.infinibatch.protocol import (
-    CheckpointableIterator,
-    PipelineIterator,
-    pipeline_of,
-    pipelines_of,
-    position_of,
-)
-from lazyckpt.compat.infinibatch.sources import (
-    ChunkedSourceIterator,
-    InfinitePermutationSourceIterator,
-    NativeCheckpointableIterator,
-    RandomIterator,
-    create_source_iterator,
-)
-from lazyckpt.core.checks import Unfit, boolean, checked, positive
-from lazyckpt.core.flow import Position
+from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
+from lazyckpt.core.checks import Unfit, at_least, boolean, brief, checked, positive
 from lazyckpt.core.user_state import storable
+from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 
 __all__ = [
@@ -40,25 +27,118 @@ __all__ = [
     "ZipIterator", "create_source_iterator",
 ]  # fmt: skip
 
-
 Source = CheckpointableIterator
 
-
-class _Stage(PipelineIterator):
-    """A stage behind one source."""
-
-    def __init__(self, source: Any, stage: Stage[Any, Any], begin: Position | None = None) -> None:
-        super().__init__(pipeline_of(source) | stage, source, begin=begin)
+_ATOMS = {int, float, bool, complex, str, bytes, type(None)}
 
 
-class SelectManyIterator(_Stage):
+class NativeCheckpointableIterator(PipelineIterator):
+    """The items of an iterable that begins anew each time; an iterator is a `ValueError`.
+
+    State: a count of items. Resume: at once in a list, tuple or range, replays
+    anything else; `RuntimeError`, with both numbers, where it became too short.
+    """
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        if iter(iterable) is iterable:
+            raise ArgumentError(
+                f"an iterable must begin anew each time; {brief(iterable)} is an iterator"
+            )
+        super().__init__(stages.infinibatch_native(iterable))
+
+
+def create_source_iterator(
+    source_items: Sequence[Any],
+    train: bool = True,
+    seed: Seed = None,
+    shuffle: bool = True,
+    num_instances: int = 1,
+    instance_rank: int = 0,
+) -> CheckpointableIterator:
+    """An `InfinitePermutationSourceIterator` to train, else a `ChunkedSourceIterator`.
+
+    `shuffle` without `train` is a `ValueError`.
+    """
+    ranks = num_instances, instance_rank
+    if train:
+        return InfinitePermutationSourceIterator(source_items, seed, shuffle, *ranks)
+    if shuffle:
+        raise ArgumentError("shuffling is not supported when train=False")
+    return ChunkedSourceIterator(source_items, *ranks)
+
+
+class ChunkedSourceIterator(PipelineIterator):
+    """One of `num_instances` contiguous parts, whose sizes differ by at most 1, once.
+
+    [D] A negative rank is refused, as one that is too large is.
+    """
+
+    def __init__(
+        self, source_items: Sequence[Any], num_instances: int = 1, instance_rank: int = 0
+    ) -> None:
+        rank = _ranked(num_instances, instance_rank, contiguous=True)
+        super().__init__(lz.source(list(source_items)) | rank)
+
+
+def _ranked(num_instances: int, instance_rank: int, contiguous: bool = False) -> Stage[Any, Any]:
+    count = checked("source", "num_instances", num_instances, positive)
+    rank = checked("source", "instance_rank", instance_rank, at_least(0, count - 1))
+    return lz.shard(num_shards=count, index=rank, contiguous=contiguous)
+
+
+class InfinitePermutationSourceIterator(PipelineIterator):
+    """One permutation of the items after another; rank r of W gets item r, r + W, r + 2 W, ...
+
+    The order is that of `random.Random(seed).shuffle`. [D] Each item that is given is
+    a copy, unless it is a number, a string or None: to change it changes nothing later.
+    [D] `seed=None` is a seed drawn by chance, which the state holds; of several ranks
+    it is 0. State: how many random words were drawn before this permutation, and the
+    place in it; the same on all ranks. Resume: draws one permutation.
+
+    >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
+    >>> [next(it) for _ in range(6)]
+    ['not', 'to', 'or', 'be', 'not', 'be']
+    """
+
+    def __init__(
+        self,
+        source_items: Sequence[Any],
+        seed: Seed = 0,
+        shuffle: bool = True,
+        num_instances: int = 1,
+        instance_rank: int = 0,
+    ) -> None:
+        items = list(source_items)
+        if not items:
+            raise ArgumentError("source must not be empty")
+        rank = _ranked(num_instances, instance_rank)
+        seed = 0 if seed is None and num_instances > 1 else seed
+        if not (is_atomic := {*map(type, items)} <= _ATOMS):
+            items = deepcopy(items)
+        if shuffle:
+            pipeline = stages.infinibatch_permutations(items, seed) | rank
+        else:
+            pipeline = lz.source(items) | lz.repeat() | rank
+        super().__init__(pipeline if is_atomic else pipeline | lz.map(deepcopy))
+
+
+class RandomIterator(PipelineIterator):
+    """What `random.Random(seed).random()` gives. State: how many were given.
+
+    [D] With `seed=None`, `setstate(None)` begins the same stream again.
+    """
+
+    def __init__(self, seed: Seed = 0) -> None:
+        super().__init__(stages.infinibatch_random(seed))
+
+
+class SelectManyIterator(PipelineIterator):
     """The items of `collection_selector(item)`, or of the item itself, one after another.
 
-    [D] An exception isn't taken for the end, nor a StopIteration raised by the
-    selector, which is a `PipelineError`. A set is refused: its order doesn't outlive
-    the process. State: the place before the current collection, and a count of its
-    items. Resume: selects it again, and goes through it: prefer small ones;
-    `RuntimeError` if it became too short.
+    [D] An exception isn't taken for the end; StopIteration becomes a `PipelineError`.
+    [D] A set is refused: its order doesn't outlive the process. State: the place before
+    the current collection, and a count of its items. Resume: selects it again and goes
+    through it; `RuntimeError` if it became too short.
     """
 
     def __init__(
@@ -66,15 +146,14 @@ class SelectManyIterator(_Stage):
         source_iterator: Source,
         collection_selector: Callable[[Any], Iterable[Any]] | None = None,
     ) -> None:
-        selector = _itself if collection_selector is None else collection_selector
-        super().__init__(source_iterator, lz.flat_map(selector))
+        super().__init__(lz.flat_map(collection_selector or _itself), source_iterator)
 
 
 def _itself(item: Any) -> Any:
     return item
 
 
-class MapIterator(_Stage):
+class MapIterator(PipelineIterator):
     """`transform(item)` for every item; [D] a StopIteration raised by it is a `PipelineError`.
 
     [Q] It begins where its source is, and `setstate(None)` goes to the source's
@@ -82,7 +161,7 @@ class MapIterator(_Stage):
     """
 
     def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
-        super().__init__(source_iterator, lz.map(transform), position_of(source_iterator))
+        super().__init__(lz.map(transform), source_iterator, begin=_itself)
 
 
 class ParallelMapIterator(PipelineIterator):
@@ -99,17 +178,18 @@ class ParallelMapIterator(PipelineIterator):
         num_processes: int,
         num_items_per_process: int,
     ) -> None:
-        mapped, fit = pipeline_of(source_iterator) | lz.map(transform), partial(checked, "map")
-        workers = fit("num_processes", num_processes, positive)
-        each = fit("num_items_per_process", num_items_per_process, positive)
-        super().__init__(prefetched(mapped, workers, workers * each), source_iterator)
+        workers = checked("map", "num_processes", num_processes, positive)
+        each = checked("map", "num_items_per_process", num_items_per_process, positive)
+        stage = lz.map(transform)
+        super().__init__(
+            lambda source: prefetched(source | stage, workers, workers * each), source_iterator
+        )
 
 
-class RecurrentIterator(_Stage):
+class RecurrentIterator(PipelineIterator):
     """The outputs of `step_function(state, item) -> (state, output)`, which may change it in place.
 
-    State: the source's, and your own as it is. [D] It has to be made of JSON values
-    and tuples: `getstate` refuses another with `InvalidState`; iterating doesn't mind.
+    State: the source's, and your own; [D] `getstate` wants it of JSON values and tuples.
     """
 
     def __init__(
@@ -122,64 +202,50 @@ class RecurrentIterator(_Stage):
             stage = lz.scan(step_function, storable(initial_state))
         except Unfit:
             stage = lz.scan(partial(stages.boxed, step_function, deepcopy(initial_state)), [])
-        super().__init__(source_iterator, stage)
+        super().__init__(stage, source_iterator)
 
 
-class SamplingRandomMapIterator(_Stage):
+class SamplingRandomMapIterator(PipelineIterator):
     """`transform(random, item)` for every item, with one `random.Random(seed)` for all.
 
-    State: the source's, and how many random words were drawn; where `transform`
-    gives the generator another seed or state, all its 624 words, 5 KB. [D] With
-    `seed=None` it has the seed drawn.
+    State: the source's, and how many random words were drawn; where `transform` gives
+    the generator another seed, all its 624 words, 5 KB. [D] `seed=None` is one drawn.
     """
 
     def __init__(
         self, source_iterator: Source, transform: Callable[[Random, Any], Any], seed: Seed = 0
     ) -> None:
-        stage = stages.infinibatch_random_map(transform, seed, fresh(seed))
-        super().__init__(source_iterator, stage)
+        super().__init__(stages.infinibatch_random_map(transform, seed), source_iterator)
 
 
-class BufferedShuffleIterator(_Stage):
+class BufferedShuffleIterator(PipelineIterator):
     """A shuffle with a buffer: each item takes a random slot, and what was there is given.
 
-    The slots are those of `random.Random(seed).randrange`. [D] None is an item like
-    any other. State: a place before the oldest item held, and counts; [D] no items.
-    Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where that
-    is slow; from Infinibatch's own state, all from the beginning, if the source has
-    no None items.
+    [D] None is an item too. State: a place before the oldest item held, and counts; [D] no
+    items. Resume: reads about 12 times the buffer, so prefer a blockwise shuffle where
+    that is slow; from Infinibatch's own state, all, if the source has no None items.
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
-        stage = stages.infinibatch_reservoir(buffer_size, seed, fresh(seed))
-        super().__init__(source_iterator, stage)
+        super().__init__(stages.infinibatch_reservoir(buffer_size, seed), source_iterator)
 
 
-class BlockwiseShuffleIterator(_Stage):
+class BlockwiseShuffleIterator(PipelineIterator):
     """Consecutive blocks of items, each shuffled by `random.Random(seed)`, the short last one too.
 
-    State: the place and the random words drawn before the block, and a count of its
-    items. Resume: reads one block again.
+    State: the place and the words drawn before the block, and a count. Resume: reads a block.
     """
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
-        stage = stages.infinibatch_blocks(block_size, seed, fresh(seed))
-        super().__init__(source_iterator, stage)
+        super().__init__(stages.infinibatch_blocks(block_size, seed), source_iterator)
 
 
-class BucketedReadaheadBatchIterator(_Stage):
+class BucketedReadaheadBatchIterator(PipelineIterator):
     """Batches of items alike: sections of `read_ahead` items, sorted by `key`, the largest first.
 
-    [D] NumPy's ints are ints; None as a boundary key is a `ValueError` that names
-    the item. State: the place and the random words drawn before the section, and a
-    count of its batches. Resume: reads one section again.
-
-    Args:
-        source_iterator, read_ahead: Gives the items, so many to a section.
-        key: None leaves the section's order.
-        batch_size: An int, or a function of a batch's first item; at least 1 is taken.
-        boundary_key: A new batch begins where its value changes.
-        shuffle, seed: Gives a section's batches in an order by `random.Random(seed)`.
+    [D] None as a boundary key is a `ValueError` that names the item. [D] NumPy's ints are
+    ints. State: the place and the random words drawn before the section, and a count of
+    its batches. Resume: reads one section again.
     """
 
     def __init__(
@@ -193,23 +259,23 @@ class BucketedReadaheadBatchIterator(_Stage):
         seed: Seed = 0,
     ) -> None:
         stage = stages.infinibatch_buckets(
-            read_ahead, key, batch_size, boundary_key, bool(shuffle), seed, fresh(seed)
+            read_ahead, key, batch_size, boundary_key, bool(shuffle), seed
         )
-        super().__init__(source_iterator, stage)
+        super().__init__(stage, source_iterator)
 
 
-class WindowedIterator(_Stage):
+class WindowedIterator(PipelineIterator):
     """Tuples of `width` consecutive items, at every item a new one. State: the next one's place."""
 
     def __init__(self, source_iterator: Source, width: int) -> None:
-        super().__init__(source_iterator, lz.sliding_window(width))
+        super().__init__(lz.sliding_window(width), source_iterator)
 
 
-class FixedBatchIterator(_Stage):
+class FixedBatchIterator(PipelineIterator):
     """Lists of `batch_size` items, the last one shorter. State: that of the source."""
 
     def __init__(self, source_iterator: Source, batch_size: int) -> None:
-        super().__init__(source_iterator, lz.batch(batch_size))
+        super().__init__(lz.batch(batch_size), source_iterator)
 
 
 class ZipIterator(PipelineIterator):
@@ -220,39 +286,29 @@ class ZipIterator(PipelineIterator):
     """
 
     def __init__(self, *source_iterators: Source) -> None:
-        pipelines = pipelines_of(source_iterators)
-        begin = tuple(map(position_of, source_iterators)), 0
-        super().__init__(lz.zip(*pipelines), *source_iterators, begin=begin)
+        super().__init__(lz.zip, *source_iterators, begin=lambda *places: (places, 0))
 
 
 class MultiplexIterator(PipelineIterator):
     """For every index that the control iterator gives, the next item of that source.
 
-    [D] A source that has ended is a `PipelineError` which says so. [Q] Negative
-    indices are refused, as those too large are: -1 is more often a mistake than
-    the last source. The same iterator twice is refused. State: that of each.
+    [D] A source that has ended is a `PipelineError` which says so. [Q] Negative indices
+    are refused, and so is the same iterator twice. State: that of each.
     """
 
     def __init__(self, control_iterator: Source, source_iterators: Sequence[Source]) -> None:
-        sources = [control_iterator, *source_iterators]
-        control, *rest = pipelines_of(sources)
-        super().__init__(lz.multiplex(control, rest), *sources)
+        make = lambda control, *pipelines: lz.multiplex(control, pipelines)  # noqa: E731
+        super().__init__(make, control_iterator, *source_iterators)
 
 
 class PrefetchIterator(PipelineIterator):
     """The items as they are, made ahead by a process; stages behind it run here.
 
-    State: that of the source. [D] An exception in the source arrives, after the items
-    before it. Where processes are not forked, a thread makes what can't be pickled.
-    After `close`, which may be called twice, `next` and `setstate` raise
-    `RuntimeError`, and `getstate` works. What is dropped unclosed gives a
-    `ResourceWarning`. One inside another is made by the outer one's process.
-
-    Args:
-        source_iterator, buffer_size: Gives the items, of which so many are held
-            ready; of small ones, that are soon made, some more.
-        buffer_in_main_process: No matter; they always are.
-        log_empty_buffer_warning: Log "prefetch buffer is empty" where none is ready.
+    [D] An exception in the source arrives, after the items before it. [D] The buffer is
+    always in this process; of small items it holds more. Where processes are not
+    forked, a thread makes what can't be pickled. One inside another is made by the
+    outer one's process. What is dropped unclosed gives a `ResourceWarning`; after
+    `close`, `next` and `setstate` are a `RuntimeError`. State: that of the source.
     """
 
     def __init__(
@@ -262,7 +318,7 @@ class PrefetchIterator(PipelineIterator):
         buffer_in_main_process: bool = False,
         log_empty_buffer_warning: bool = False,
     ) -> None:
-        pipeline, fit = pipeline_of(source_iterator), partial(checked, "PrefetchIterator")
+        fit = partial(checked, "PrefetchIterator")
         size = fit("buffer_size", buffer_size, positive)
         logs = fit("log_empty_buffer_warning", log_empty_buffer_warning, boolean)
-        super().__init__(prefetched(pipeline, 1, size, logs), source_iterator)
+        super().__init__(lambda source: prefetched(source, 1, size, logs), source_iterator)

@@ -1,122 +1,106 @@
-"""MT19937, the generator of `random.Random`, as a function of a seed and a number of words drawn.
+"""`random.Random` at any place: its words, and what it makes of them, many at a time.
 
-A place is (origin, words): the origin is 0 for the stage's own seed, below
-2**64 a seed drawn by chance, else a whole state of the generator; words are
-the 32-bit outputs drawn since.
+A place is (origin, words): the origin is 0 for the stage's own seed, below 2**64 a seed
+drawn by chance, else a whole state; words are the 32-bit outputs drawn since.
 
-Matsumoto and Nishimura, "Mersenne Twister", 1998; Haramoto et al., "Efficient
-jump ahead for F2-linear random number generators", 2008.
+Haramoto et al., "Efficient jump ahead for F2-linear random number generators", 2008.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
+from operator import length_hint
 from random import Random, SystemRandom
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.combinators.blocks import rearranged
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
 _RAW = 1 << 64  # origins from here on are whole states
-_FAR = 1 << 23  # words; to pass over more, jumping is faster
+_FAR = 1 << 22  # words; to pass over more, jumping is faster
 _SEARCH = 1 << 27  # words from a seed within which a state is looked for
-_NEAR = 1 << 22  # the same from the last state that is known
+_FEW = 1024  # shuffled one by one up to here
+_SHIFTS = [32 - (i + 1).bit_length() for i in range(_FEW)]
+_AT_ONCE = 1 << 12  # words
 
-Key = tuple[NDArray[np.uint32], int]
+State = tuple[Any, ...]  # as `Random.getstate` gives it
 Seed = int | float | str | bytes | None
 
 
+class Chance(int):
+    """The seed drawn where None is given; a state has it as its origin."""
+
+
 def seedable(seed: Any) -> Seed:
-    """A check for seeds, as a check of an argument is; NumPy's scalars are Python's."""
+    """A check for seeds; NumPy's scalars are Python's."""
+    if seed is None:
+        return Chance(SystemRandom().randrange(1, 1 << 53))
     seed = bytes(seed) if isinstance(seed, bytearray) else seed
     seed = seed.item() if hasattr(seed, "dtype") else seed
-    if seed is not None and not isinstance(seed, (int, float, str, bytes)):
+    if not isinstance(seed, (int, float, str, bytes)):
         raise Unfit("an int, float, str, bytes or None")
     return seed
 
 
-def fresh(seed: Seed) -> int:
-    """The origin for a seed: a chance one where there is none."""
-    return SystemRandom().randrange(1, 1 << 53) if seed is None else 0
+def origin_of(seed: Seed) -> int:
+    """Where a stage with a seed begins."""
+    return int(seed) if isinstance(seed, Chance) else 0
 
 
-def told(seed: Seed) -> Seed:
-    """A seed as states show it."""
-    if isinstance(seed, (str, bytes)):
-        return f"{type(seed).__name__}#{Random(seed).getrandbits(32):08x}"
-    return hex(seed) if isinstance(seed, int) and abs(seed) >= 1 << 53 else seed
-
-
-def begun(seed: Seed, origin: int) -> Key:
-    """The generator's state at an origin."""
-    if origin < _RAW:
-        return exported(Random(origin or seed).getstate())
-    whole = origin.to_bytes(4 * _N + 3, "little")
-    at = int.from_bytes(whole[4 * _N : -1], "little")
-    return np.frombuffer(whole[: 4 * _N], np.uint32), min(at, _N)
-
-
-def exported(state: tuple[Any, ...]) -> Key:
-    """What `Random.getstate()` gave, as an array and an index; `InvalidState` for anything else."""
+def restored(state: Any) -> Random:
+    """A generator in a state that its `getstate` gave; `InvalidState` for anything else."""
+    random = Random(0)
     try:
-        version, words, _ = state
-        key = np.array(words[:-1], np.uint32)
-        if version == 3 and key.shape == (_N,) and 0 < words[-1] <= _N:
-            return key, int(words[-1])
-    except (TypeError, ValueError, OverflowError, IndexError):
-        pass
-    raise InvalidState("expected a state of random.Random, as its getstate gives it")
+        version, words, spare = state
+        random.setstate((version, tuple(words), spare))
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidState("expected a state of random.Random, as its getstate gives it") from None
+    return random
+
+
+def placed(seed: Seed, origin: int, words: int) -> Random:
+    """A generator so many words after an origin."""
+    return restored(state_at(seed, origin, words))
 
 
 @lru_cache(16)
-def placed(seed: Seed, origin: int, words: int) -> Key:
-    """The generator's state so many words after an origin. Don't change it in place."""
-    key, at = begun(seed, origin)
+def state_at(seed: Seed, origin: int, words: int) -> State:
+    """The state of a generator so many words after an origin."""
+    if origin < _RAW:
+        random = Random(origin or seed)
+    else:
+        whole = origin.to_bytes(4 * _N + 5, "little")[:-1]
+        random = restored((3, np.frombuffer(whole, "<u4").tolist(), None))
     if words > _FAR:
-        return _jumped(key, words + at - _N), _N
-    bits = generator(key, at)
-    bits.random_raw(words, output=False)
-    return _key(bits)
+        return jumped(random.getstate(), words)
+    random.getrandbits(32 * words)
+    return random.getstate()
 
 
-def generator(key: NDArray[np.uint32], at: int) -> np.random.MT19937:
-    bits = np.random.MT19937(0)
-    bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": at}}
-    return bits
-
-
-def _key(bits: np.random.MT19937) -> Key:
-    found: Any = bits.state["state"]
-    return found["key"], int(found["pos"])
-
-
-def _jumped(key: NDArray[np.uint32], steps: int) -> NDArray[np.uint32]:
-    """The state so many words later: x**steps modulo the characteristic polynomial, applied."""
-    power, left = steps, 0
-    while power >= _DEGREE:
-        power, left = power >> 1, left + 1
-    found = 1 << power
-    for bit in range(left - 1, -1, -1):
-        found = _reduced(int(f"{found:b}", 4) << (steps >> bit & 1))  # base 4 spreads the bits
-    packed = np.frombuffer(found.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
+def jumped(state: State, words: int) -> State:
+    """The state so many words later: x**words modulo the characteristic polynomial, applied."""
+    *key, at = state[1]
+    power = 1
+    for bit in f"{words + at - _N:b}":
+        power = _reduced(int(f"{power:b}", 4) << int(bit))  # base 4 spreads the bits
+    packed = np.frombuffer(power.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
     places = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
-    bits = generator(key, _N)
-    blocks = [key]
+    random, sequence = restored((3, (*key, _N), None)), key
     for _ in range(_DEGREE // _N + 1):
-        bits.random_raw(_N, output=False)
-        blocks.append(_key(bits)[0])
-    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate(blocks), _N)
+        random.getrandbits(32 * _N)
+        sequence += random.getstate()[1][:_N]
+    windows = np.lib.stride_tricks.sliding_window_view(np.array(sequence, np.uint32), _N)
     result = np.zeros(_N, np.uint32)
     for some in np.array_split(places, 16):
         result ^= np.bitwise_xor.reduce(windows[some], axis=0)
-    return result
+    return 3, (*result.tolist(), _N), None
 
 
 def _reduced(value: int) -> int:
@@ -143,64 +127,151 @@ def _exponents() -> list[int]:
     return [exponent for exponent in range(_DEGREE) if total >> exponent & 1]
 
 
-def distance(start: Key, goal: Key, limit: int) -> int | None:
-    """How many words lead from one state to another; None if it takes more than the limit."""
-    (key, at), (wanted, to) = start, goal
-    if at <= to and np.array_equal(key, wanted):
-        return to - at
-    bits = generator(key, _N)
-    first, passed, count = generator(wanted, 0).random_raw(_N), 0, 1
-    while passed * _N <= limit:
-        rows = bits.random_raw(count * _N).reshape(count, _N)
-        for row in np.flatnonzero(rows[:, 0] == first[0]).tolist():
-            if np.array_equal(rows[row], first):
-                return (passed + row) * _N + (_N - at) + to
-        passed, count = passed + count, min(8 * count, 512)
-    return None
+def located(
+    start: State, origin: int, words: int, goal: State, limit: int = _SEARCH
+) -> tuple[int, int]:
+    """The place of a goal that comes after a start at this place; a far one is an origin itself."""
+    (*key, at), (*wanted, to) = start[1], goal[1]
+    if at <= to and key == wanted:
+        return origin, words + to - at
+    random, first = restored((3, (*key, _N), None)), restored((3, (*wanted, 0), None))
+    block = first.randbytes(4 * _N)
+    for passed in range(limit // _N + 1):
+        if random.randbytes(4 * _N) == block:
+            return origin, words + (passed + 1) * _N - at + to
+    return int.from_bytes(np.array(goal[1], "<u4").tobytes() + b"\1", "little"), 0
 
 
-def located(seed: Seed, origin: int, state: tuple[Any, ...]) -> tuple[int, int]:
-    """Where a state of `random.Random` is: counted from the origin, or itself the origin."""
-    return _counted(begun(seed, origin), origin, 0, exported(state), _SEARCH)
-
-
-def _counted(start: Key, origin: int, words: int, goal: Key, limit: int) -> tuple[int, int]:
-    """Where a state is, if `start` is so many words behind an origin."""
-    more = distance(start, goal, limit)
-    if more is not None:
-        return origin, words + more
-    whole = goal[0].tobytes() + goal[1].to_bytes(2, "little") + b"\1"
-    return int.from_bytes(whole, "little"), 0
-
-
-def as_int(spare: float | None) -> int:
-    """The float that `Random.gauss` has spare, as an int."""
-    return 0 if spare is None else 1 + int.from_bytes(struct.pack("<d", spare), "little")
-
-
-def check_place(origin: Any, words: Any = 0, gauss: Any = 0) -> None:
+def check_place(origin: Any, words: Any = 0) -> None:
     """Check a place out of a state."""
-    name = "random.Random"
-    within(name, origin, math.inf), within(name, words, math.inf), within(name, gauss, _RAW)
+    within("random.Random", origin, math.inf), within("random.Random", words, math.inf)
 
 
-class TrackedRandom:
-    """A `random.Random` at a place, which can tell where it has come to."""
+class Words:
+    """The words from a place on; what is made of them takes as many as `Random` takes for it."""
 
-    # Nothing is counted while it is used: where it is asked for, the words since
-    # the last time are found by generating them once more.
+    def __init__(self, seed: Seed, origin: int, words: int) -> None:
+        check_place(origin, words)
+        self.origin, self.drawn = origin, words
+        self.second = words  # where the second number of the last `below` was drawn from
+        self._begin = seed, origin, words
+        self._ready = np.empty(0, np.uint32)
 
-    def __init__(self, seed: Seed, origin: int, words: int, gauss: int) -> None:
-        self._place = origin, words
-        self._mark = key, at = placed(seed, origin, words)
-        self.random = Random()
-        spare = struct.unpack("<d", (gauss - 1).to_bytes(8, "little"))[0] if gauss else None
-        self.random.setstate((3, (*key.tolist(), at), spare))
+    @property
+    def mark(self) -> tuple[int, int]:
+        """The place that the next words come from."""
+        return self.origin, self.drawn
 
-    def place(self) -> tuple[int, int, int]:
-        """Origin and words, and the float that `gauss` has spare, as an int."""
-        state = self.random.getstate()
-        goal = exported(state)
-        self._place = _counted(self._mark, *self._place, goal, _NEAR)
-        self._mark = goal
-        return *self._place, as_int(state[2])
+    @cached_property
+    def _random(self) -> Random:
+        return placed(*self._begin)
+
+    def _peek(self, count: int) -> NDArray[np.uint32]:
+        if len(self._ready) < count:
+            more = np.frombuffer(self._random.randbytes(4 * max(count, _AT_ONCE)), "<u4")
+            self._ready = np.concatenate([self._ready, more])
+        return self._ready[:count]
+
+    def _take(self, count: int) -> NDArray[np.uint32]:
+        taken = self._peek(count)
+        self._ready = self._ready[count:]
+        self.drawn += count
+        return taken
+
+    def tried(self, bound: int, count: int) -> NDArray[np.uint32]:
+        """What so many words are for `randrange(bound)`, which passes over those not below it."""
+        return self._take(count) >> np.uint32(32 - bound.bit_length())
+
+    def below(self, bound: int, count: int) -> NDArray[np.int64]:
+        """`randrange(bound)`, so many times."""
+        parts, left = [np.empty(0, np.int64)], count
+        while left:  # so many words are needed at least
+            begin, drawn = self.drawn, self.tried(bound, left)
+            fit = np.flatnonzero(drawn < bound)
+            if left == count and len(fit):
+                self.second = begin + int(fit[0]) + 1
+            parts.append(drawn[fit].astype(np.int64))
+            left -= len(fit)
+        return np.concatenate(parts)
+
+    def shuffled(self, items: list[Any]) -> list[Any]:
+        """The items after `shuffle(items)`; the list may be changed."""
+        last = len(items) - 1
+        if last >= _FEW:
+            return rearranged(items, self.permutation(last + 1))
+        for i, j in zip(range(last, 0, -1), self._few(last), strict=True):
+            items[i], items[j] = items[j], items[i]
+        return items
+
+    def permutation(self, size: int) -> NDArray[np.int32]:
+        """What `shuffle` makes of `range(size)`, as an array."""
+        if size > _FEW:
+            return _swapped(self.swaps(size - 1))
+        return np.array(self.shuffled(list(range(size))), np.int32)
+
+    def swaps(self, last: int) -> NDArray[np.int32]:
+        """`randrange(i + 1)` at index i, drawn for every i from the last down to 1."""
+        slots = np.zeros(last + 1, np.int32)
+        i = last
+        while i >= _FEW:
+            bits = (i + 1).bit_length()
+            need = i + 2 - (1 << bits - 1)  # until a bit less will do
+            count = min(need + (need >> 1) + 64, 1 << bits - 2, 1 << 16)
+            drawn = (self._peek(count) >> np.uint32(32 - bits)).astype(np.int32)
+            # Each that fits lowers the bound for those after it. A guess of which do
+            # is right further with every round, and right where it is its own result.
+            steps = np.arange(count, dtype=np.int32)
+            fits = drawn <= i - (steps * ((i + 1) / (1 << bits))).astype(np.int32)
+            while True:
+                again = drawn <= i + fits - np.cumsum(fits, dtype=np.int32)
+                if (again == fits).all():
+                    break
+                fits = again
+            places = np.flatnonzero(fits)[:need]
+            self._take(count if len(places) < need else int(places[-1]) + 1)
+            slots[i : i - len(places) : -1] = drawn[places]
+            i -= len(places)
+        slots[i:0:-1] = self._few(i)
+        return slots
+
+    def _few(self, last: int) -> list[int]:
+        """`randrange(i + 1)` for every i from the last down to 1."""
+        found: list[int] = []
+        i = last
+        while i > 0:
+            count = i + (i >> 1) + 8
+            words = iter(self._peek(count).tolist())
+            for word in words:
+                if (j := word >> _SHIFTS[i]) <= i:
+                    found.append(j)
+                    i -= 1
+                    if not i:
+                        break
+            self._take(count - length_hint(words))
+        return found
+
+
+def _swapped(slots: NDArray[np.int32]) -> NDArray[np.int32]:
+    """`range(n)` after swapping element i with element slots[i], for i from n - 1 down to 1.
+
+    Element i ends as what was in slots[i] before its swap: that was put there by
+    the swap before which took the same slot, and was then element `after[i]`'s.
+    """
+    steps = np.arange(len(slots), dtype=np.int32)
+    first, after = np.full((2, len(slots)), -1, np.int32)
+    left, taken = steps[::-1], slots[::-1]
+    first[taken] = left  # of equal ones the last stays: the lowest step
+    here = first.copy()
+    while len(left := left[later := here[taken] != left]):
+        taken = taken[later]
+        before = here[taken]
+        here[taken] = left
+        after[before] = here[taken]
+    source = np.where(first == steps, after, first)
+    held = np.where(source < 0, steps, source)
+    linked = np.flatnonzero(source >= 0)
+    while len(linked):  # follow each chain to its end, twice as far each time
+        at = held[linked]
+        held[linked] = further = held[at]
+        linked = linked[further != at]
+    return np.where(after < 0, slots, held[after])

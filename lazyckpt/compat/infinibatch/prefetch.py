@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from lazyckpt.core.call import Chain
@@ -61,41 +62,29 @@ def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[A
         arguments = calls[begin - 1].arguments
         session = arguments["executor"].open(part)
         sessions.append(session)
-        flow = _logged(session) if arguments["logs"] else session.machine.flow
+        flow = partial(_logged, session) if arguments["logs"] else session.machine.flow
         machine = part.machine._replace(flow=flow, view=None)
     for call in calls[begin:]:
-        arguments = {k: _replaced(v, sessions) for k, v in call.arguments.items()}
-        machine = call.replaced(**arguments).build(machine)
+        machine = call.with_chains(lambda each: with_workers(each, sessions)).build(machine)
     found: Pipeline[Any] = Pipeline(calls)
     found.__dict__["machine"] = machine
     return found
 
 
-def _replaced(value: Any, sessions: list[Session]) -> Any:
-    """An argument, with workers for the pipelines in it."""
-    if type(value) is tuple:
-        return tuple([_replaced(each, sessions) for each in value])
-    return with_workers(value, sessions) if isinstance(value, Pipeline) else value
-
-
-def _logged(session: Session) -> Callable[[Position], Flow[Any]]:
+def _logged(session: Session, position: Position) -> Flow[Any]:
     """The flow of a session, which logs when nothing is ready."""
+    made: Flow[Any] = session.machine.flow(position)
+    prefetcher = session.prefetching
+    assert isinstance(prefetcher, Prefetcher)
 
-    def flow(position: Position) -> Flow[Any]:
-        made: Flow[Any] = session.machine.flow(position)
-        prefetcher = session.prefetching
-        assert isinstance(prefetcher, Prefetcher)
+    def look() -> None:
+        if not prefetcher.is_ready:
+            logger.warning("trying to fetch item, but prefetch buffer is empty")
 
-        def look() -> None:
-            if not prefetcher.is_ready:
-                logger.warning("trying to fetch item, but prefetch buffer is empty")
-
-        def items() -> Iterator[Any]:
+    def items() -> Iterator[Any]:
+        look()
+        for item in made:
+            yield item
             look()
-            for item in made:
-                yield item
-                look()
 
-        return Flow(items(), made.snapshot)
-
-    return flow
+    return Flow(items(), made.snapshot)

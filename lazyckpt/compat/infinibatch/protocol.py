@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import collections.abc
+import copyreg
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import chain, compress, repeat
+from typing import Any, Self
+from weakref import ref
 
 import lazyckpt as lz
-from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
 from lazyckpt.compat.infinibatch.prefetch import has_prefetch, with_workers
 from lazyckpt.core.checks import brief
@@ -50,22 +52,81 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
         """End the workers of all prefetching in the pipeline."""
 
 
+class _End:
+    """Stands where `compress` asks whether to give an item, after the last one."""
+
+    def __bool__(self) -> bool:
+        raise StopIteration
+
+
+_GIVEN: list[Any] = [True] * 256
+_OVER: list[Any] = [_End()]
+
+
+class BlockIterator(compress):  # type: ignore[type-arg]  # it takes none when it runs
+    """An iterator over blocks of items, at no Python frame an item.
+
+    At the end of all, and after an error, it asks again when `next` is called again.
+    """
+
+    # What is made of itertools is over for good at its end. So these never come to one:
+    # there is always another block, at the end one with an item that is not given,
+    # and what is asked whether to give it raises StopIteration.
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        given = [*_GIVEN]
+        blocks = _blocks(given)
+        next(blocks)
+        self = super().__new__(cls, chain.from_iterable(blocks), chain.from_iterable(repeat(given)))
+        blocks.send(ref(self))
+        return self
+
+    @abstractmethod
+    def _block(self) -> Iterator[Any] | None:
+        """The next items, or None at the end."""
+
+
+def _blocks(given: list[Any]) -> Generator[Iterator[Any], Callable[[], Any], None]:
+    owner = yield iter(())
+    block: Iterator[Any] | None = iter(())
+    while True:
+        try:  # an interrupt may come at any `yield`
+            while True:
+                yield iter([None]) if block is None else block
+                block = owner()._block()
+                given[:] = _OVER if block is None else _GIVEN
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            block = _raising(error)  # for a generator that raises is over for good
+
+
+def _raising(error: BaseException) -> Iterator[Any]:
+    raise error
+    yield  # type: ignore[unreachable]  # which makes it a generator
+
+
 class PipelineIterator(BlockIterator, CheckpointableIterator):
     """A pipeline under the protocol. The iterators that it is made of stay where they are."""
 
     _run: Run[Any] | None = None
-    _is_closed = _is_looping = False
+    _is_closed = False
 
     def __init__(
         self,
-        pipeline: Pipeline[Any],
+        made: Pipeline[Any] | Callable[..., Pipeline[Any]],
         *sources: CheckpointableIterator,
-        begin: Position | None = None,
+        begin: Callable[..., Position] | None = None,
     ) -> None:
-        begin = pipeline.machine.init(0) if begin is None else begin
-        self._pipeline = pipeline
+        """A pipeline, or one made of the sources'; it begins at the place made of theirs."""
+        pipelines = list(map(_pipeline_of, sources))
+        if len(set(map(id, sources))) < len(sources):
+            raise ArgumentError("the same iterator stands twice; give two of them")
+        self._pipeline = made if isinstance(made, Pipeline) else made(*pipelines)
         self._sources = sources
-        self._begun = State(pipeline.entries, 0, begin)
+        init = self._pipeline.machine.init
+        place = begin(*map(_position_of, sources)) if begin else init(0)
+        self._begun = State(self._pipeline.entries, 0, place)
         self._sessions: list[Session] = []
 
     def getstate(self) -> dict[str, Any]:
@@ -93,7 +154,7 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
             self._run.load_state_dict(state)
 
     def close(self) -> None:
-        if not self._is_closed and has_prefetch(self._pipeline):
+        if has_prefetch(self._pipeline):
             self._is_closed = True
             if self._run is not None:
                 self._run.close()
@@ -103,23 +164,26 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
             each.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._pipeline, self._sources, self.getstate())
+        state = self._pipeline, self._sources, self.getstate()
+        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]  # for pickle
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        pipeline, sources, checkpoint = state
+        PipelineIterator.__init__(self, pipeline, *sources)
+        self.setstate(checkpoint)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._pipeline!r}>"
 
     def __del__(self) -> None:
-        if self._run is not None and not self._is_closed and has_prefetch(self._pipeline):
+        if self._run is not None and self._sessions and not self._is_closed:
             warnings.warn(f"unclosed PrefetchIterator {self!r}", ResourceWarning, 2, source=self)
 
     def _block(self) -> Iterator[Any] | None:
         self._check_open()
-        self._is_looping = not self._is_looping
-        return iter(self._run or self._start()) if self._is_looping else None  # a loop is over
-
-    def _start(self) -> Run[Any]:
-        self._run = Run(with_workers(self._pipeline, self._sessions), self._state())
-        return self._run
+        if self._run is None:
+            self._run = Run(with_workers(self._pipeline, self._sessions), self._begun)
+        return self._run.next_block()
 
     def _state(self) -> State:
         return self._begun if self._run is None else self._run.state
@@ -127,18 +191,6 @@ class PipelineIterator(BlockIterator, CheckpointableIterator):
     def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError(f"{self!r} has been closed")
-
-
-def _restored(
-    kind: type[PipelineIterator],
-    pipeline: Pipeline[Any],
-    sources: tuple[CheckpointableIterator, ...],
-    state: dict[str, Any],
-) -> PipelineIterator:
-    found = kind.__new__(kind)
-    PipelineIterator.__init__(found, pipeline, *sources)
-    found.setstate(state)
-    return found
 
 
 @source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
@@ -171,7 +223,7 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
     return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
 
 
-def pipeline_of(source: Any) -> Pipeline[Any]:
+def _pipeline_of(source: Any) -> Pipeline[Any]:
     """The pipeline of a source; `ValueError` for what is no CheckpointableIterator."""
     if isinstance(source, PipelineIterator):
         return source._pipeline
@@ -182,17 +234,8 @@ def pipeline_of(source: Any) -> Pipeline[Any]:
     )
 
 
-def position_of(source: Any) -> Position:
+def _position_of(source: Any) -> Position:
     """Where a partly consumed source is."""
     if isinstance(source, PipelineIterator):
         return source._state().position
-    pipeline_of(source)
     return 0, 0, freeze(source.getstate(), type(source).__name__)
-
-
-def pipelines_of(sources: Sequence[Any]) -> list[Pipeline[Any]]:
-    """The pipelines of several sources; `ValueError` for one in two places."""
-    pipelines = list(map(pipeline_of, sources))
-    if len(set(map(id, sources))) < len(sources):
-        raise ArgumentError("the same iterator stands twice; give two of them")
-    return pipelines

@@ -1,11 +1,14 @@
-"""The stages under Infinibatch's iterators that draw as `random.Random` does."""
+"""The machines under Infinibatch's iterators that draw what `random.Random(seed)` does."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice, repeat, starmap
+from operator import length_hint
 from random import Random
 from typing import Any
 
@@ -15,18 +18,23 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.combinators.reservoir import Reservoir
-from lazyckpt.compat.infinibatch.mersenne import Seed, TrackedRandom, check_place, seedable
-from lazyckpt.compat.infinibatch.words import Words
-from lazyckpt.core.checks import function, integer, optional, positive
+from lazyckpt.combinators.source import source
+from lazyckpt.compat.infinibatch import mersenne
+from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
+from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
-from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine, Rate
-from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.machine import Machine, Rate, Reread
+from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.core.stages import sourced, stateful
+from lazyckpt.core.user_state import freeze, thaw
+from lazyckpt.decorators import combinator, source_combinator
+from lazyckpt.errors import InvalidState, SourceChanged
+
+_NEAR = 1 << 22  # words within which a state is looked for behind another
 
 _DRAWN: Options = {
     "registered": False,
-    "unrecorded": ("origin",),
     "checks": {
         "batch_size": lambda value: value if callable(value) else integer(value),
         "block_size": positive,
@@ -40,6 +48,107 @@ _DRAWN: Options = {
 }
 
 
+@source_combinator(registered=False, describe=lambda iterable: {})
+def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
+    """The items of anything that can be iterated over again. State: the epoch, a count of items."""
+    name = "NativeCheckpointableIterator"
+
+    def fit(index: int, length: int) -> None:
+        if index > length:
+            raise SourceChanged(f"{name}: the state stands after item {index} of {length}")
+
+    if isinstance(iterable, Sequence) and type(iterable) in (list, tuple, range):
+        built: Machine[Any] = source(iterable).machine
+
+        def check(position: Position) -> None:
+            fit(position[1], len(iterable))
+            built.check(position)
+
+        return built._replace(check=check)
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index = position
+        stream, taken = counted(iterable)
+        fit(index, sum(1 for _ in islice(stream, index)))
+        return Flow(stream, lambda: (epoch, taken()))
+
+    return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
+
+
+@source_combinator(
+    registered=False,
+    checks={"seed": seedable},
+    describe=lambda items, seed: {"length": len(items), "seed": seed},
+)
+def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
+    """Permutations for ever. State: the epoch, a count in one, the generator's place before it."""
+    size = len(items)
+    words: Words | None = None
+
+    @lru_cache(max(2, (1 << 18) // size))
+    def drawn(origin: int, place: int) -> tuple[Any, int]:
+        """The permutation that begins at a place, and where the next one does."""
+        nonlocal words
+        if words is None or words.mark != (origin, place):
+            words = Words(seed, origin, place)
+        return words.permutation(size), words.drawn
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index, origin, place = position
+        index += n
+        while index > size:
+            place, index = drawn(origin, place)[1], index - size
+        return (epoch, index, origin, place), n
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        _, index, origin, place = position
+        wanted = as_array(affine(offsets, index))
+        orders: list[Any] = []
+        for _ in range(int(wanted.max(initial=0)) // size + 1):
+            order, place = drawn(origin, place)
+            orders.append(order)
+        found = orders[0] if len(orders) == 1 else np.concatenate(orders)
+        return as_array(found[wanted])
+
+    return sourced(
+        "InfinitePermutationSourceIterator",
+        first=(origin_of(seed), 0),
+        check=check_place,
+        most=size,
+        skip=skip,
+        length=math.inf,
+        view=View(Table(items.__getitem__), ahead),
+    )
+
+
+@source_combinator(**_DRAWN)
+def infinibatch_random(seed: Seed) -> Machine[float]:
+    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
+
+    def flow(position: Position) -> Flow[float]:
+        epoch, index, origin = position
+        calls = repeat((), sys.maxsize)
+        items = starmap(mersenne.placed(seed, origin, 2 * index).random, calls)
+
+        def taken() -> int:
+            return sys.maxsize - length_hint(calls)
+
+        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        epoch, index, origin = position
+        return (epoch, index + n, origin), n
+
+    return sourced(
+        "RandomIterator",
+        first=(origin_of(seed),),
+        check=check_place,
+        flow=flow,
+        skip=skip,
+        length=math.inf,
+    )
+
+
 def boxed(
     step: Callable[[Any, Any], tuple[Any, Any]], first: Any, held: list[Any], item: Any
 ) -> tuple[list[Any], Any]:
@@ -50,24 +159,34 @@ def boxed(
 
 @combinator(**_DRAWN)
 def infinibatch_random_map(
-    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed, origin: int
+    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
-    """`fn(random, item)` for every item, with one generator for all.
+    """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
+    name = "SamplingRandomMapIterator"
 
-    State: the generator's place; where `fn` gives it another seed, all its words.
-    """
+    def check(origin: Any, words: Any, spare: Any) -> None:
+        check_place(origin, words)
+        if not isinstance(thaw(spare), float | None):
+            raise InvalidState(f"{name}: a state with {brief(spare)} for a spare float")
 
     def flow(position: Position) -> Flow[Any]:
-        before, *place = position
-        items, tracked = upstream.flow(before), TrackedRandom(seed, *place)
-        made = (fn(tracked.random, item) for item in items)
-        return Flow(made, lambda: (items.snapshot(), *tracked.place()))
+        before, origin, words, spare = position
+        items, state = upstream.flow(before), mersenne.state_at(seed, origin, words)
+        random = mersenne.restored((*state[:2], thaw(spare)))
+
+        def snapshot() -> Position:
+            nonlocal origin, words, state
+            last, state = state, random.getstate()  # the words between are drawn once more
+            origin, words = mersenne.located(last, origin, words, state, _NEAR)
+            return items.snapshot(), origin, words, freeze(state[2], name)
+
+        return Flow((fn(random, item) for item in items), snapshot)
 
     return stateful(
-        "SamplingRandomMapIterator",
+        name,
         upstream,
-        first=(origin, 0, 0),
-        check=check_place,
+        first=(origin_of(seed), 0, freeze(None, name)),
+        check=check,
         rate=Rate(),
         flow=flow,
         length=upstream.length,
@@ -93,28 +212,22 @@ class _RandomSlots(Words):
 
 
 @combinator(**_DRAWN)
-def infinibatch_reservoir(
-    upstream: Machine[Any], buffer_size: int, seed: Seed, origin: int
-) -> Machine[Any]:
+def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
     """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
     slots = partial(_RandomSlots, seed, buffer_size)
     name = "BufferedShuffleIterator"
-    return Reservoir(name, upstream, buffer_size, slots, first=(origin, 0)).machine()
-
-
-@combinator(**_DRAWN)
-def infinibatch_blocks(
-    upstream: Machine[Any], block_size: int, seed: Seed, origin: int
-) -> Machine[Any]:
-    """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
-    orders = _orders(seed)
-    return shuffled_blocks(
-        "BlockwiseShuffleIterator", upstream, block_size, orders, first=(origin, 0)
-    )
+    return Reservoir(name, upstream, buffer_size, slots, first=(origin_of(seed), 0)).machine()
 
 
 def _orders(seed: Seed) -> Callable[..., Words]:
     return lambda epoch, origin, words: Words(seed, origin, words)
+
+
+@combinator(**_DRAWN)
+def infinibatch_blocks(upstream: Machine[Any], block_size: int, seed: Seed) -> Machine[Any]:
+    """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
+    name, orders = "BlockwiseShuffleIterator", _orders(seed)
+    return shuffled_blocks(name, upstream, block_size, orders, first=(origin_of(seed), 0))
 
 
 @combinator(**_DRAWN)
@@ -126,7 +239,6 @@ def infinibatch_buckets(
     boundary_key: Callable[[Any], Any] | None,
     shuffle: bool,
     seed: Seed,
-    origin: int,
 ) -> Machine[list[Any]]:
     """Batches of items alike, out of sections of items. State and resume are `bucket_batch`'s."""
     name = "BucketedReadaheadBatchIterator"
@@ -143,7 +255,7 @@ def infinibatch_buckets(
     )
     made = partial(shuffled_blocks, name, upstream, read_ahead, made=cut, what="batch")
     if shuffle:
-        return made(_orders(seed), first=(origin, 0))
+        return made(_orders(seed), first=(origin_of(seed), 0))
     return made(partial(HashedOrders, name, None))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import iterators, mersenne
-from lazyckpt.compat.infinibatch.words import Words
+from lazyckpt.compat.infinibatch.mersenne import Words
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
@@ -23,7 +23,8 @@ def test_words_make_what_random_makes(bound: int) -> None:
             random.shuffle(expected)
             assert words.permutation(size).tolist() == expected
             assert words.below(bound, 77).tolist() == [random.randrange(bound) for _ in range(77)]
-        assert mersenne.located("x", 0, random.getstate()) == (0, words.drawn)
+        start = Random("x").getstate()
+        assert mersenne.located(start, 0, 0, random.getstate()) == (0, words.drawn)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 1023, 1024, 1025, 2049, 5000, 70_000])
@@ -45,11 +46,12 @@ def shuffled(random: Random, size: int) -> list[int]:
 
 @pytest.mark.parametrize("steps", [20_000, 10_000_001])
 def test_jumping_is_drawing(steps: int) -> None:
-    key, at = mersenne.begun(5, 0)
-    bits = mersenne.generator(key, at)
-    bits.random_raw(steps, output=False)
-    jumped = mersenne.generator(mersenne._jumped(key, steps), 624)
-    assert jumped.random_raw(700).tolist() == bits.random_raw(700).tolist()
+    random = Random(5)
+    for drawn in (0, 100):
+        random.getrandbits(32 * drawn)
+        jumped = mersenne.restored(mersenne.jumped(random.getstate(), steps))
+        random.getrandbits(32 * steps)
+        assert jumped.randbytes(3000) == random.randbytes(3000)
 
 
 def test_far_states_stay_small_and_are_found_at_once() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+from _thread import interrupt_main
 from collections.abc import Iterator
+from signal import SIGINT
 from typing import Any
 from weakref import ref
 
@@ -16,7 +18,7 @@ from infinibatch import iterators as old
 import lazyckpt as lz
 from lazyckpt.compat import infinibatch
 from lazyckpt.compat.infinibatch import datasets, iterators
-from lazyckpt.compat.infinibatch.block_iterator import BlockIterator
+from lazyckpt.compat.infinibatch.protocol import BlockIterator
 from tests.compat.codes import covered
 from tests.compat.infinibatch.cases import (
     MAKES,
@@ -177,6 +179,9 @@ def test_d_a_state_is_checked() -> None:
     for it in (other, windows):
         with pytest.raises(lz.StateMismatch):
             it.setstate(state)
+    one, two = (iterators.BlockwiseShuffleIterator(native(iterators), 4, s) for s in (b"1", b"2"))
+    with pytest.raises(lz.StateMismatch):
+        one.setstate(two.getstate())
     garbage = [{}, {"x": 1}, {"source_state": {}}, {"source_state": 3}, "", "[]", {"lazyckpt": 1}]
     for found in [*garbage, {**state, "items": 7}]:
         for it in (batches, stream(iterators), MAKES["permutation"](iterators)):
@@ -243,6 +248,19 @@ def test_an_end_and_an_error_are_not_for_good() -> None:
     assert [list(it), list(it)] == [[3], []]
     given = until_it_fails(it)
     assert [given, list(it)] == [[4] * 100, []]
+
+
+def test_an_interrupt_between_blocks_is_not_for_good() -> None:
+    class Blocks(BlockIterator):
+        def _block(self) -> Iterator[Any] | None:
+            return next(turns)
+
+    interrupting = map(interrupt_main, [SIGINT])  # acts when Python runs next
+    turns = iter([iter([1]), interrupting, iter([3]), None, None])
+    it = Blocks()
+    with pytest.raises(KeyboardInterrupt):
+        list(it)
+    assert [list(it), list(it)] == [[3], []]
 
 
 def test_d_an_exception_is_tried_again() -> None:
