@@ -55,6 +55,15 @@ def test_the_repr_reads_like_the_code(code: str) -> None:
         assert hash(copy) == hash(pipeline)
 
 
+def test_a_pipeline_is_no_iterator() -> None:
+    """What takes it for one would not call `iter`, and so begin anew with each look at it."""
+    pipeline = lz.source(range(3))
+    assert not isinstance(pipeline, Iterator)
+    assert not hasattr(pipeline, "__next__")
+    with pytest.raises(TypeError, match="not an iterator"):
+        next(pipeline)  # type: ignore[call-overload]
+
+
 @given(strategies.pipelines())
 def test_every_repr_is_short_and_the_same_twice(pipeline: lz.Pipeline[Any]) -> None:
     text = repr(pipeline)
