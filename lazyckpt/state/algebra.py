@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any, overload
 
 from lazyckpt.core.call import Chain, runnable
-from lazyckpt.core.checks import brief, checked, natural
+from lazyckpt.core.checks import brief, checked, cut, natural
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.notes import annotated
-from lazyckpt.state.mismatch import cut, difference
+from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, Rebased, State, as_state

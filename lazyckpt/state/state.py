@@ -27,7 +27,7 @@ from lazyckpt.state.codec import (
     joined,
     parsed,
 )
-from lazyckpt.state.positions import layers, shown
+from lazyckpt.state.positions import layers, places, shown
 
 FORMAT = 2
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped")  # in the order of a text
@@ -91,6 +91,20 @@ class State:
         if type(leaf) is not int:
             raise InvalidState(f"a state's position {brief(self.position)} has no epoch")
         return leaf
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, State):
+            return NotImplemented
+        others = other.stages, other.items, other.skipped, other.rebased
+        if (self.stages, self.items, self.skipped, self.rebased) != others:
+            return False
+        try:
+            return bool(self.position == other.position)
+        except RecursionError:  # of more stages than a tuple is compared through
+            return places(self.stages, self.position) == places(other.stages, other.position)
+
+    def __hash__(self) -> int:
+        return hash((self.stages, self.items))  # not the position, which may be deep
 
     def __lt__(self, other: State) -> bool:
         return self.items < other.items if _has_order(self, other) else NotImplemented

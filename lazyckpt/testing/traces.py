@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from typing import Any
 
@@ -104,7 +104,7 @@ def stable(pipeline: Pipeline[Any], limit: int) -> None:
         return
     number, first, then = change
     calls = pipeline.calls
-    parts = (Pipeline(calls[:count]) for count in range(1, len(calls) + 1))
+    parts: Iterable[Pipeline[Any]] = (Pipeline(calls[:count]) for count in range(1, len(calls) + 1))
     whose = next((f" of {part.calls[-1]!r}" for part in parts if _change(part, limit)), "")
     raise AssertionError(
         f"your step isn't pure: item {number}{whose} was {told(first)} in one walk, and "
