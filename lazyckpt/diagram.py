@@ -1,6 +1,8 @@
-"""A chain as a plain HTML diagram, for notebooks."""
+"""Chains as plain HTML diagrams, and what is told of their stages as tables, for notebooks."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 from lazyckpt.core.call import Call, Chain
 
@@ -8,6 +10,7 @@ _ROW = "display:flex;flex-wrap:wrap;align-items:center;gap:6px 0;font-family:mon
 _LINK = "display:flex;align-items:center"
 _BOX = "padding:3px 10px;border:1px solid #8888;border-radius:6px;white-space:pre-wrap"
 _ARROW = '<span style="opacity:.6;padding:0 8px">&rarr;</span>'
+_ROWS = 40  # of a text
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
@@ -25,6 +28,29 @@ def _box(call: Call) -> str:
         return f'<span style="{_BOX}">{repr(call).translate(_ESCAPED)}</span>'
     rows = "".join(f'<div style="margin:4px 0">{diagram(chain)}</div>' for chain in joined)
     return f'<div style="{_BOX}">{call.name}{rows}</div>'
+
+
+def table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """An HTML table: of each row the number of a stage, and texts that read like code."""
+    cells = "".join(f"<th>{name}</th>" for name in ("", *names))
+    body = "".join(
+        f"<tr><td>{number}</td>"
+        + "".join(f"<td><code>{text.translate(_ESCAPED)}</code></td>" for text in texts)
+        + "</tr>"
+        for number, *texts in rows
+    )
+    return (
+        f"<table><caption>{caption.translate(_ESCAPED)}</caption>"
+        f"<thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def listed(head: str, rows: Iterable[str]) -> str:
+    """A text with a line for each row, or for so many."""
+    lines = [f"  {row}".rstrip() for row in rows]
+    if len(lines) > _ROWS:
+        lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
+    return "\n".join([head, *lines])
 
 
 def _chains(value: object) -> list[Chain]:

@@ -16,6 +16,7 @@ from lazyckpt.core.entries import size as entries_size
 from lazyckpt.core.flow import Chunks, Position, counted
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Cursor, Mark, MarkTimer
+from lazyckpt.diagram import diagram
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -294,6 +295,11 @@ class Run(Iterator[T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"<run of {self._pipeline!r}, {self._cursor.delivered():,} items delivered>"
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<div>Run({self._cursor.delivered():,} items delivered)</div>{diagram(self._pipeline)}"
+        )
 
     def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
         self._rebased: Rebased | None = None

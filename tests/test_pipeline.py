@@ -207,6 +207,32 @@ def test_a_fragment_can_be_used_again() -> None:
         list(fragment)
 
 
+JOINED = """\
+(
+    mix(
+        (
+            source(range(0, 1000000000), name='a') | shuffle(seed=0) | repeat() | batch(2),
+            source([1]),
+        ),
+        (1, 2),
+        seed=0,
+        stop='never',
+    )
+    | unbatch()
+)"""
+
+
+def test_joined_pipelines_are_indented() -> None:
+    part = lz.source(range(10**9), name="a") | lz.shuffle(seed=0) | lz.repeat() | lz.batch(2)
+    joined = lz.mix([part, lz.source([1])], [1, 2], seed=0, stop="never") | lz.unbatch()
+    assert repr(joined) == JOINED
+    assert eval(JOINED, vars(lz)) == joined
+    assert repr(lz.zip(part, part)).startswith("zip(\n    source(range(0, 1000000000), ")
+    assert repr(lz.zip(lz.source([1]), lz.source([2]))) == "zip(source([1]), source([2]))"
+    assert repr(lz.concat(lz.source([1]))) == "concat(source([1]))"
+    assert repr(lz.mix([lz.source([1])], [1], seed=0)) == "mix((source([1]),), (1,), seed=0)"
+
+
 def test_html_escapes() -> None:
     pipeline = lz.source(["<b>&"]) | lz.map(lambda x: x)
     shown = pipeline._repr_html_()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Rate, entered, fitting
+from lazyckpt.diagram import listed, table
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
 
@@ -33,7 +34,7 @@ class StageCost:
         return f"stage {self.stage}, {self.name}: {_shown(self.items)} again"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ResumeCost:
     """What a resume re-reads.
 
@@ -48,7 +49,17 @@ class ResumeCost:
 
     def __str__(self) -> str:
         """A line for all, and one for each stage."""
-        return "\n".join([f"{_shown(self.items)} of the sources again", *map(str, self.stages)])
+        return "\n".join([self._summary(), *map(str, self.stages)])
+
+    def __repr__(self) -> str:
+        return listed(f"ResumeCost({self._summary()})", map(str, self.stages))
+
+    def _repr_html_(self) -> str:
+        rows = ((each.stage, each.name, _shown(each.items)) for each in self.stages)
+        return table(f"ResumeCost({self._summary()})", ("stage", "again"), rows)
+
+    def _summary(self) -> str:
+        return f"{_shown(self.items)} of the sources again"
 
 
 def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:

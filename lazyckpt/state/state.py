@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from operator import index
 from os import PathLike
 from typing import Any, NamedTuple, TypeAlias
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
+from lazyckpt.diagram import listed, table
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
@@ -32,7 +32,6 @@ from lazyckpt.state.positions import layers, places, shown
 FORMAT = 2
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped")  # in the order of a text
 _OPTIONAL = {"rebased", "skipped"}
-_ROWS = 40  # that a repr shows of the stages
 
 
 class Rebased(NamedTuple):
@@ -116,22 +115,12 @@ class State:
         """A line for each stage, with its own place."""
         rows = list(self._rows())
         width = max(len(stage) for _, stage, _ in rows)
-        lines = [f"  {stage:{width}}  {place}".rstrip() for _, stage, place in rows]
-        if len(lines) > _ROWS:
-            lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
-        return "\n".join([f"State({self._summary()})", *lines])
+        lines = (f"{stage:{width}}  {place}" for _, stage, place in rows)
+        return listed(f"State({self._summary()})", lines)
 
     def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{number}</td><td><code>{escape(stage.strip())}</code></td>"
-            f"<td><code>{escape(place)}</code></td></tr>"
-            for number, stage, place in self._rows()
-        ]
-        return (
-            f"<table><caption>State({escape(self._summary())})</caption>"
-            "<thead><tr><th></th><th>stage</th><th>place</th></tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table>"
-        )
+        rows = ((number, stage.strip(), place) for number, stage, place in self._rows())
+        return table(f"State({self._summary()})", ("stage", "place"), rows)
 
     def _summary(self) -> str:
         found = f"items={self.items}"

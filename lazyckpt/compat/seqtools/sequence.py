@@ -12,6 +12,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
 from lazyckpt.core.call import Call
 from lazyckpt.core.registry import registry
+from lazyckpt.core.show import place
 from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline, Stage
@@ -194,7 +195,7 @@ def built_at() -> str:
     frame = sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_HERE):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return place(frame)
 
 
 def stage(name: str, *args: Any, **kwargs: Any) -> Stage[Any, Any]:

@@ -9,8 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.registry import registry
+from lazyckpt.core.registry import Combinator, registry
+from lazyckpt.core.show import show
 
 
 class Segment(NamedTuple):
@@ -24,6 +26,11 @@ class Segment(NamedTuple):
 
     kind: Literal["chunks", "items", "local"]
     calls: tuple[Call, ...]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The stages as they are shown; of a composite that is taken apart, those inside."""
+        return tuple(repr(call) for call in self.calls if not call.covers)
 
 
 def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segment]:
@@ -77,6 +84,32 @@ def _without_collate(call: Call) -> Iterator[Call]:
     if name is None:
         yield call
         return
-    yield call.replaced(**{name: None})
-    collating = registry["map"]
-    yield Call(collating, collating.bind((call.arguments[name],), {}), call.site)
+    collating, function = registry["map"], call.arguments[name]
+    shown = repr(call.replaced(**{name: _Elsewhere()}))
+    yield _Half(call.combinator, {**call.arguments, name: None}, call.site, shown)
+    mapping = collating.bind((function,), {})
+    yield _Half(collating, mapping, call.site, f"{name}={show(function)}")
+
+
+class _Half(Call):
+    """A part of a stage that was written, shown as such."""
+
+    __slots__ = ("_shown",)
+
+    _shown: str
+
+    def __init__(
+        self, combinator: Combinator, arguments: dict[str, Any], site: str, shown: str
+    ) -> None:
+        super().__init__(combinator, arguments, site)
+        object.__setattr__(self, "_shown", shown)
+
+    def __repr__(self) -> str:
+        return self._shown
+
+
+class _Elsewhere(Shown):
+    """In place of a function that is called elsewhere."""
+
+    def __repr__(self) -> str:
+        return "..."
