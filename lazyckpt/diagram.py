@@ -10,7 +10,6 @@ _ROW = "display:flex;flex-wrap:wrap;align-items:center;gap:6px 0;font-family:mon
 _LINK = "display:flex;align-items:center"
 _BOX = "padding:3px 10px;border:1px solid #8888;border-radius:6px;white-space:pre-wrap"
 _ARROW = '<span style="opacity:.6;padding:0 8px">&rarr;</span>'
-_ROWS = 40  # of a text
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
@@ -43,14 +42,6 @@ def table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> 
         f"<table><caption>{caption.translate(_ESCAPED)}</caption>"
         f"<thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
     )
-
-
-def listed(head: str, rows: Iterable[str]) -> str:
-    """A text with a line for each row, or for so many."""
-    lines = [f"  {row}".rstrip() for row in rows]
-    if len(lines) > _ROWS:
-        lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
-    return "\n".join([head, *lines])
 
 
 def _chains(value: object) -> list[Chain]:

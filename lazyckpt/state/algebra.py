@@ -11,7 +11,7 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, cut, natural
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, entered, fitting
-from lazyckpt.diagram import listed, table
+from lazyckpt.diagram import table
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.notes import annotated
 from lazyckpt.state.mismatch import difference
@@ -199,7 +199,7 @@ class Move:
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Difference:
     """How one state differs from another; false where it doesn't.
 
@@ -222,8 +222,8 @@ class Difference:
         """A line for the items, and one for each stage."""
         return "\n".join([*self._summary(), *map(str, self.moves)])
 
-    def __repr__(self) -> str:
-        return listed(f"Difference({'; '.join(self._summary())})", map(str, self.moves))
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         rows = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Rate, entered, fitting
-from lazyckpt.diagram import listed, table
+from lazyckpt.diagram import table
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
 
@@ -34,7 +35,7 @@ class StageCost:
         return f"stage {self.stage}, {self.name}: {_shown(self.items)} again"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class ResumeCost:
     """What a resume re-reads.
 
@@ -51,8 +52,8 @@ class ResumeCost:
         """A line for all, and one for each stage."""
         return "\n".join([self._summary(), *map(str, self.stages)])
 
-    def __repr__(self) -> str:
-        return listed(f"ResumeCost({self._summary()})", map(str, self.stages))
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         rows = ((each.stage, each.name, _shown(each.items)) for each in self.stages)

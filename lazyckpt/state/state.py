@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
-from lazyckpt.diagram import listed, table
+from lazyckpt.diagram import table
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
@@ -32,6 +32,7 @@ from lazyckpt.state.positions import layers, places, shown
 FORMAT = 2
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped")  # in the order of a text
 _OPTIONAL = {"rebased", "skipped"}
+_ROWS = 40  # that a repr shows of the stages
 
 
 class Rebased(NamedTuple):
@@ -115,8 +116,10 @@ class State:
         """A line for each stage, with its own place."""
         rows = list(self._rows())
         width = max(len(stage) for _, stage, _ in rows)
-        lines = (f"{stage:{width}}  {place}" for _, stage, place in rows)
-        return listed(f"State({self._summary()})", lines)
+        lines = [f"  {stage:{width}}  {place}".rstrip() for _, stage, place in rows]
+        if len(lines) > _ROWS:
+            lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
+        return "\n".join([f"State({self._summary()})", *lines])
 
     def _repr_html_(self) -> str:
         rows = ((number, stage.strip(), place) for number, stage, place in self._rows())
