@@ -30,7 +30,8 @@ class Segment(NamedTuple):
     @property
     def shown(self) -> tuple[str, ...]:
         """The stages as they are shown; of a composite that is taken apart, those inside."""
-        return tuple(repr(call) for call in self.calls if not call.covers)
+        calls = (call for call in self.calls if not call.covers)
+        return tuple(call.shown if isinstance(call, _Half) else repr(call) for call in calls)
 
 
 def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segment]:
@@ -85,27 +86,42 @@ def _without_collate(call: Call) -> Iterator[Call]:
         yield call
         return
     collating, function = registry["map"], call.arguments[name]
-    shown = repr(call.replaced(**{name: _Elsewhere()}))
-    yield _Half(call.combinator, {**call.arguments, name: None}, call.site, shown)
-    mapping = collating.bind((function,), {})
-    yield _Half(collating, mapping, call.site, f"{name}={show(function)}")
+    yield _Half(call, name, call.combinator, {**call.arguments, name: None})
+    yield _Half(call, name, collating, collating.bind((function,), {}))
 
 
 class _Half(Call):
-    """A part of a stage that was written, shown as such."""
+    """A part of a stage, which errors name as a whole."""
 
-    __slots__ = ("_shown",)
+    __slots__ = ("_name", "_whole")
 
-    _shown: str
+    _whole: Call
+    _name: str  # of the function that is apart
 
     def __init__(
-        self, combinator: Combinator, arguments: dict[str, Any], site: str, shown: str
+        self, whole: Call, name: str, combinator: Combinator, arguments: dict[str, Any]
     ) -> None:
-        super().__init__(combinator, arguments, site)
-        object.__setattr__(self, "_shown", shown)
+        super().__init__(combinator, arguments, whole.site)
+        object.__setattr__(self, "_whole", whole)
+        object.__setattr__(self, "_name", name)
+
+    @property
+    def shown(self) -> str:
+        """As a part: `batch(2, collate=...)` or `collate=stack`."""
+        if self.combinator is self._whole.combinator:
+            return repr(self._whole.replaced(**{self._name: _Elsewhere()}))
+        return f"{self._name}={show(self._whole.arguments[self._name])}"
 
     def __repr__(self) -> str:
-        return self._shown
+        return repr(self._whole)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        public = self.combinator.public  # which pickles by reference
+        return _half, (self._whole, self._name, public, self.arguments)
+
+
+def _half(whole: Call, name: str, public: Any, arguments: dict[str, Any]) -> _Half:
+    return _Half(whole, name, public.combinator, arguments)
 
 
 class _Elsewhere(Shown):

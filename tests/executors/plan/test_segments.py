@@ -79,6 +79,22 @@ def test_what_runs_where(name: str) -> None:
     assert line.endswith("in the consumer's thread, when asked for")
 
 
+def fails(items: list[int]) -> int:
+    raise ValueError(items)
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [lz.inline(), lz.threads(2), lz.processes(2)],
+    ids=["inline", "threads", "processes"],
+)
+def test_an_error_in_a_collate_that_runs_apart_names_the_stage(executor: lz.Executor) -> None:
+    pipeline = lz.source(Stream()) | lz.batch(2, collate=fails)
+    with lz.run(pipeline, executor=executor) as run, pytest.raises(ValueError, match="0, 1") as got:
+        next(run)
+    assert got.value.__notes__[0].startswith("lazyckpt: in batch(2, collate=fails), built at ")
+
+
 def test_executors_are_values() -> None:
     a, b = lz.threads(2, buffer_size=4), lz.threads(2, buffer_size=4)
     assert a == b
