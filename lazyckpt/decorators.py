@@ -13,6 +13,7 @@ from lazyckpt.core.checks import Check, brief
 from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator
+from lazyckpt.core.show import place
 from lazyckpt.core.stages import passing
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping, Pipeline, Stage
@@ -180,8 +181,7 @@ def _composite(
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
-        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        return type(made)((*made.calls, Call(known, arguments, site, len(made.calls))))
+        return type(made)((*made.calls, Call(known, arguments, place(frame), len(made.calls))))
 
     known: Combinator = marked.combinator._replace(public=public)
     public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it

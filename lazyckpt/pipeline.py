@@ -89,8 +89,9 @@ else:
 class Pipeline(Chain, Generic[Given]):
     """A source and what is done to its items: a value, lazy, iterable, sliceable.
 
-    Made by a source combinator and `|`. Iterating starts a new walk each time;
-    `lazyckpt.run` starts one that can stop and resume.
+    Made by a source combinator and `|`. Iterating starts a new walk each time, so a
+    pipeline is no iterator: `next(iter(pipeline))` is its first item, where
+    `next(pipeline)` is a TypeError. `lazyckpt.run` starts a walk that can stop and resume.
 
     >>> import lazyckpt as lz
     >>> squares = lz.source(range(10)) | lz.map(lambda x: x * x)

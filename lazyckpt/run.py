@@ -16,6 +16,7 @@ from lazyckpt.core.entries import size as entries_size
 from lazyckpt.core.flow import Chunks, Position, counted
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Cursor, Mark, MarkTimer
+from lazyckpt.diagram import diagram
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -126,26 +127,26 @@ class Run(Iterator[T], Generic[T]):
             yield item, self.state
 
     def epoch(self, size: int | None = None) -> Iterator[T]:
-        """The rest of this epoch, or the next one where nothing is left; or exactly `size` items.
+        """The rest of this epoch, or the next one where nothing is left.
 
-        At the end of the stream its next epoch begins, in a new order if it is
-        shuffled. Each call goes on from where the run is, and so does a run from its
-        state. `size` items are counted from the call on: a resumed run has
-        `size - state.items % size` of them left.
+        An epoch is a pass over the stream, each in a new order if it is shuffled; or
+        it has `size` items, across the ends of the stream, and the epochs begin after
+        each multiple of them. Where the run is in its epoch follows from its state, so
+        a call gives the same before and after a resume: at item 3 of 5, 2 items.
 
         Args:
-            size: How many items to give, across the ends of the stream.
+            size: How many items an epoch has.
 
         Returns:
             An iterator over the items.
 
         Raises:
-            PipelineError: An epoch is empty, and `size` is given.
+            PipelineError: A pass over the stream is empty, and `size` is given.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(["a", "b", "c"]))
-        >>> list(run.epoch()), list(run.epoch(2)), list(run.epoch(4))
-        (['a', 'b', 'c'], ['a', 'b'], ['c', 'a', 'b', 'c'])
+        >>> list(run.epoch()), list(run.epoch(4)), list(run.epoch(4))
+        (['a', 'b', 'c'], ['a'], ['b', 'c', 'a', 'b'])
         """
         if size is not None:
             size = checked("Run.epoch", "size", size, positive)
@@ -154,12 +155,13 @@ class Run(Iterator[T], Generic[T]):
     def _epoch(self, size: int | None) -> Iterator[T]:
         epochs = EpochLoader(self, self._pipeline.machine)
         given, fresh = 0, epochs.is_fresh
-        while size is None or given < size:
+        wanted = None if size is None else size - self._cursor.delivered() % size
+        while wanted is None or given < wanted:
             before = given
-            items, taken = counted(islice(self, None if size is None else size - given))
+            items, taken = counted(islice(self, None if wanted is None else wanted - given))
             yield from items
             given += taken()
-            if given == size or not self._ended or (size is None and (given or fresh)):
+            if given == wanted or not self._ended or (size is None and (given or fresh)):
                 return
             if fresh and given == before:
                 raise PipelineError(f"epoch(size={size}): an epoch of the stream is empty")
@@ -297,6 +299,11 @@ class Run(Iterator[T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"<run of {self._pipeline!r}, {self._cursor.delivered():,} items delivered>"
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<div>Run({self._cursor.delivered():,} items delivered)</div>{diagram(self._pipeline)}"
+        )
 
     def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
         self._rebased: Rebased | None = None

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.checks import Shown, brief
@@ -25,7 +26,7 @@ from lazyckpt.core.entries import (
 )
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.registry import Combinator, Role, registry
-from lazyckpt.core.show import hashable, is_function, same, show
+from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError, PipelineError
 
@@ -154,7 +155,7 @@ class Call:
                 shown.append(show(value))
             elif value is not parameter.default and not same(value, parameter.default):
                 shown.append(f"{name}={show(value)}")
-        return f"{self.name}({', '.join(shown)})"
+        return bracketed(self.name, shown) if self.chains else f"{self.name}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Call):
@@ -277,9 +278,9 @@ class Chain(Shown):
     def __repr__(self) -> str:
         parts = [repr(call) for call in self.written]
         line = " | ".join(parts)
-        if len(line) <= 88:
+        if len(parts) == 1 or (len(line) <= WIDTH and "\n" not in line):
             return line
-        return "(\n    " + "\n    | ".join(parts) + "\n)"
+        return "(\n" + indent("\n| ".join(parts), "    ") + "\n)"
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

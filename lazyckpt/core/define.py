@@ -12,6 +12,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Check
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, Role, registry
+from lazyckpt.core.show import place
 from lazyckpt.errors import ArgumentError
 
 
@@ -54,8 +55,7 @@ def define(
 
     def public(*args: Any, **kwargs: Any) -> Chain:
         frame = sys._getframe(1)
-        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        return wrap(Call(combinator, combinator.bind(args, kwargs), site))
+        return wrap(Call(combinator, combinator.bind(args, kwargs), place(frame)))
 
     public.__name__ = public.__qualname__ = build.__name__
     public.__module__ = build.__module__

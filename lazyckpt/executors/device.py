@@ -19,6 +19,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import raise_or_position, try_snapshot
+from lazyckpt.executors.plan.report import Part
 from lazyckpt.executors.pools.pool import PrefetchGate
 from lazyckpt.executors.session import Session
 from lazyckpt.failures.notes import Failure
@@ -96,10 +97,10 @@ class ToDevice(Executor):
             else DeviceTransfer(device, repr(self))
         )
 
-    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+    def explain(self, chain: Chain) -> list[Part]:
         device = self.arguments["device"]
         how = "on a stream of its own, one item ahead" if _is_cuda(device) else "as it is delivered"
-        return [*self.arguments["executor"].explain(chain), (f"copy to {device!r}", how)]
+        return [*self.arguments["executor"].explain(chain), ((f"copy to {device!r}",), how)]
 
 
 def _is_cuda(device: str) -> bool:
