@@ -292,8 +292,12 @@ def _viewing(
                 indices = view.ahead(position, range(count))
                 ticks = iter(indices if isinstance(indices, range) else indices.tolist())
                 total = count
-                for index in ticks:
-                    yield get(index)
+                try:
+                    for index in ticks:
+                        yield get(index)
+                except IndexError:
+                    view.ahead(position, range(0))  # which says so if the data have changed
+                    raise
                 position, ticks, total = after, iter(range(0)), 0
                 size = min(size * 8, _LARGEST)
 

@@ -70,6 +70,7 @@ class Reader:
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self.machine.check(self.machine.init(0))  # that the data are those it will be made of
         return Reader, (self.chain,)
 
     def fresh(self) -> Reader:
