@@ -194,7 +194,7 @@ def _is_indexable(data: Any) -> bool:
 
 def _is_iterable(data: Any) -> bool:
     """By its type: asking it for an iterator may open a file, or begin an epoch."""
-    if getattr(data, "shape", None) == ():
+    if getattr(data, "shape", None) == () or not _READABLE.keys().isdisjoint(kinds(data)):
         return False
     kind = type(data)
     return getattr(kind, "__iter__", None) is not None or hasattr(kind, "__getitem__")
@@ -218,7 +218,7 @@ def _is_iterable_dataset(data: Any) -> bool:
     return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
 
 
-_READABLE = {
+_READABLE = {  # what is made of others' files and queries
     "pyarrow.ParquetFile": "pass .read() of it, or read its row groups in flat_map",
     "pyarrow.Dataset": "pass .to_table() of it, or read its fragments in flat_map",
     "polars.LazyFrame": "pass .collect() of it",

@@ -9,6 +9,7 @@ from typing import Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine, apart, fitting
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import ArgumentError, InvalidState
@@ -111,6 +112,7 @@ def _counting(pipeline: Chain, reads: list[int]) -> Any:
     first, *rest = pipeline.calls
     if first.name == "source":
         data = first.arguments["data"]
+        data = list(Pipeline((first,))) if is_frame(data) else data
         kind = _CountedTable if hasattr(data, "__getitem__") else _CountedStream
         first = first.replaced(data=kind(data, reads))
     else:
