@@ -60,6 +60,9 @@ def _pandas_column(series: Any) -> Column:
 
     def take(indices: Indices) -> list[Any]:
         some = values.take(as_array(indices))
+        if series.dtype.type is str:  # which is read sooner so, and gives the same
+            found: list[Any] = some.tolist()
+            return found
         return [some[place] for place in range(len(some))]
 
     return Column(values.__getitem__, take)
@@ -103,7 +106,7 @@ def _polars_column(series: Any) -> Column:
     def part(indices: Indices) -> Any:
         if isinstance(indices, range) and indices.step == 1:
             return series.slice(indices.start, len(indices))
-        return series.gather(as_array(indices))
+        return series[as_array(indices)]
 
     missing = series.null_count() > 0
     return _chunked_column(part, lambda some: some.to_list(), lambda some: some.to_numpy(), missing)

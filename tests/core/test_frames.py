@@ -33,6 +33,7 @@ PYTHON: dict[str, list[Any]] = {
     "price": [Decimal(i) for i in range(7)],
     "many": [[i, i + 1] for i in range(7)],
     "gaps": [None, *range(6)],
+    "words": ["a", None, "b", "c", "", "d", "e"],
 }
 ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
 TABLE = pyarrow.table(
