@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import lazyckpt as lz
+from lazyckpt.compat.seqtools import DataLoader
 from lazyckpt.executors.executor import Executor
+from lazyckpt.testing import equal
 from lazyckpt.testing.laws import Stream
 
 
@@ -131,3 +136,56 @@ def test_an_epoch_in_which_data_changed_is_the_last() -> None:
         next(run)
     assert run.state.items == 4
     assert list(lz.source(Stream(items))) == [1, 2, 3]
+
+
+ROWS = np.arange(12.0).reshape(6, 2)
+
+
+def doubled(row: Any) -> Any:
+    row *= 2
+    return row
+
+
+@pytest.mark.parametrize("executor", ["inline", "threads", "processes", "futures"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_function_that_works_in_place_is_told_to_copy(
+    executor: str, on_disk: bool, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r+" if on_disk else None)
+    last = lz.map(lambda row: doubled(row["x"]))
+    for pipeline in (
+        lz.source(rows) | lz.map(doubled),
+        lz.source(rows) | lz.shuffle(seed=0) | lz.map(doubled),
+        lz.source(rows) | lz.batch(2) | lz.map(lambda batch: doubled(batch[0])),
+        lz.columns(x=rows) | last,
+        lz.columns(x=rows) | lz.filter(bool) | last,
+    ):
+        with (
+            lz.run(pipeline, executor=EXECUTORS[executor]()) as run,
+            pytest.raises(ValueError, match="read-only") as caught,
+        ):
+            next(run)
+        assert any("item.copy()" in note for note in caught.value.__notes__)
+    assert np.array_equal(rows, ROWS)
+    assert rows.flags.writeable, "the array itself stays the user's"
+
+
+def test_what_is_the_users_own_can_be_written_to() -> None:
+    rows = ROWS.copy()
+    copied = lz.source(rows) | lz.map(np.copy) | lz.map(doubled) | lz.repeat(2)
+    assert equal(list(copied), [row * 2 for row in ROWS] * 2)
+    stacked = lz.source(rows) | lz.shuffle(seed=0) | lz.batch(2, collate=lz.stack)
+    vectorized = lz.columns(x=rows) | lz.map(lambda b: {"x": doubled(b["x"])}, vectorized=True)
+    for _ in (stacked | lz.map(doubled)), vectorized | lz.batch(3, collate=lz.stack), vectorized:
+        list(_)
+    assert np.array_equal(rows, ROWS)
+
+
+@pytest.mark.filterwarnings("error")
+def test_tensors_are_made_without_a_warning() -> None:
+    rows = ROWS.copy()
+    for options in ({"batch_size": 2}, {"batch_size": None}, {"shuffle": True}):
+        assert all(isinstance(each, torch.Tensor) for each in DataLoader(rows, **options))
+    batched = lz.source(rows) | lz.batch(2, collate=lz.stack) | lz.map(torch.from_numpy)
+    assert all(isinstance(each, torch.Tensor) for each in batched)

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
+import numpy as np
+
 from lazyckpt.compat.seqtools.errors import EvaluationError, Past, chosen
 from lazyckpt.core.call import Call
 from lazyckpt.core.registry import registry
@@ -63,7 +65,7 @@ class LazySequence(Sequence[T], Generic[T]):
             len(data)
         except TypeError:
             return places(None) | stage("map", partial(_item, data))
-        if isinstance(data, (str, Mapping)):  # which a source takes for mistakes
+        if isinstance(data, (str, Mapping, np.ndarray)):  # mistakes to a source, or read-only
             return places(len(data)) | stage("map", data.__getitem__)
         return produced("source", data)
 
