@@ -10,7 +10,6 @@ from itertools import chain, islice, pairwise
 from typing import Any
 
 from lazyckpt.combinators.batch import batch
-from lazyckpt.combinators.enumerate import random_map
 from lazyckpt.combinators.lanes import lanes
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.repeat import repeat
@@ -22,7 +21,6 @@ from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End
 from lazyckpt.core.user_state import Own
-from lazyckpt.errors import PipelineError
 from lazyckpt.executors.local import inline, threads
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
@@ -30,7 +28,7 @@ from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
 from lazyckpt.state.state import State
-from lazyckpt.testing.claims import positions, rates, rereading
+from lazyckpt.testing.claims import positions, rates, rereading, sharing
 from lazyckpt.testing.models import model
 from lazyckpt.testing.traces import Trace, raises, same
 from lazyckpt.testing.traces import lanes as all_lanes
@@ -266,34 +264,6 @@ def executors(pipeline: Pipeline[Any], limit: int) -> None:
             same(f"from {executor} on in {other}", resumed, trace.items[last + 1 :])
 
 
-def sharing(pipeline: Pipeline[Any], limit: int) -> None:
-    """No two ranks draw the same, and behind `shard` an item's draws are those before it."""
-    for number, call in enumerate(pipeline.calls):
-        if call.combinator.pointwise and "seed" in call.arguments:
-            _draws_by_place(Pipeline(pipeline.calls[:number]), Stage((call,)), limit)
-    first: Pipeline[Any] = Pipeline(pipeline.calls[:1])
-    rest: Stage[Any, Any] = Stage(pipeline.calls[1:])
-    draws: Stage[Any, int] = random_map(
-        lambda rng, item: int(rng.bit_generator.random_raw()), seed=0
-    )
-    ranks = [shard(num_shards=2, index=rank) for rank in range(2)]
-    try:
-        found = [list(islice(first | rank | rest | draws, limit)) for rank in ranks]
-    except PipelineError:  # a shard has too few items for it
-        return
-    assert not {*found[0]} & {*found[1]}, "two ranks draw the same"
-
-
-def _draws_by_place(before: Pipeline[Any], drawing: Stage[Any, Any], limit: int) -> None:
-    has_access = before.machine.skip is not None and isinstance(before.machine.length, int)
-    for contiguous in (False, True)[: 1 + has_access]:
-        for rank in range(3):
-            mine = shard(num_shards=3, index=rank, contiguous=contiguous)
-            found = list(islice(before | mine | drawing, limit))
-            expected = list(islice(before | drawing | mine, limit))
-            same(f"{drawing!r} behind and before {mine!r}", found, expected)
-
-
 def _dealt(hands: Sequence[Sequence[Any]]) -> Iterator[Any]:
     for turn in range(max(map(len, hands), default=0)):
         for hand in hands:
@@ -312,10 +282,10 @@ LAWS: dict[str, Law] = {
     "exhaustion": exhaustion,
     "elastic": elastic,
     "resharding": resharding,
-    "sharing": sharing,
     "rereading": rereading,
     "rates": rates,
     "positions": positions,
+    "sharing": sharing,
     "executors": executors,
 }
 
