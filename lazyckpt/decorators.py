@@ -88,6 +88,7 @@ def combinator(
 def source_combinator(
     *,
     describe: Callable[..., dict[str, Any]] | None = None,
+    sized: bool = False,
     rebase: Callable[..., Any] | None = None,
     reshard: Callable[..., Any] | None = None,
     **options: Unpack[Options],
@@ -97,6 +98,8 @@ def source_combinator(
     Args:
         describe: What a state remembers of the arguments, as JSON; by default all that
             decide the order.
+        sized: Whether it remembers the length of the data too, as it was when the machine
+            was made, for data may change.
         rebase: What `rebase` makes of a position and the entry that a state has of the
             stage, where all arguments follow by keyword; it raises
             `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
@@ -111,6 +114,7 @@ def source_combinator(
             _started,
             is_source=True,
             describe=describe,
+            sized=sized,
             rebase=rebase,
             reshard=reshard,
             **options,

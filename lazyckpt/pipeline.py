@@ -45,6 +45,7 @@ class Stage(Chain, Generic[Taken, Given]):
     """
 
     __array_ufunc__ = None  # so that NumPy leaves `array | stage` to us
+    __pandas_priority__ = 5_000  # and pandas `frame | stage`
     _repr_html_ = diagram
 
     @overload

@@ -54,6 +54,8 @@ class Run(Iterator[T], Generic[T]):
         made = skipping(pipeline, skip_log) if skips else pipeline
         self._session = None if executor is None else executor.open(made)
         self._machine = made.machine if self._session is None else self._session.machine
+        if self._machine is not pipeline.machine:  # made of data that may have changed since
+            pipeline.machine.check(pipeline.machine.init(0))
         skip_log.is_direct = skip_log.is_direct or self._session is None
         self._cursor: Cursor[T] = Cursor(self._machine, skip_log)
         self._timer = MarkTimer()

@@ -111,19 +111,21 @@ class Call:
         """What a state has of this stage: see `Chain.entries` for how much in detail."""
         return Entry(
             self.name,
-            dumps({k: self._recorded(v, k, detail) for k, v in self._decisive().items()}),
+            dumps({k: self._recorded(v, k, detail) for k, v in self._decisive(machine).items()}),
             machine.owns,
             tuple([each.described(detail) for each in self.chains if machine.children]),
         )
 
-    def _decisive(self) -> dict[str, Any]:
+    def _decisive(self, machine: Machine[Any]) -> dict[str, Any]:
         """The arguments that decide the order, without those at their defaults and pipelines.
 
         So an argument that a later version adds leaves states good.
         """
         combinator, parameters = self.combinator, self.combinator.signature.parameters
         if combinator.describe is not None:
-            return combinator.describe(**self._arguments)
+            is_sized = combinator.sized and machine.length is not None
+            size = {"length": machine.length} if is_sized else {}
+            return {**size, **combinator.describe(**self._arguments)}
         return {
             name: value
             for name, value in self._arguments.items()
@@ -301,6 +303,9 @@ class Chain(Shown):
         def __getattr__(self, name: str) -> Any:
             if name in registry:
                 raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
+            found = inspect.getattr_static(type(self), name, None)
+            if isinstance(found, (property, cached_property)):  # an error within it, which is told
+                return found.__get__(self, type(self))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 

@@ -12,6 +12,10 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.errors import PipelineError, SourceChanged
 
 _MAX_NOTE = 4_096  # characters
+_READ_ONLY = (
+    "lazyckpt: the arrays of a source are read-only, so that every epoch begins with the same; "
+    "change a copy of an item: item.copy()"
+)
 _LAZY = {"data", "expand", "steps"}  # roles of what is iterated over as items are given
 
 
@@ -74,7 +78,8 @@ def annotated(
     if not isinstance(error, Exception):
         return error
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
-    for each in (note, _replay_note(state, behind), failure.trace):
+    remedy = _READ_ONLY if isinstance(error, ValueError) and "read-only" in str(error) else ""
+    for each in (note, remedy, _replay_note(state, behind), failure.trace):
         if each and each not in getattr(error, "__notes__", ()):  # raised again and again
             error.add_note(each)
     return error

@@ -13,6 +13,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.stages import stateless
@@ -233,7 +234,7 @@ class _Rewriting:
                 yield call.replaced(**{name: None}), False, False
                 yield _mapping(call, _Guard(fn, stage)), True, True
             elif role == "data" and call.build(None).skip is not None:
-                is_plain = isinstance(fn, (list, tuple, range, np.ndarray))
+                is_plain = isinstance(fn, (list, tuple, range, np.ndarray)) or is_frame(fn)
                 data = fn if is_plain else _Data(fn, stage)
                 yield call.replaced(**{name: data}), False, not is_plain
             else:

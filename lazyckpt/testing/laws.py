@@ -28,7 +28,7 @@ from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
 from lazyckpt.state.state import State
-from lazyckpt.testing.claims import positions, rates, rereading
+from lazyckpt.testing.claims import positions, rates, rereading, sharing
 from lazyckpt.testing.models import model
 from lazyckpt.testing.traces import Trace, raises, same, stable
 from lazyckpt.testing.traces import lanes as all_lanes
@@ -284,6 +284,7 @@ LAWS: dict[str, Law] = {
     "rereading": rereading,
     "rates": rates,
     "positions": positions,
+    "sharing": sharing,
     "executors": executors,
 }
 

@@ -19,6 +19,7 @@ from lazyckpt.machines import (
     Position,
     Rate,
     Reread,
+    Share,
     stateful,
     stateless,
     within,
@@ -196,6 +197,10 @@ def refuses_its_own(up: Machine[Any]) -> Machine[Any]:
     return found._replace(check=check)
 
 
+def hides_which_rank_it_is(up: Machine[Any]) -> Machine[Any]:
+    return up._replace(upstream=up, owns=False, share=Share())
+
+
 def same(items: models.Items) -> models.Items:
     return items
 
@@ -216,6 +221,7 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("exhaustion", ends_twice),
     ("elastic", skips_short),
     ("resharding", keeps_a_sum_elsewhere),
+    ("sharing", hides_which_rank_it_is),
     ("rereading", looks_back_in_secret),
     ("rereading", says_too_little),
     ("rates", takes_more_than_it_says),

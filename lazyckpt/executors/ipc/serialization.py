@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import PipelineError, SourceChanged
 from lazyckpt.executors.ipc.reducers import reducers
 from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
@@ -120,12 +120,15 @@ def serialize_handlers(
 
     Raises:
         PipelineError: A function can't be pickled; it names the stage.
+        SourceChanged: Their data aren't what they were.
     """
     error: Exception | None = None
     content = handlers if settings is None else (handlers, settings)
     for dumps in _dumps_functions(has_main):
         try:
             return bytes(dumps(content))
+        except SourceChanged:
+            raise
         except Exception as raised:
             error = raised
     remedy = (

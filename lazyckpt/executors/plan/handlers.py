@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.stages import sourced
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.notes import Failure, as_failure
@@ -70,6 +70,7 @@ class Reader:
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self.machine.check(self.machine.init(0))  # that the data are those it will be made of
         return Reader, (self.chain,)
 
     def fresh(self) -> Reader:
@@ -130,7 +131,7 @@ class Reader:
 
 
 class Mapper:
-    """Maps pointwise stages over items: a task is (position, epoch upstream, items)."""
+    """Maps pointwise stages over items: a task is (position, epoch and share upstream, items)."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
@@ -138,13 +139,13 @@ class Mapper:
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
-    def __call__(self, task: tuple[Position, int, list[Any]]) -> Outcome:
+    def __call__(self, task: tuple[Position, tuple[int, Share], list[Any]]) -> Outcome:
         begun = perf_counter()
-        position, epoch, items = task
+        position, upstream, items = task
         made: list[Any] = []
         failure = None
         try:
-            made.extend(build_machine(self.calls, items_machine(items, epoch)).flow(position))
+            made.extend(build_machine(self.calls, items_machine(items, *upstream)).flow(position))
         except BaseException as error:
             failure = as_failure(error, self.calls)
         size = item_bytes(made) + item_bytes(items)
@@ -165,6 +166,7 @@ def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Mac
 def items_machine(
     items: list[Any],
     epoch: int,
+    share: Share = ALL,
     positions: list[Position] | None = None,
     end: Position | None = None,
 ) -> Machine[Any]:
@@ -173,6 +175,7 @@ def items_machine(
     Args:
         items: The items.
         epoch: The epoch of all of them.
+        share: Where they stand among those of all ranks.
         positions: Before the first item and after each; a worker doesn't know them.
         end: Where upstream has ended, if it has.
     """
@@ -188,7 +191,7 @@ def items_machine(
         return places[n], n
 
     source = sourced("items", flow=flow, skip=skip)
-    return source._replace(init=lambda _: places[0], epoch=lambda _: epoch)
+    return source._replace(init=lambda _: places[0], epoch=lambda _: epoch, share=share)
 
 
 def try_snapshot(flow: Flow[Any]) -> Any:

@@ -131,18 +131,20 @@ def pointwise_tasks(
 
     def generate(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
         before = _upstream_position(calls, position)
-        epoch = upstream.epoch(before)
+        origin = upstream.epoch(before), upstream.share
         flow = upstream.flow(before)
         stream = iter(flow)
         while True:
             count = sizer.size
             read = _read(flow, stream, count, skip_log)
             items = read.items
-            skip = build_machine(calls, items_machine(items, epoch, read.positions, read.end)).skip
+            found = items_machine(items, *origin, read.positions, read.end)
+            skip = build_machine(calls, found).skip
             assert skip is not None
             if items:
                 after = _after(skip, position)
-                yield Task((position, epoch, items), after, len(items), log_skips(read.skipped))
+                skipped = log_skips(read.skipped)
+                yield Task((position, origin, items), after, len(items), skipped)
             if read.error is not None:
                 try:
                     raise read.error
