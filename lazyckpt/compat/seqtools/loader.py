@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -12,36 +13,49 @@ from weakref import ref
 
 import numpy as np
 
+from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
     Fetch,
+    Part,
     Sampled,
-    Start,
+    Whole,
+    carried,
     generators,
+    has_state,
     initial_seed,
+    is_torchs_stream,
+    iterable,
     standard_collate,
+    state_of,
 )
 from lazyckpt.compat.seqtools.sequence import (
     ForgivingIterator,
     LazySequence,
     is_iterable,
+    places,
     produced,
     stage,
 )
+from lazyckpt.compat.seqtools.workers import Readers, Seeds, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
 from lazyckpt.core.machine import entered
-from lazyckpt.core.prng import derive
+from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes
-from lazyckpt.pipeline import Pipeline
+from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
+from lazyckpt.state.codec import decode, encode
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
 
 _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
+_FIXED = {
+    "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
+}  # fmt: skip
 
 
 class DataLoader:
@@ -122,7 +136,6 @@ class DataLoader:
         check = partial(checked, "DataLoader")
         self.dataset = dataset
         self.batch_size = check("batch_size", batch_size, optional(positive))
-        self.sampler, self.batch_sampler = sampler, batch_sampler
         self.num_workers = check("num_workers", num_workers, natural)
         self.pin_memory, self.drop_last = bool(pin_memory), bool(drop_last)
         self.timeout, self.worker_init_fn = timeout, worker_init_fn
@@ -135,96 +148,148 @@ class DataLoader:
         given = seed if seed is not None or generator is None else generator.initial_seed()
         self._given_seed = check("seed", given, optional(natural))
         self._seed: int = initial_seed() if given is None else self._given_seed
-        self._is_iterable = is_iterable(dataset)
-        self._refuse_what_does_not_fit(shuffle)
+        self._has_batches = batch_sampler is not None  # in place of indices
+        self._index_sampler = batch_sampler if self._has_batches else sampler
         self._shuffles = bool(shuffle)
+        self._refuse_what_does_not_fit()
         collate = check("collate_fn", collate_fn, optional(function))
-        is_alone = batch_size is None and batch_sampler is None
-        self.collate_fn = collate or standard_collate(is_alone)
+        self.collate_fn = collate or standard_collate(batch_size is None and not self._has_batches)
         self._batches: Callable[[], Batches | None] = lambda: None
-        self._run: Run[Any] | None = None  # kept, with its workers
         self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
+        self._readers = num_workers if is_torchs_stream(dataset) else 0
+        self._dataset_state: Any = None  # to be loaded when reading begins
         self._compose()
-        self._state = self._following = init(self._pipeline(0))  # where the next iterator begins
+        self._following = init(self._pipeline)  # where the next iterator begins
+        self._state: State | InvalidState = self._following
+        self.sampler, self.batch_sampler = self._samplers(sampler, batch_sampler)
+        self._is_made = True
 
-    def _refuse_what_does_not_fit(self, shuffle: Any) -> None:
-        index_sampler = self._index_sampler
-        if self.batch_size is None and self.drop_last and self.batch_sampler is None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_made = not name.startswith("_") and "_is_made" in self.__dict__
+        if is_made and name in _FIXED:
+            raise ArgumentError(f"DataLoader: {name} can't be set any more; make another loader")
+        super().__setattr__(name, value)
+        if is_made:
+            if name == "num_workers" and is_torchs_stream(self.dataset):
+                self._readers = value
+            self._compose()
+            if self._following.stages != self._pipeline.entries:
+                self._state = self._following = init(self._pipeline)
+
+    def _refuse_what_does_not_fit(self) -> None:
+        sampler = self._index_sampler
+        if self.batch_size is None and self.drop_last and not self._has_batches:
             raise ArgumentError("DataLoader: drop_last=True has no meaning with batch_size=None")
-        if self._is_iterable and (index_sampler is not None or shuffle):
+        if is_iterable(self.dataset) and (sampler is not None or self._shuffles):
             raise ArgumentError("DataLoader: an iterable data set takes no sampler and no shuffle")
-        if isinstance(index_sampler, Iterator):
+        if isinstance(sampler, Iterator):
             raise ArgumentError(
                 "DataLoader: a sampler must begin anew each epoch, got the one-shot iterator "
-                f"{brief(index_sampler)}"
+                f"{brief(sampler)}"
             )
         if not isinstance(self.timeout, (int, float)) or self.timeout < 0:
             raise ArgumentError(f"DataLoader: timeout must be >= 0, got {brief(self.timeout)}")
 
-    @property
-    def _index_sampler(self) -> Iterable[Any] | None:
-        return self.sampler if self.batch_sampler is None else self.batch_sampler
+    def _samplers(self, sampler: Any, batch_sampler: Any) -> tuple[Any, Any]:
+        """What is shown as `sampler` and `batch_sampler`: of a data set by index torch's own."""
+        torch = sys.modules.get("torch.utils.data")
+        if torch is None or is_iterable(self.dataset):
+            return sampler, batch_sampler
+        if sampler is None:
+            sampler = Order(self) if self._shuffles else torch.SequentialSampler(self.dataset)
+        if batch_sampler is None and self.batch_size is not None:
+            batch_sampler = torch.BatchSampler(sampler, self.batch_size, self.drop_last)
+        return sampler, batch_sampler
 
     def _compose(self) -> None:
-        """The stages behind the source of an epoch, which may be a sampler."""
-        batched = partial(stage, "batch", self.batch_size, drop_last=self.drop_last)
-        is_batched = self.batch_sampler is not None or self.batch_size is not None
-        self._source: Pipeline[Any] | None = None
-        self._stages = []
-        if self._index_sampler is not None:
-            if self.batch_sampler is None and is_batched:
-                self._stages.append(batched())
-            self._stages.append(stage("map", Fetch(self.dataset, self.collate_fn, is_batched)))
+        """The pipeline, whose source may be a sampler."""
+        self._run: Run[Any] | None = None  # kept, with its workers
+        size, sampler = self.batch_size, self._index_sampler
+        is_batched = self._has_batches or size is not None
+        self._carries = True  # whether data and samplers may have states, which outlive epochs
+        if self._readers:
+            rest = self._readers, size or 1, self._seed, self.worker_init_fn, self.collate_fn
+            parts = [Part(self.dataset, number, *rest) for number in range(self._readers)]
+            self._pipeline = interleave(
+                *[iterable(part) | self._collated(part.collate) for part in parts]
+            )
             return
-        self._source = LazySequence.of(self.dataset)
-        if self._shuffles:
-            self._stages.append(stage("shuffle", seed=self._seed))
-        last = batched(collate=self.collate_fn) if is_batched else stage("map", self.collate_fn)
-        self._stages.append(last)
-
-    def _pipeline(self, epoch: int) -> Pipeline[Any]:
-        sampler = self._index_sampler
-        pipeline = self._source
-        if pipeline is None:
+        last = self._collated(self.collate_fn)
+        found: Pipeline[Any]
+        if sampler is not None:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
-            order = sampler if is_plain else Sampled(sampler, [self._seed, *self._seeds], epoch)
-            pipeline = produced("source", order)
-        for each in self._stages:
-            pipeline = pipeline | each
-        return pipeline
+            self._carries = not is_plain
+            seeds = [self._seed, *self._seeds]
+            found = produced("source", sampler) if is_plain else iterable(Sampled(sampler, seeds))
+            if is_batched and not self._has_batches:
+                found = found | stage("batch", size, drop_last=self.drop_last)
+            found = found | stage("map", Fetch(self.dataset, self.collate_fn, is_batched))
+        elif self._is_stream:
+            found = iterable(Whole(self.dataset)) | last
+        else:
+            self._carries = False
+            found = LazySequence.of(self.dataset)
+            found = (found | stage("shuffle", seed=self._seed) if self._shuffles else found) | last
+        is_by_index = sampler is not None or found.machine.skip is not None
+        self._pipeline = found | seeded(Seeds(self._seed)) if is_by_index else found
+
+    def _collated(self, collate: Callable[[Any], Any]) -> Stage[Any, Any]:
+        if self.batch_size is None:
+            return stage("map", collate)
+        return stage("batch", self.batch_size, drop_last=self.drop_last, collate=collate)
+
+    @property
+    def _is_stream(self) -> bool:
+        """Whether the data set is an iterable that may have a state."""
+        data = self.dataset
+        return is_torchs_stream(data) or (is_iterable(data) and has_state(data))
+
+    @property
+    def _has_state(self) -> bool:
+        """Whether the data set, read by index in this process, has a state of its own."""
+        return not self.num_workers and not is_iterable(self.dataset) and has_state(self.dataset)
 
     def _executor(self, epoch: int) -> Executor | None:
         if not self.num_workers:
             return None
-        method = self.multiprocessing_context
-        return processes(
-            self.num_workers,
-            buffer_size=self.num_workers * (self.prefetch_factor or 2),
-            start_method=getattr(method, "get_start_method", lambda: method)(),
-            timeout=self.timeout or None,
-            worker_init=Start(derive(self._seed, "workers", epoch), self.worker_init_fn),
-        )
+        method, ahead = self.multiprocessing_context, self.prefetch_factor or 2
+        count = self._readers or self.num_workers
+
+        def pool(workers: int, number: int | None = None) -> Executor:
+            start = Start(self._seed, epoch, self.dataset, count, self.worker_init_fn, number)
+            return processes(
+                workers,
+                buffer_size=workers * ahead,
+                start_method=getattr(method, "get_start_method", lambda: method)(),
+                timeout=self.timeout or None,
+                worker_init=start,
+            )
+
+        if not self._readers:
+            return pool(count)
+        return Readers(processes, {"executors": [pool(1, number) for number in range(count)]})
 
     def __iter__(self) -> Batches:
+        if self._dataset_state is not None:
+            self.dataset.load_state_dict(thaw(self._dataset_state))
+            self._dataset_state = None
         state = self._following
-        epoch = self._pipeline(0).machine.epoch(state.position)
-        pipeline = self._pipeline(epoch)
-        keeps = self.persistent_workers and self._index_sampler is None
-        run = self._run if keeps else None
+        epoch = self._pipeline.machine.epoch(state.position)
+        run = self._run
         if run is None:
-            run = Run(pipeline, state, executor=self._executor(epoch))
+            run = Run(self._pipeline, state, executor=self._executor(epoch))
         else:
             run.load_state_dict(state)
-        self._run = run if keeps else None
-        self._following = init(pipeline, epoch=epoch + 1)
-        batches = Batches(self, run, pipeline, keeps)
+        self._run = run if self.persistent_workers else None
+        self._following = init(self._pipeline, epoch=epoch + 1)
+        batches = Batches(self, run, self._pipeline)
         self._batches = batches.known
         return batches
 
     def __len__(self) -> int:
         sampler: Any = self._index_sampler
         size: int = len(self.dataset if sampler is None else sampler)
-        if self.batch_sampler is not None or self.batch_size is None:
+        if self._has_batches or self.batch_size is None:
             return size
         count: int = size // self.batch_size if self.drop_last else -(-size // self.batch_size)
         return count
@@ -233,12 +298,19 @@ class DataLoader:
         """The place after the last batch that was given, as JSON values, and the seed."""
         batches = self._batches()
         state = self._state if batches is None else batches.run.state
-        seeds = {"sampler_seeds": [hex(seed) for seed in self._seeds]} if self._seeds else {}
-        return {**state.to_dict(), "seed": hex(self._seed), **seeds}
+        if isinstance(state, InvalidState):
+            raise state
+        found = {**state.to_dict(), "seed": hex(self._seed)}
+        if self._seeds:
+            found["sampler_seeds"] = [hex(seed) for seed in self._seeds]
+        if self._has_state:
+            own = freeze(state_of(self.dataset), "DataLoader: the data set's state_dict")
+            found["dataset"] = encode(own if self._dataset_state is None else self._dataset_state)
+        return found
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
-        seed, seeds, found = _parted(state)
+        seed, seeds, of_dataset, found = _parted(state)
         if seed is not None and seed != self._seed and self._given_seed is not None:
             raise StateMismatch(f"the state belongs to a loader with seed={seed}, not {self._seed}")
         if seeds and len(seeds) != len(self._seeds):
@@ -246,32 +318,55 @@ class DataLoader:
                 f"the state belongs to a sampler with {len(seeds)} generators of its own, "
                 f"not {len(self._seeds)}"
             )
-        before = self._seed, self._seeds
+        before = self._seed, self._seeds, self._readers
+        readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
         try:
-            self._reseed(self._seed if seed is None else seed, seeds or self._seeds)
-            pipeline = self._pipeline(0)
-            entered(pipeline.machine, matching(found, pipeline).position)
+            self._change(self._seed if seed is None else seed, seeds or self._seeds, readers)
+            entered(self._pipeline.machine, matching(found, self._pipeline).position)
         except BaseException:
-            self._reseed(*before)
+            self._change(*before)
             raise
         self._state = self._following = found
-        self._batches = lambda: None
+        self._dataset_state = of_dataset if self._has_state else None
+        self._batches, self._run = (lambda: None), None
 
-    def _reseed(self, seed: int, seeds: list[int]) -> None:
-        if seed != self._seed:
-            self._seed, self._run = seed, None
+    def _change(self, seed: int, seeds: list[int], readers: int) -> None:
+        if (seed, seeds, readers) != (self._seed, self._seeds, self._readers):
+            self._seed, self._seeds, self._readers = seed, seeds, readers
             self._compose()
-        self._seeds = seeds
+
+    def _after(self, end: State) -> State:
+        """Where the epoch after one that has ended begins."""
+        machine = self._pipeline.machine
+        start = next_epoch(machine, end.position)
+        if self._carries:
+            start = carried(machine, start, end.position)
+        return State(end.stages, 0, start)
+
+
+class Order:
+    """The indices of the loader's next epoch, where it shuffles."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader, self._dataset = ref(loader), loader.dataset
+
+    def __iter__(self) -> Iterator[int]:
+        loader = self._loader()
+        assert loader is not None
+        epoch = loader._pipeline.machine.epoch(loader._following.position)
+        order = places(len(self)) | stage("shuffle", seed=loader._seed)
+        return iter(Run(order, init(order, epoch=epoch)))
+
+    def __len__(self) -> int:
+        return len(self._dataset)
 
 
 class Batches(Iterator[Any]):
     """One epoch of a loader, or the rest of one."""
 
-    def __init__(
-        self, loader: DataLoader, run: Run[Any], pipeline: Pipeline[Any], keeps: bool
-    ) -> None:
+    def __init__(self, loader: DataLoader, run: Run[Any], pipeline: Pipeline[Any]) -> None:
         self.known = ref(self)
-        self._loader, self.run, self._keeps = loader, run, keeps
+        self._loader, self.run = loader, run
         self._pins = loader.pin_memory and has_device()
         self._items = ForgivingIterator(run, pipeline).items
 
@@ -279,8 +374,7 @@ class Batches(Iterator[Any]):
         try:
             batch = next(self._items)
         except StopIteration:
-            state, machine = self.run.state, self._loader._pipeline(0).machine
-            self._leave(State(state.stages, 0, next_epoch(machine, state.position)))
+            self._leave(is_over=True)
             raise
         return pinned(batch) if self._pins else batch
 
@@ -289,24 +383,31 @@ class Batches(Iterator[Any]):
 
     def __del__(self) -> None:
         with suppress(Exception):  # a loop is left
-            self._leave(self.run.state)
+            self._leave()
 
-    def _leave(self, state: State) -> None:
+    def _leave(self, is_over: bool = False) -> None:
         """End workers, and have the loader remember the place."""
         loader = self._loader
         if loader._batches is self.known:
-            loader._state, loader._batches = state, lambda: None
-        if not self._keeps:
+            try:
+                state = self.run.state
+                loader._state = state = loader._after(state) if is_over else state
+                if is_over:
+                    loader._following = state
+            except InvalidState as error:
+                loader._state = error
+            loader._batches = lambda: None
+        if self.run is not loader._run:
             self.run.close()
 
 
-def _parted(state: Any) -> tuple[int | None, list[int], State]:
-    """A loader's state as its seed, its sampler's and the pipeline's; that alone will do."""
+def _parted(state: Any) -> tuple[int | None, list[int], Any, State]:
+    """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)
     if not isinstance(state, Mapping) or "seed" not in state:
-        return None, [], as_state(state)
+        return None, [], None, as_state(state)
     rest = dict(state)
     try:
         seed, *seeds = (
@@ -314,4 +415,5 @@ def _parted(state: Any) -> tuple[int | None, list[int], State]:
         )
     except (TypeError, ValueError):
         raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
-    return seed, seeds, as_state(rest)
+    of_dataset = decode(rest.pop("dataset", None))
+    return seed, seeds, of_dataset, as_state(rest)
