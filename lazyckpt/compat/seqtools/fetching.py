@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from importlib import import_module
 from itertools import chain, count, islice
@@ -139,7 +139,15 @@ def begun(data: Any, states: Any, asks: bool = True) -> Opened:
         both = None if items is data else state_of(data), state_of(items)
         return None if both == (None, None) else both
 
-    return Opened(items, found if asks else lambda: None)
+    return Opened(_nexts(items) if items is data else items, found if asks else lambda: None)
+
+
+def _nexts(items: Iterator[Any]) -> Iterator[Any]:
+    """The items of what may be rewound by another `iter`."""
+    with suppress(StopIteration):
+        while True:
+            item = next(items)
+            yield item
 
 
 def is_torchs_stream(data: Any) -> bool:

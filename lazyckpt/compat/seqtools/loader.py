@@ -39,7 +39,7 @@ from lazyckpt.compat.seqtools.sequence import (
 )
 from lazyckpt.compat.seqtools.workers import Readers, Seeds, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
-from lazyckpt.core.machine import entered
+from lazyckpt.core.machine import entered, fitting
 from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
@@ -157,7 +157,7 @@ class DataLoader:
         self._batches: Callable[[], Batches | None] = lambda: None
         self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
         self._readers = num_workers if is_torchs_stream(dataset) else 0
-        self._dataset_state: Any = None  # to be loaded when reading begins
+        self._dataset_state: tuple[Any] | None = None  # to be loaded when reading begins
         self._compose()
         self._following = init(self._pipeline)  # where the next iterator begins
         self._state: State | InvalidState = self._following
@@ -271,7 +271,7 @@ class DataLoader:
 
     def __iter__(self) -> Batches:
         if self._dataset_state is not None:
-            self.dataset.load_state_dict(thaw(self._dataset_state))
+            self.dataset.load_state_dict(*self._dataset_state)
             self._dataset_state = None
         state = self._following
         epoch = self._pipeline.machine.epoch(state.position)
@@ -304,8 +304,8 @@ class DataLoader:
         if self._seeds:
             found["sampler_seeds"] = [hex(seed) for seed in self._seeds]
         if self._has_state:
-            own = freeze(state_of(self.dataset), "DataLoader: the data set's state_dict")
-            found["dataset"] = encode(own if self._dataset_state is None else self._dataset_state)
+            (own,) = self._dataset_state or (state_of(self.dataset),)
+            found["dataset"] = encode(freeze(own, "DataLoader: the data set's state_dict"))
         return found
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
@@ -401,7 +401,7 @@ class Batches(Iterator[Any]):
             self.run.close()
 
 
-def _parted(state: Any) -> tuple[int | None, list[int], Any, State]:
+def _parted(state: Any) -> tuple[int | None, list[int], tuple[Any] | None, State]:
     """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
@@ -415,5 +415,7 @@ def _parted(state: Any) -> tuple[int | None, list[int], Any, State]:
         )
     except (TypeError, ValueError):
         raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
-    of_dataset = decode(rest.pop("dataset", None))
+    own = rest.pop("dataset", None)
+    with fitting(own):
+        of_dataset = None if own is None else (thaw(decode(own)),)
     return seed, seeds, of_dataset, as_state(rest)
