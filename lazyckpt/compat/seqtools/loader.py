@@ -29,6 +29,7 @@ from lazyckpt.compat.seqtools.fetching import (
     standard_collate,
     state_of,
 )
+from lazyckpt.compat.seqtools.samplers import needs_no_preparing, shown_samplers
 from lazyckpt.compat.seqtools.sequence import (
     ForgivingIterator,
     LazySequence,
@@ -161,7 +162,7 @@ class DataLoader:
         self._compose()
         self._following = init(self._pipeline)  # where the next iterator begins
         self._state: State | InvalidState = self._following
-        self.sampler, self.batch_sampler = self._samplers(sampler, batch_sampler)
+        self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
         self._is_made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -190,16 +191,16 @@ class DataLoader:
         if not isinstance(self.timeout, (int, float)) or self.timeout < 0:
             raise ArgumentError(f"DataLoader: timeout must be >= 0, got {brief(self.timeout)}")
 
-    def _samplers(self, sampler: Any, batch_sampler: Any) -> tuple[Any, Any]:
-        """What is shown as `sampler` and `batch_sampler`: of a data set by index torch's own."""
+    def __getattr__(self, name: str) -> Any:
+        if name == "_is_accelerate_prepared":
+            return needs_no_preparing()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property  # type: ignore[misc]  # object's can be set
+    def __class__(self) -> Any:
+        """Torch's, as trainers look for it; Lightning then makes one of `type(loader)` of it."""
         torch = sys.modules.get("torch.utils.data")
-        if torch is None or is_iterable(self.dataset):
-            return sampler, batch_sampler
-        if sampler is None:
-            sampler = Order(self) if self._shuffles else torch.SequentialSampler(self.dataset)
-        if batch_sampler is None and self.batch_size is not None:
-            batch_sampler = torch.BatchSampler(sampler, self.batch_size, self.drop_last)
-        return sampler, batch_sampler
+        return type(self) if torch is None else torch.DataLoader
 
     def _compose(self) -> None:
         """The pipeline, whose source may be a sampler."""
@@ -330,6 +331,12 @@ class DataLoader:
         self._dataset_state = of_dataset if self._has_state else None
         self._batches, self._run = (lambda: None), None
 
+    def order(self) -> Iterator[int]:
+        """The indices of the next epoch, where it shuffles."""
+        epoch = self._pipeline.machine.epoch(self._following.position)
+        order = places(len(self.dataset)) | stage("shuffle", seed=self._seed)
+        return iter(Run(order, init(order, epoch=epoch)))
+
     def _change(self, seed: int, seeds: list[int], readers: int) -> None:
         if (seed, seeds, readers) != (self._seed, self._seeds, self._readers):
             self._seed, self._seeds, self._readers = seed, seeds, readers
@@ -342,23 +349,6 @@ class DataLoader:
         if self._carries:
             start = carried(machine, start, end.position)
         return State(end.stages, 0, start)
-
-
-class Order:
-    """The indices of the loader's next epoch, where it shuffles."""
-
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader, self._dataset = ref(loader), loader.dataset
-
-    def __iter__(self) -> Iterator[int]:
-        loader = self._loader()
-        assert loader is not None
-        epoch = loader._pipeline.machine.epoch(loader._following.position)
-        order = places(len(self)) | stage("shuffle", seed=loader._seed)
-        return iter(Run(order, init(order, epoch=epoch)))
-
-    def __len__(self) -> int:
-        return len(self._dataset)
 
 
 class Batches(Iterator[Any]):
