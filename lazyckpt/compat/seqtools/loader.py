@@ -64,17 +64,30 @@ class DataLoader:
 
     A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it has,
     and for the DataLoader of SeqTools' documentation. Each `iter` begins the next
-    epoch, in a new order if it is shuffled. Workers change neither batches nor
-    their order nor states: an iterable is gone through once for all, and
-    `get_worker_info()` is None. What an item draws from global generators depends
-    on its worker; use `lazyckpt.random_map`. After an error, iterating goes on with
+    epoch, in a new order if it is shuffled. After an error, iterating goes on with
     the next batch, or tries again where there are no indices or a worker died.
 
-    A sampler is iterated over anew to resume, so it must give the same for an
-    epoch: `DistributedSampler` wants its `set_epoch` first. Torch's random ones are
-    seeded for each epoch here, the first one with a generator of its own as torch
-    does it; a state has those generators' first seeds. The state is exact at any
-    batch with work in flight; at the end of an epoch it's the start of the next.
+    The state is exact at any batch with work in flight; at the end of an epoch it's
+    the start of the next. By index, workers change neither batches nor their order
+    nor states. An `IterableDataset` of torch is read by each worker, as in torch,
+    with its own `get_worker_info()`; a state has the place of each, and resumes with
+    any `num_workers`, with as many readers. Any other iterable is gone through once.
+
+    Data sets, samplers and iterators with `state_dict` and `load_state_dict` are
+    asked and restored, as torchdata's loader does; their states must be JSON values
+    and tuples. A data set by index is so without workers alone. What has no state is
+    iterated over anew to resume, so it must give the same for an epoch:
+    `DistributedSampler` wants its `set_epoch` first. Torch's random samplers are seeded
+    for each epoch here, the first one with a generator of its own as torch does it.
+
+    In workers `random`, NumPy and torch are seeded for each batch: what is drawn there
+    depends on the seed, the epoch and the batch, and not on who makes it. Without
+    workers, draws are the program's.
+
+    Not torch's, and meant so: its permutations; one `torch.initial_seed()` a worker, and
+    batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
+    states of other types. Accelerate leaves the loader as it is, and Lightning takes
+    it for torch's. `tests/compat/seqtools/behaviours.py` lists what torch's tests pin.
 
     Arguments are torch's, of which these differ, or the original's ([D]).
 
@@ -87,9 +100,8 @@ class DataLoader:
         collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats
             become tensors and strings stay; they became None.
         pin_memory: Where torch finds a device. [D]: what is no tensor became None.
-        worker_init_fn: Called after `random`, NumPy and torch are seeded there.
+        worker_init_fn: Called after seeding; if it seeds torch, that stays so.
         generator: Its initial seed is the `seed`.
-        persistent_workers: Keep them for the next epoch; not with a sampler.
         pin_memory_device, in_order, shm_size: Not needed: shared memory is as large as
             batches are ([D]: the default size failed).
         seed: Of `shuffle`, samplers and workers; by default torch's initial seed.
