@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from importlib import import_module
 from itertools import chain, count, islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.compat.seqtools.workers import (
@@ -56,19 +56,12 @@ class Opened(NamedTuple):
     states: Callable[[], Any]
 
 
-class Iterated(Protocol):
-    """What `iterable` reads."""
-
-    def open(self, epoch: int, index: int, states: Any) -> Opened:
-        """Items from where it gave these states, which is item `index`; without any, all."""
-
-
 @source_combinator(registered=False, describe=lambda data: {})
-def iterable(data: Iterated) -> Machine[Any]:
+def iterable(data: Whole | Part | Sampled) -> Machine[Any]:
     """The items of an iterable.
 
     State: the epoch, a count of items, the states that data and iterator have of their
-    own, and whether it has ended. Without these, a resume reads it from its beginning.
+    own, and whether it has ended. `data.open` goes on from such states, or begins.
     """
 
     def flow(position: Position) -> Flow[Any]:
@@ -165,45 +158,37 @@ def state_of(data: Any) -> Any:
     return data.state_dict() if has_state(data) else None
 
 
-class Whole:
+class Whole(NamedTuple):
     """An iterable data set, read by one."""
 
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+    dataset: Any
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
-        return begun(self._dataset, states)
+        return begun(self.dataset, states)
 
 
-class Part:
+class Part(NamedTuple):
     """An iterable data set as one of several workers reads it, there or in its place.
 
-    The generators begin anew with each batch, so that a resume draws the same.
+    The generators begin anew with each batch, so that a resume draws the same. `held`
+    is where they are, in its place.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        worker: int,
-        num_workers: int,
-        batch_size: int,
-        seed: int,
-        then: Callable[[int], Any] | None,
-        collate: Callable[[Any], Any],
-    ) -> None:
-        self._dataset, self._worker, self._num_workers = dataset, worker, num_workers
-        self._batch_size, self._seed, self._then = batch_size, seed, then
-        self._collate, self._held = collate, list[Any]()
+    start: Start
+    batch_size: int
+    of_batch: Callable[[Any], Any]
+    held: list[Any]
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
-        if is_worker(self._seed):
-            seed = worker_seed(self._seed, epoch, self._worker)
-            tell(self._worker, self._num_workers, seed, self._dataset)
-            return self._begun(self._dataset, epoch, index, states)
-        held, dataset = self._held, deepcopy(self._dataset)
+        seed, _, dataset, num_workers, _, number = start = self.start
+        assert number is not None
+        if is_worker(seed):
+            tell(number, num_workers, worker_seed(seed, epoch, number), dataset)
+            return self._begun(dataset, epoch, index, states)
+        held, dataset = self.held, deepcopy(dataset)
         held.clear()
         with standing_in(held):
-            Start(self._seed, epoch, dataset, self._num_workers, self._then)(self._worker)
+            start._replace(epoch=epoch, dataset=dataset)(number)
             items, found = self._begun(dataset, epoch, index, states)
 
         def stood_in() -> Iterator[Any]:
@@ -217,28 +202,28 @@ class Part:
         return Opened(stood_in(), found)
 
     def collate(self, batch: Any) -> Any:
-        if is_worker(self._seed):
-            return self._collate(batch)
-        with standing_in(self._held):
-            return self._collate(batch)
+        if is_worker(self.start.seed):
+            return self.of_batch(batch)
+        with standing_in(self.held):
+            return self.of_batch(batch)
 
     def _begun(self, dataset: Any, epoch: int, index: int, states: Any) -> Opened:
         first = index if states else 0
-        seed_batch(self._seed, epoch, self._worker, first // self._batch_size)
+        self._seed(epoch, first)
         items, found = begun(dataset, states)
         return Opened(self._seeding(items, epoch, first), found)
 
     def _seeding(self, items: Iterator[Any], epoch: int, first: int) -> Iterator[Any]:
-        size = self._batch_size
-        for number in count(first // size):
-            seed_batch(self._seed, epoch, self._worker, number)
-            is_over = True
-            for item in islice(items, size - first % size):
-                is_over = False
-                yield item
-            if is_over:
+        for number in count(first):
+            if number % self.batch_size == 0:
+                self._seed(epoch, number)
+            some = [*islice(items, 1)]
+            if not some:
                 return
-            first = 0
+            yield some.pop()
+
+    def _seed(self, epoch: int, number: int) -> None:
+        seed_batch(self.start.seed, epoch, self.start.worker or 0, number // self.batch_size)
 
 
 class Sampled:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from types import GenericAlias
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
 from lazyckpt.combinators.interleave import interleave
-from lazyckpt.compat.pinning import has_device, pinned
+from lazyckpt.compat.seqtools.batches import Batches, parted
 from lazyckpt.compat.seqtools.fetching import (
     Fetch,
     Part,
@@ -31,7 +28,6 @@ from lazyckpt.compat.seqtools.fetching import (
 )
 from lazyckpt.compat.seqtools.samplers import needs_no_preparing, shown_samplers
 from lazyckpt.compat.seqtools.sequence import (
-    ForgivingIterator,
     LazySequence,
     is_iterable,
     places,
@@ -40,8 +36,8 @@ from lazyckpt.compat.seqtools.sequence import (
 )
 from lazyckpt.compat.seqtools.workers import Readers, Seeds, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
-from lazyckpt.core.machine import entered, fitting
-from lazyckpt.core.user_state import freeze, thaw
+from lazyckpt.core.machine import entered
+from lazyckpt.core.user_state import freeze
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.executors.executor import Executor
@@ -49,9 +45,9 @@ from lazyckpt.executors.local import processes
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
-from lazyckpt.state.codec import decode, encode
+from lazyckpt.state.codec import encode
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import State, as_state
+from lazyckpt.state.state import State
 
 _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
 _FIXED = {
@@ -221,8 +217,10 @@ class DataLoader:
         is_batched = self._has_batches or size is not None
         self._carries = True  # whether data and samplers may have states, which outlive epochs
         if self._readers:
-            rest = self._readers, size or 1, self._seed, self.worker_init_fn, self.collate_fn
-            parts = [Part(self.dataset, number, *rest) for number in range(self._readers)]
+            parts = [
+                Part(self._start(0, number), size or 1, self.collate_fn, [])
+                for number in range(self._readers)
+            ]
             self._pipeline = interleave(
                 *[iterable(part) | self._collated(part.collate) for part in parts]
             )
@@ -269,18 +267,21 @@ class DataLoader:
         count = self._readers or self.num_workers
 
         def pool(workers: int, number: int | None = None) -> Executor:
-            start = Start(self._seed, epoch, self.dataset, count, self.worker_init_fn, number)
             return processes(
                 workers,
                 buffer_size=workers * ahead,
                 start_method=getattr(method, "get_start_method", lambda: method)(),
                 timeout=self.timeout or None,
-                worker_init=start,
+                worker_init=self._start(epoch, number).__call__,
             )
 
         if not self._readers:
             return pool(count)
         return Readers(processes, {"executors": [pool(1, number) for number in range(count)]})
+
+    def _start(self, epoch: int, worker: int | None) -> Start:
+        count = self._readers or self.num_workers
+        return Start(self._seed, epoch, self.dataset, count, self.worker_init_fn, worker)
 
     def __iter__(self) -> Batches:
         if self._dataset_state is not None:
@@ -323,7 +324,7 @@ class DataLoader:
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
-        seed, seeds, of_dataset, found = _parted(state)
+        seed, seeds, of_dataset, found = parted(state)
         if seed is not None and seed != self._seed and self._given_seed is not None:
             raise StateMismatch(f"the state belongs to a loader with seed={seed}, not {self._seed}")
         if seeds and len(seeds) != len(self._seeds):
@@ -361,63 +362,3 @@ class DataLoader:
         if self._carries:
             start = carried(machine, start, end.position)
         return State(end.stages, 0, start)
-
-
-class Batches(Iterator[Any]):
-    """One epoch of a loader, or the rest of one."""
-
-    def __init__(self, loader: DataLoader, run: Run[Any], pipeline: Pipeline[Any]) -> None:
-        self.known = ref(self)
-        self._loader, self.run = loader, run
-        self._pins = loader.pin_memory and has_device()
-        self._items = ForgivingIterator(run, pipeline).items
-
-    def __next__(self) -> Any:
-        try:
-            batch = next(self._items)
-        except StopIteration:
-            self._leave(is_over=True)
-            raise
-        return pinned(batch) if self._pins else batch
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # a loop is left
-            self._leave()
-
-    def _leave(self, is_over: bool = False) -> None:
-        """End workers, and have the loader remember the place."""
-        loader = self._loader
-        if loader._batches is self.known:
-            try:
-                state = self.run.state
-                loader._state = state = loader._after(state) if is_over else state
-                if is_over:
-                    loader._following = state
-            except InvalidState as error:
-                loader._state = error
-            loader._batches = lambda: None
-        if self.run is not loader._run:
-            self.run.close()
-
-
-def _parted(state: Any) -> tuple[int | None, list[int], tuple[Any] | None, State]:
-    """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
-    if isinstance(state, (str, bytes)):
-        with suppress(ValueError, RecursionError):
-            state = json.loads(state)
-    if not isinstance(state, Mapping) or "seed" not in state:
-        return None, [], None, as_state(state)
-    rest = dict(state)
-    try:
-        seed, *seeds = (
-            int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]
-        )
-    except (TypeError, ValueError):
-        raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
-    own = rest.pop("dataset", None)
-    with fitting(own):
-        of_dataset = None if own is None else (thaw(decode(own)),)
-    return seed, seeds, of_dataset, as_state(rest)

@@ -6,8 +6,8 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
-from typing import Any
+from itertools import count, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,40 +28,29 @@ from lazyckpt.executors.session import Session
 _started: tuple[int, bool] | None = None  # a worker's seed, and whether torch is to be seeded
 
 
-class Start:
-    """How a worker starts: it knows who it is, and its generators are seeded.
+class Start(NamedTuple):
+    """How a worker starts: it knows who it is, its generators are seeded, `init` is called.
 
-    Args:
-        seed: The loader's.
-        epoch: The first one that it works for.
-        dataset: What `get_worker_info().dataset` is.
-        num_workers: How many workers there are.
-        then: The user's function, called last.
-        worker: Its number, where it is the only one of its pool.
+    `worker` is its number, where it is the only one of its pool.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        epoch: int,
-        dataset: Any,
-        num_workers: int,
-        then: Callable[[int], Any] | None,
-        worker: int | None = None,
-    ) -> None:
-        self._seed, self._epoch, self._worker = seed, epoch, worker
-        self._dataset, self._num_workers, self._then = dataset, num_workers, then
+    seed: int
+    epoch: int
+    dataset: Any
+    num_workers: int
+    init: Callable[[int], Any] | None
+    worker: int | None = None
 
-    def __call__(self, worker: int) -> None:
+    def __call__(self, number: int) -> None:
         global _started
-        worker = worker if self._worker is None else self._worker
-        first = worker_seed(self._seed, self._epoch, worker)
+        number = number if self.worker is None else self.worker
+        first = worker_seed(self.seed, self.epoch, number)
         seed_generators(first)
-        tell(worker, self._num_workers, first, self._dataset)
-        if self._then is not None:
-            self._then(worker)
+        tell(number, self.num_workers, first, self.dataset)
+        if self.init is not None:
+            self.init(number)
         torch = sys.modules.get("torch")
-        _started = self._seed, torch is None or torch.initial_seed() == first
+        _started = self.seed, torch is None or torch.initial_seed() == first
 
 
 def worker_seed(seed: int, epoch: int, *place: int) -> int:
@@ -103,25 +92,25 @@ def _torch_worker() -> Any:
 @contextmanager
 def standing_in(held: list[Any]) -> Iterator[None]:
     """Be a worker for a while: `held` is where its generators are, once they have begun."""
-    own = _being()
+    own = _place()
     if held:
-        _be(held.pop())
+        _go_to(*held.pop())
     try:
         yield
     finally:
-        held.append(_being())
-        _be(own)
+        held.append(_place())
+        _go_to(*own)
 
 
-def _being() -> tuple[Any, ...]:
+def _place() -> tuple[Any, ...]:
     torch, module = sys.modules.get("torch"), _torch_worker()
     numbers = random.getstate(), np.random.get_state(), torch and torch.get_rng_state()
     return *numbers, module and module._worker_info, _started
 
 
-def _be(found: tuple[Any, ...]) -> None:
+def _go_to(of_random: Any, of_numpy: Any, of_torch: Any, info: Any, started: Any) -> None:
     global _started
-    of_random, of_numpy, of_torch, info, _started = found
+    _started = started
     random.setstate(of_random)
     np.random.set_state(of_numpy)
     if of_torch is not None:
@@ -130,23 +119,21 @@ def _be(found: tuple[Any, ...]) -> None:
         module._worker_info = info
 
 
-class Seeds:
-    """Has a worker's generators begin anew before each batch, wherever it is made."""
+class Seeds(NamedTuple):
+    """Has a worker's generators begin anew before each item, wherever that is made."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    seed: int
 
     def before_each(self, items: Iterator[Any], epoch: int, number: int) -> Iterator[Any]:
-        return self._seeding(items, epoch, number) if is_worker(self._seed) else items
+        return self._seeding(items, epoch, number) if is_worker(self.seed) else items
 
     def _seeding(self, items: Iterator[Any], epoch: int, number: int) -> Iterator[Any]:
         for each in count(number):
-            seed_batch(self._seed, epoch, each)
-            for item in items:
-                yield item
-                break
-            else:
+            seed_batch(self.seed, epoch, each)
+            some = [*islice(items, 1)]
+            if not some:
                 return
+            yield some.pop()
 
 
 @combinator(registered=False, unrecorded=("seeds",), pointwise=True)
