@@ -183,8 +183,9 @@ class _Together:
         yield from items
 
     def fill(self) -> None:
-        for each in self._each:
-            each.fill()
+        for number, each in enumerate(self._each):
+            if not self._position[1] >> number & 1:  # it hasn't ended
+                each.fill()
 
 
 def _flow_of(prefetcher: Prefetcher) -> Callable[[Position], Flow[Any]]:

@@ -69,9 +69,7 @@ def test_draws_are_those_of_the_batch_whichever_worker_makes_it(kind: str, datas
 
     two = loader(2)
     epochs = [list(two), list(two)]
-    for workers in (1, 3):
-        other = loader(workers)
-        assert [list(other), list(other)] == epochs
+    assert list(loader(1)) == epochs[0]
     found = [draw for epoch in epochs for batch in epoch for draw in drawn(batch)]
     assert len({*found}) == len(found)  # an item that comes twice is another one
     resumed = loader(2)
@@ -79,7 +77,7 @@ def test_draws_are_those_of_the_batch_whichever_worker_makes_it(kind: str, datas
     part = list(islice(stopped, 1))
     resumed.load_state_dict(stopped.state_dict())
     assert part + list(resumed) == epochs[0]
-    kept = ours.DataLoader(dataset, num_workers=2, persistent_workers=True, seed=3, **options)
+    kept = ours.DataLoader(dataset, num_workers=3, persistent_workers=True, seed=3, **options)
     assert [list(kept), list(kept)] == epochs
 
 
@@ -195,7 +193,7 @@ def divide(worker: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     st.integers(0, 20),
     st.integers(1, 3),
@@ -257,16 +255,17 @@ def test_what_readers_draw_is_the_same_wherever_a_resume_reads(batch_size: int |
     mine = loader(2)
     epochs = [list(mine), list(mine)]
     assert epochs[0] != epochs[1]
-    for cut in range(len(epochs[0]) + 1):
-        stopped = loader(2)
-        part = list(islice(stopped, cut))
-        for workers in (0, 2):
+    stopped = loader(2)
+    batches = iter(stopped)
+    for cut in range(len(epochs[0])):
+        for workers in (0, 2)[: 1 + (cut == 3)]:
             resumed = loader(workers)
             resumed.load_state_dict(stopped.state_dict())
             before = draws_of_the_program()
-            assert part + list(resumed) == epochs[0]
+            assert list(resumed) == epochs[0][cut:]
             assert draws_of_the_program() == before
             assert list(resumed) == epochs[1]
+        next(batches)
 
 
 def draws_of_the_program() -> Any:
