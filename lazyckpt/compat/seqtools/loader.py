@@ -36,7 +36,7 @@ from lazyckpt.compat.seqtools.sequence import (
 )
 from lazyckpt.compat.seqtools.workers import Readers, Seeds, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
-from lazyckpt.core.machine import entered
+from lazyckpt.core.machine import begun, entered
 from lazyckpt.core.user_state import freeze
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
@@ -215,6 +215,7 @@ class DataLoader:
         self._run: Run[Any] | None = None  # kept, with its workers
         size, sampler = self.batch_size, self._index_sampler
         is_batched = self._has_batches or size is not None
+        self._length: Any = None  # of data by index
         self._carries = True  # whether data and samplers may have states, which outlive epochs
         if self._readers:
             parts = [
@@ -240,6 +241,7 @@ class DataLoader:
         else:
             self._carries = False
             found = LazySequence.of(self.dataset)
+            self._length = found.machine.length
             found = (found | stage("shuffle", seed=self._seed) if self._shuffles else found) | last
         is_by_index = sampler is not None or found.machine.skip is not None
         self._pipeline = found | seeded(Seeds(self._seed)) if is_by_index else found
@@ -287,9 +289,12 @@ class DataLoader:
         if self._dataset_state is not None:
             self.dataset.load_state_dict(*self._dataset_state)
             self._dataset_state = None
-        state = self._following
-        epoch = self._pipeline.machine.epoch(state.position)
-        run = self._run
+        machine, position = self._pipeline.machine, self._following.position
+        epoch = machine.epoch(position)
+        if not begun(machine, position) and self._has_changed():
+            self._compose()
+            self._following = init(self._pipeline, epoch=epoch)
+        state, run = self._following, self._run
         if run is None:
             run = Run(self._pipeline, state, executor=self._executor(epoch))
         else:
@@ -299,6 +304,10 @@ class DataLoader:
         batches = Batches(self, run, self._pipeline)
         self._batches = batches.known
         return batches
+
+    def _has_changed(self) -> bool:
+        """Whether the data are longer or shorter than they were, which an epoch begins with."""
+        return isinstance(self._length, int) and len(self.dataset) != self._length
 
     def __len__(self) -> int:
         sampler: Any = self._index_sampler

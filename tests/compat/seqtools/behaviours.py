@@ -28,6 +28,10 @@ TORCH = [
         "test_like_torch::test_more_workers_than_batches",
     ),
     Behaviour(
+        "data that grow between epochs",
+        "test_like_torch::test_data_that_grow_or_shrink_between_epochs",
+    ),
+    Behaviour(
         "each epoch is a new permutation of all items",
         "test_loader::test_sq2_each_epoch_has_its_own_permutation",
     ),

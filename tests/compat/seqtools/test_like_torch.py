@@ -139,6 +139,20 @@ def test_data_sets_of_torch() -> None:
             assert plain(list(ours.DataLoader(dataset, **options))) == plain(list(theirs))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"shuffle": True}, {"num_workers": 2}, {"num_workers": 1, "persistent_workers": True}],
+    ids=str,
+)
+def test_data_that_grow_or_shrink_between_epochs(options: dict[str, Any]) -> None:
+    data = [0, 1, 2]
+    loader = ours.DataLoader(data, None, collate_fn=int, seed=1, **options)
+    for size in (3, 5, 2):
+        data[:] = range(size)
+        assert len(loader) == size
+        assert sorted(loader) == data
+
+
 def test_more_workers_than_batches() -> None:
     loader = ours.DataLoader(Squares(), 5, num_workers=4, collate_fn=as_list)
     assert list(loader) == [[0, 1, 4, 9, 16], [25, 36, 49, 64]]
