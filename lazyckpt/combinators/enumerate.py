@@ -53,7 +53,7 @@ def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]
     def paired(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[tuple[int, Any]]]:
         return lambda items: builtins.zip(itertools.count(start + first), items)
 
-    return _numbered("enumerate", upstream, paired)
+    return numbered("enumerate", upstream, paired)
 
 
 @combinator(
@@ -106,7 +106,7 @@ def random_map(
         rngs = _generators(spare, key, number, share.every)
         return lambda items: (fn(next(rngs), item) for item in items)
 
-    return _numbered("random_map", upstream, drawn)
+    return numbered("random_map", upstream, drawn)
 
 
 def _generators(
@@ -140,7 +140,7 @@ def _counters(first: int, every: int, size: int) -> NDArray[np.uint64]:
     return counters
 
 
-def _numbered(
+def numbered(
     name: str,
     upstream: Machine[A],
     made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]],

@@ -326,7 +326,7 @@ def test_one_reader_at_a_time_of_data_that_rewind_themselves() -> None:
 @pytest.mark.parametrize(
     "begun",
     [iter([1]), enumerate("ab"), map(str, "ab"), Endless(), Bare(), (x for x in "ab")],
-    ids=str,
+    ids=lambda begun: type(begun).__name__,
 )
 def test_iterators_that_never_begin_anew(begun: Any) -> None:
     with pytest.raises(lz.ArgumentError, match="one-shot iterator"):
