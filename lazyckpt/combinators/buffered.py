@@ -79,7 +79,10 @@ def _with_access(
         first = grid.anchor(given)
         wanted = given - first + count + grid.reach + 1
         passed = jump(anchor, wanted)[1]
-        return first, first + passed if passed < wanted else None
+        if passed == wanted:
+            return first, None
+        _check_reached(name, given, first + passed)
+        return first, first + passed
 
     def order(position: Position, length: int | None) -> BoundedOrder:
         anchor, _, *branches = position
@@ -144,6 +147,11 @@ def _with_access(
         rate = Rate(1, grid.reach + grid.stay)
         return made(rate=rate, step=step, skip=skip, view=View(below.table, ahead))
     return made(rate=Rate(1, grid.reach), step=step, skip=skip, flow=flow, rereads=rereads)
+
+
+def _check_reached(name: str, given: int, length: int) -> None:
+    if given > length:
+        raise SourceChanged(f"{name}: the state stands after item {given} of what now has {length}")
 
 
 class _Reading:
@@ -288,11 +296,7 @@ class _Shuffling:
             self.arrived += len(some)
             if self.arrived < stop:
                 self.length = self.arrived
-                if self.given > self.length:
-                    raise SourceChanged(
-                        f"{self.name}: the state stands after item {self.given} of what now has "
-                        f"{self.length}"
-                    )
+                _check_reached(self.name, self.given, self.length)
             self.reading.note(self.arrived)
         self._assign(self._dropped(held, dropped, self.given))
 

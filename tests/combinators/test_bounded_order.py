@@ -36,8 +36,8 @@ def test_a_grid_fits_the_buffer(size: int) -> None:
     grid = Grid.of(size)
     assert size - size // 16 <= grid.reach <= size
     assert grid.width % grid.chunk == 0
-    for given in range(0, 5 * size, max(1, size // 5)):
-        again = given + grid.reach - grid.anchor(given)
+    for passed in range(0, 5 * size, max(1, size // 5)):
+        again = passed + grid.reach - grid.anchor(passed)
         assert again <= 2 * size + 64 * (size < 512)
 
 
