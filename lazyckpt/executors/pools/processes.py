@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import multiprocessing
 import os
 import threading
@@ -10,6 +9,7 @@ import weakref
 from contextlib import suppress
 from importlib import import_module
 from math import inf
+from multiprocessing.util import Finalize
 from time import monotonic
 from typing import Any
 
@@ -30,7 +30,9 @@ from lazyckpt.executors.pools.worker_process import (
     PipeGate,
     WorkerProcess,
     choose_start_method,
+    kill_all,
     reap,
+    unreaped,
     without_interrupts,
 )
 
@@ -40,7 +42,13 @@ _TICK = 0.25  # seconds between two looks whether a worker lives, if others hold
 _pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
 
 
+_at_exit: Finalize[Any] | None = None
+
+
 def _forget_all() -> None:
+    global _at_exit
+    _at_exit = None
+    unreaped.clear()
     for pool in list(_pools):
         pool.forget()
 
@@ -49,10 +57,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-@atexit.register  # after multiprocessing's own, and so called before it, which waits for workers
+def _stop_at_exit() -> None:
+    """Have all workers end before multiprocessing waits for them, in its own children too.
+
+    Those end without `atexit`.
+    """
+    global _at_exit
+    if _at_exit is None or not _at_exit.still_active():
+        _at_exit = Finalize(None, _stop_all, exitpriority=100)
+
+
 def _stop_all() -> None:
-    for pool in list(_pools):
-        pool.stop()
+    try:
+        for pool in list(_pools):
+            pool.stop()
+    finally:  # those too that a Ctrl-C kept from being stopped
+        kill_all(unreaped)
 
 
 class ProcessPool(WorkerPool):
@@ -172,6 +192,7 @@ class ProcessPool(WorkerPool):
     def start(self) -> None:
         if self._workers:
             return
+        _stop_at_exit()
         context: Any = multiprocessing.get_context(choose_start_method(self._start_method))
         self._gate = PipeGate(self._is_allowed)
         arguments: Any = self._handlers, self._settings
@@ -213,6 +234,7 @@ class ProcessPool(WorkerPool):
         )
         with theirs:
             process.start()
+        unreaped.add(process)
         worker.process = process
 
     def _check_worker(self, pending: PendingTask, deadline: float | None) -> None:

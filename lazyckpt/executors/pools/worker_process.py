@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -25,6 +25,8 @@ from lazyckpt.executors.pools.worker_main import (
     poll,
     transfer_failure,
 )
+
+unreaped: set[Any] = set()  # processes that this one has started, and not seen the end of
 
 _PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
 
@@ -120,17 +122,28 @@ class PipeGate:
 
 
 def reap(processes: list[Any]) -> None:
-    """See that processes end which have been told to."""
-    for end in ("", "terminate", "kill"):
-        for process in processes:
-            if end and process.is_alive():
-                getattr(process, end)()
-        deadline = monotonic() + _PATIENCE
-        for process in processes:
-            process.join(max(0.0, deadline - monotonic()))
+    """See that processes end which have been told to: at once, if a Ctrl-C comes meanwhile."""
+    try:
+        for end in ("", "terminate", "kill"):
+            for process in processes:
+                if end and process.is_alive():
+                    getattr(process, end)()
+            deadline = monotonic() + _PATIENCE
+            for process in processes:
+                process.join(max(0.0, deadline - monotonic()))
+    except BaseException:
+        kill_all(processes)
+        raise
     for process in processes:
         if not process.is_alive():
+            unreaped.discard(process)
             process.close()
+
+
+def kill_all(processes: Iterable[Any]) -> None:
+    """Kill processes, without waiting for their end."""
+    for process in processes:
+        process.kill()
 
 
 @contextmanager
