@@ -19,6 +19,7 @@ from lazyckpt.executors.ipc.serialization import (
     this_process,
 )
 from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost
+from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure, as_failure
 
@@ -166,7 +167,8 @@ class FuturesPool(WorkerPool):
             if pending.generation != self.generation and job.done.empty():
                 raise TaskLost
             try:
-                future = job.done.get(timeout=self._timeout)
+                with resting():
+                    future = job.done.get(timeout=self._timeout)
             except Empty:
                 self.stop()
                 raise WorkerTimeout(f"no item within {self._timeout} s, from {self}") from None

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 import weakref
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from math import inf
 from multiprocessing.util import Finalize
@@ -18,7 +18,9 @@ from lazyckpt.executors.ipc.serialization import serialize_handlers
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
 from lazyckpt.executors.ipc.transport import Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost
+from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.start_method import choose_start_method
 from lazyckpt.executors.pools.worker_main import (
     WorkerSettings,
     has_threadpoolctl,
@@ -29,7 +31,6 @@ from lazyckpt.executors.pools.worker_main import (
 from lazyckpt.executors.pools.worker_process import (
     PipeGate,
     WorkerProcess,
-    choose_start_method,
     kill_all,
     reap,
     unreaped,
@@ -139,7 +140,9 @@ class ProcessPool(WorkerPool):
                 deadline = monotonic() + self._timeout
             if pending.generation != self.generation or worker is None:
                 raise TaskLost
-            if not poll(worker.connection, min(_TICK, (deadline or inf) - monotonic())):
+            with resting():
+                is_ready = poll(worker.connection, min(_TICK, (deadline or inf) - monotonic()))
+            if not is_ready:
                 self._check_worker(pending, deadline)
                 continue
             try:
@@ -193,19 +196,21 @@ class ProcessPool(WorkerPool):
         if self._workers:
             return
         _stop_at_exit()
-        context: Any = multiprocessing.get_context(choose_start_method(self._start_method))
+        method = choose_start_method(self._start_method)
+        context: Any = multiprocessing.get_context(method)
         self._gate = PipeGate(self._is_allowed)
         arguments: Any = self._handlers, self._settings
-        if context.get_start_method() == "forkserver":
+        if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
             import_module("multiprocessing.forkserver").ensure_running()  # with no Ctrl-C held back
-        if context.get_start_method() != "fork":
+        if method != "fork":
             self._serialized = self._serialized or serialize_handlers(*arguments)
             arguments = self._serialized
         elif has_threadpoolctl():
             import_module("threadpoolctl")  # once here, for all workers
         try:
-            with without_interrupts():
+            forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
+            with forks, without_interrupts():
                 for index in range(self.workers):
                     self._start_worker(context, index, arguments)
         except BaseException:

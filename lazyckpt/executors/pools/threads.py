@@ -13,20 +13,18 @@ from typing import Any
 
 from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader, TaskLost
+from lazyckpt.executors.pools.forking import own_threads, resting, working
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure
 
 _TICK = 0.25  # seconds after which a signal is seen that came just before a wait
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made
 
-live_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-
 
 class ThreadPool(WorkerPool):
     """Workers that are threads, all fed from one queue.
 
-    It may drive other pools, which have to run before a thread does: a process with
-    threads is not to be forked.
+    It may drive other pools, which have to run before a thread does.
     """
 
     def __init__(
@@ -71,7 +69,8 @@ class ThreadPool(WorkerPool):
             try:
                 if pending.generation != self.generation and pending.handle.empty():
                     raise TaskLost
-                pending.outcome = self._wait_for(pending.handle)
+                with resting():
+                    pending.outcome = self._wait_for(pending.handle)
             finally:
                 self._awaited = None
         if pending.outcome is None:
@@ -143,7 +142,7 @@ class ThreadPool(WorkerPool):
                     daemon=True,  # one that hangs holds no interpreter up
                 )
                 thread.start()
-                live_threads.add(thread)
+                own_threads.add(thread)
                 threads.append(thread)
         except BaseException:
             self.stop()
@@ -210,7 +209,8 @@ def _serve(tasks: SimpleQueue[Any], handlers: list[Handler], gate: _ThreadGate) 
         if gate.has_stopped():
             pending.handle.put(None)  # whoever waits for it learns that it is not done
         elif pending.generation >= 0:
-            outcome = _outcome(handlers[handler], payload)
+            with working():
+                outcome = _outcome(handlers[handler], payload)
             is_lost = gate.has_stopped() and outcome.failure is not None  # it may be of stopping
             pending.handle.put(None if is_lost else outcome)
             del outcome

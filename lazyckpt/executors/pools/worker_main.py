@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
+from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.failures.notes import Failure, as_failure
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
@@ -63,7 +64,7 @@ def serve(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
     name = multiprocessing.current_process().name
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    _start_thread(_end_with, os.getppid())
     receiver = Receiver(connection)
     sender = Sender(connection, slots=0)
     try:
@@ -131,8 +132,14 @@ def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
             tasks.put(task)
         tasks.put(None)
 
-    threading.Thread(target=listen, daemon=True).start()
+    _start_thread(listen)
     return tasks.get
+
+
+def _start_thread(target: Callable[..., None], *args: Any) -> None:
+    thread = threading.Thread(target=target, args=args, daemon=True)
+    own_threads.add(thread)
+    thread.start()
 
 
 def _end_with(parent: int) -> None:

@@ -14,11 +14,9 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from lazyckpt.errors import PipelineError
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.pool import PendingTask
-from lazyckpt.executors.pools.threads import live_threads
 from lazyckpt.executors.pools.worker_main import (
     StartFailed,
     WorkerSettings,
@@ -158,18 +156,3 @@ def without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def choose_start_method(wanted: str | None) -> str:
-    """The start method: never fork where a thread of ours lives, for it may hold a lock."""
-    threads = any(thread.is_alive() for thread in live_threads)
-    if wanted == "fork" and threads:
-        raise PipelineError(
-            "processes(start_method='fork') can't start while threads of another run are alive; "
-            "use 'forkserver', or close that run"
-        )
-    if wanted is not None:
-        return wanted
-    default = multiprocessing.get_start_method(allow_none=True)
-    default = default or multiprocessing.get_all_start_methods()[0]
-    return "forkserver" if default == "fork" and threads else default
