@@ -51,9 +51,9 @@ class Sender:
     """The worker's side, for one thread.
 
     Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
-    the consumer keeps. It is allocated for the first large buffer, and again for a
-    message larger than all before. With no slot free, or `shared` false, large
-    buffers go through the pipe.
+    the consumer keeps. It is allocated for the first large buffer, again for a message
+    larger than all before, and again once the consumer has forked with some in hand.
+    With no slot free, or `shared` false, large buffers go through the pipe.
     """
 
     def __init__(
@@ -111,7 +111,8 @@ class Sender:
         """A free slot, of new memory if it has to be larger; None if there is none."""
         if not self._slots:
             return None
-        if self._memory is None or size > self._memory.size:
+        if self._memory is None or size > self._memory.size or self._memory.is_retired:
+            size = max(size, self._memory.size if self._memory is not None else 0)
             size = 1 << (max(size, PAGESIZE) - 1).bit_length()  # pages not touched cost nothing
             try:
                 file, memory = allocate(size, self._slots)
