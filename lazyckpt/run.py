@@ -20,7 +20,7 @@ from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import TaskLost
-from lazyckpt.failures.notes import annotated
+from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import SkipLog, Skipped, with_marks, without_marks
 from lazyckpt.failures.skipping import skipping
 from lazyckpt.state.rebase import matching
@@ -321,9 +321,10 @@ class Run(Iterator[T], Generic[T]):
             self._cursor.open()
         except Exception as error:
             kept = self._state_at_mark()
-            error.add_note(
+            add_note(
+                error,
                 f"lazyckpt: so the state after {self._cursor.delivered():,} items can't be found "
-                f"now; that after {kept.items:,} is {kept.to_json()}"
+                f"now; that after {kept.items:,} is {kept.to_json()}",
             )
             raise
 

@@ -76,8 +76,18 @@ def annotated(
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
     for each in (note, _replay_note(state, behind), failure.trace):
         if each and each not in getattr(error, "__notes__", ()):  # raised again and again
-            error.add_note(each)
+            add_note(error, each)
     return error
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Its `add_note`, also where its attributes can't be set, as of a frozen dataclass."""
+    try:
+        error.add_note(note)
+    except Exception:
+        notes = vars(error).setdefault("__notes__", [])
+        if isinstance(notes, list):
+            notes.append(note)
 
 
 def _replay_note(state: Callable[[], str], behind: int) -> str:
@@ -157,7 +167,8 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
-    for each in dict.fromkeys([error, _generator_signal(error)]):
+    signal = _generator_signal(error)
+    for each in (error, signal) if signal is not error else (error,):
         trace = each.__traceback__ if each is not None else None
         while trace is not None:
             yield trace.tb_frame

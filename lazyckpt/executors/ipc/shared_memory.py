@@ -84,6 +84,32 @@ class SharedMemorySlots:
             self._map.close()
 
 
+class UnmappedSlots:
+    """What there is to read of `SharedMemorySlots` that don't fit in the address space."""
+
+    def __init__(self, file: IO[bytes], size: int, count: int) -> None:
+        self.size = size
+        self._start = _start(count)
+        self._map = mmap(file.fileno(), self._start)
+        self._file = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)
+
+    def read(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
+        """The buffers in a slot: copies."""
+        try:
+            found = [np.empty(size, np.uint8).data for size in sizes]
+            for start, left in zip(starts(sizes), found, strict=False):
+                self._file.seek(self._start + number * self.size + start)
+                while left:
+                    left = left[self._file.readinto(left) :]
+            return found
+        finally:
+            self._map[number] = 0
+
+    def close(self) -> None:
+        self._file.close()
+        self._map.close()
+
+
 _memories: WeakSet[SharedMemorySlots] = WeakSet()
 
 

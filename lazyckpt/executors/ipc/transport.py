@@ -31,7 +31,12 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.executors.ipc.reducers import reducers
-from lazyckpt.executors.ipc.shared_memory import SharedMemorySlots, allocate, starts
+from lazyckpt.executors.ipc.shared_memory import (
+    SharedMemorySlots,
+    UnmappedSlots,
+    allocate,
+    starts,
+)
 
 LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
 
@@ -142,7 +147,7 @@ class Receiver:
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
-        self._memory: SharedMemorySlots | None = None
+        self._memory: SharedMemorySlots | UnmappedSlots | None = None
 
     def receive(self) -> Any:
         """Wait for the next message. Its arrays are writable where they were before.
@@ -201,8 +206,12 @@ class Receiver:
             _, fds, _, _ = socket.recv_fds(pipe, 1, 1)
         if not fds:
             raise EOFError("the sender is gone, or this process has too many open files")
+        memory: SharedMemorySlots | UnmappedSlots
         with open(fds[0], "r+b") as file:
-            memory = SharedMemorySlots(file, size, slots)
+            try:
+                memory = SharedMemorySlots(file, size, slots)
+            except OSError:  # a limit on the address space
+                memory = UnmappedSlots(file, size, slots)
         self.close()  # all that came through it has been read
         self._memory = memory
 

@@ -21,7 +21,7 @@ from lazyckpt.executors.ipc.serialization import (
 from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost
 from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
-from lazyckpt.failures.notes import Failure, as_failure
+from lazyckpt.failures.notes import Failure, add_note, as_failure
 
 _CACHED_RUNS = 8  # the last ones, whose handlers a worker keeps
 
@@ -224,7 +224,7 @@ class FuturesPool(WorkerPool):
     def _failed(self, job: Job, error: BaseException) -> Outcome:
         if job.payload.error is not None:
             error, job.payload.error = job.payload.error, None  # a pool may hold the payload
-            error.add_note("lazyckpt: an item can't be sent to a worker")
+            add_note(error, "lazyckpt: an item can't be sent to a worker")
             return Outcome([], Failure(error, ""), is_transfer_error=True)
         if not isinstance(error, PipelineError):
             if isinstance(error, BrokenExecutor):

@@ -41,6 +41,11 @@ def _check_guard(method: str) -> None:
     line = _line_of(vars(main))
     if path is None or line is None or name.rpartition(".")[2] == "__main__":  # not imported again
         return
+    if path == "<stdin>":
+        raise PipelineError(
+            f"processes: with start_method={method!r} a worker imports the main module, "
+            "and this one comes from stdin"
+        )
     try:
         statements = ast.parse(Path(path).read_bytes()).body
     except (OSError, SyntaxError, ValueError):

@@ -22,7 +22,7 @@ from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_ou
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
 from lazyckpt.executors.pools.forking import own_threads
-from lazyckpt.failures.notes import Failure, as_failure
+from lazyckpt.failures.notes import Failure, add_note, as_failure
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
 _PIPE_TASKS = 100  # tasks that a pipe has room for, with their outcomes
@@ -194,5 +194,5 @@ def transfer_failure(error: Exception) -> Outcome:
     which = "can't leave its process" if isinstance(error, Unwritable) else "can't be unpickled"
     note = f"lazyckpt: an item {which}"
     if note not in getattr(cause, "__notes__", ()):
-        cause.add_note(note)
+        add_note(cause, note)
     return Outcome([], Failure(cause, ""), is_transfer_error=True)

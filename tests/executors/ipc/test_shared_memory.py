@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import lazyckpt as lz
+from tests.executors.faults import script
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
@@ -71,3 +73,28 @@ def test_a_fork_with_items_in_hand(does: str, workers: int) -> None:
             os.write(ends, b"1")
     os.close(ends)
     os.close(is_over)
+
+
+CRAMPED = """
+import resource
+from pathlib import Path
+import numpy as np
+import lazyckpt as lz
+
+def make(item):
+    return np.full(20 << 17, item)  # 20 MiB, in a slot of 32
+
+if __name__ == "__main__":
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20),) * 2)
+    pipeline = lz.source(range(12)) | lz.map(make)
+    with lz.run(pipeline, executor=lz.processes(3, start_method="fork")) as run:
+        for number, item in enumerate(run):
+            assert (item == number).all()
+    print(number)
+"""
+
+
+def test_slots_that_do_not_fit_in_the_address_space(tmp_path: Path) -> None:
+    """Those of one worker do, of all they don't."""
+    assert script(tmp_path, CRAMPED) == "11\n"
