@@ -94,6 +94,7 @@ class ProcessPool(WorkerPool):
         self._start_method = start_method
         self._settings = settings._replace(slots=2 * workers + buffer_size + 2 + LENT_SLOTS)
         self._workers: list[WorkerProcess] = []
+        self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
         self._gate: PipeGate | None = None
         self._is_allowed = True
@@ -116,20 +117,10 @@ class ProcessPool(WorkerPool):
                     each.receive_ready()
         worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
         pending = PendingTask(generation, worker, size)
-        try:  # what is noted is sent, or an answer would be taken for that of another task
-            worker.submitted += 1
-            worker.pending_tasks.append(pending)
-            worker.load += size
-            worker.sender.send((handler, payload))
+        try:
+            worker.send(handler, payload, pending)
         except Unwritable as error:
-            worker.pending_tasks.remove(pending)
-            worker.load -= size
             pending.outcome = transfer_failure(error)
-        except OSError:
-            pass  # it has died, as `result` will tell in its turn
-        except BaseException:  # in the middle of a message, perhaps
-            self.stop()
-            raise
         return pending
 
     def result(self, pending: PendingTask) -> Outcome:
@@ -139,6 +130,9 @@ class ProcessPool(WorkerPool):
             if self._timeout is not None and not self._is_allowed:  # nobody is late
                 deadline = monotonic() + self._timeout
             if pending.generation != self.generation or worker is None:
+                raise TaskLost
+            if not worker.is_whole:
+                self.stop()
                 raise TaskLost
             with resting():
                 is_ready = poll(worker.connection, min(_TICK, (deadline or inf) - monotonic()))
@@ -151,9 +145,6 @@ class ProcessPool(WorkerPool):
                         worker.receive()
             except EOFError:
                 self._raise_death(pending)
-            except BaseException:  # in the middle of a message, perhaps
-                self.stop()
-                raise
         if worker is not None and worker.has_failed_to_start:
             self.stop()
         return pending.outcome
@@ -172,16 +163,16 @@ class ProcessPool(WorkerPool):
                 worker.hang_up()
             self._lock.acquire()
         try:
+            self.generation += bool(self._workers)  # first, so that who waits knows it is over
             workers, self._workers = self._workers, []
             for worker in workers:
                 with suppress(OSError):
                     worker.receive_ready()
-            self.generation += bool(workers)
             for worker in workers:
                 worker.hang_up()
-                if not worker.is_mid_message:
+                if not worker.is_receiving:
                     worker.receiver.close()
-                for pending in worker.pending_tasks:
+                for pending in worker.pending_tasks.values():
                     pending.handle = None
         finally:
             self._lock.release()
@@ -193,8 +184,10 @@ class ProcessPool(WorkerPool):
             self._gate.open(is_allowed)
 
     def start(self) -> None:
-        if self._workers:
+        if self._workers and self._is_started and all(each.is_whole for each in self._workers):
             return
+        self.stop()
+        self._is_started = False
         _stop_at_exit()
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
@@ -213,6 +206,7 @@ class ProcessPool(WorkerPool):
             with forks, without_interrupts():
                 for index in range(self.workers):
                     self._start_worker(context, index, arguments)
+            self._is_started = True
         except BaseException:
             self.stop()
             raise

@@ -58,7 +58,7 @@ def serve(
     arguments: tuple[list[Handler], WorkerSettings] | bytes,
     index: int,
 ) -> None:
-    """Be a worker: do tasks until the pipe ends."""
+    """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the consumer's
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -78,12 +78,13 @@ def serve(
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
-            sender.send(StartFailed(picklable_failure(as_failure(error, (), name), name)))
+            sender.send((0, StartFailed(picklable_failure(as_failure(error, (), name), name))))
         return
     next_task = _tasks_of(receiver)
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
+    number = 0
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
@@ -92,9 +93,10 @@ def serve(
             return  # it won't be opened any more
         outcome = task if isinstance(task, Outcome) else handlers[task[0]](task[1])
         try:
-            _send(sender, outcome, name)
+            _send(sender, number, outcome, name)
         except OSError:
             return
+        number += 1
         del task, outcome  # not to hold them while the next are made
 
 
@@ -111,13 +113,13 @@ def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
     return receive
 
 
-def _send(sender: Sender, outcome: Outcome, worker: str) -> None:
+def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
     if outcome.failure is not None:
         outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
-        sender.send(outcome)
+        sender.send((number, outcome))
     except Unwritable:
-        sender.send(picklable_outcome(outcome, worker))
+        sender.send((number, picklable_outcome(outcome, worker)))
 
 
 def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
