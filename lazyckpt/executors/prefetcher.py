@@ -10,12 +10,16 @@ from itertools import chain
 from operator import length_hint
 from typing import Any, NamedTuple
 
+from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.plan.handlers import Outcome, TaskLost, raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
-from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, abandon
+from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
+from lazyckpt.failures.notes import Failure, places_of_functions
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
+
+_SINGLES = 4096  # items among which one is looked for that a worker has not survived
 
 
 class Prefetcher:
@@ -34,10 +38,14 @@ class Prefetcher:
         generate: TaskGenerator,
         position: Position,
         skip_log: SkipLog | None = None,
+        calls: tuple[Call, ...] = (),
     ) -> None:
+        self._calls = calls
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._skip_log = skip_log or SkipLog()
         self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated)
+        if pool.suspect is not None:
+            self._sizer.use_single_items(_SINGLES)
         self._tasks = generate(position, self._sizer)
         self._pending: deque[tuple[Task, PendingTask | BaseException | None]] = deque()
         self._items_pending = 0
@@ -109,11 +117,21 @@ class Prefetcher:
                 task = next(self._tasks)
                 self._is_over = task.payload is None
                 if not self._is_over:
+                    self._check_suspect(task)
                     pending = self._submit(task)
             except Exception as error:  # items before it come first
                 task, pending, self._is_over = Task(None), error, True
             self._pending.append((task, pending))
             self._items_pending += task.size
+
+    def _check_suspect(self, task: Task) -> None:
+        """Raise the error of the item that a worker has not survived, where that is the next."""
+        suspect = self._pool.suspect
+        if suspect is None or suspect.handler != self._handler or task.position_after is None:
+            return
+        if task.position_after(0) == suspect.position:
+            self._pool.suspect = None
+            raise suspect.failure
 
     def _submit(self, task: Task) -> PendingTask:
         return self._pool.submit(self._handler, task.payload, task.size)
@@ -149,6 +167,8 @@ class Prefetcher:
                 return self._restart()
             self._pending[0] = task, self._submit(task)
             return None
+        except (WorkerDied, WorkerTimeout) as lost:
+            return self._fail_behind(task, pending.made, lost)
         failure, given = outcome.failure, len(outcome.items)
         is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
         if is_of_new_worker or (outcome.is_transfer_error and task.size > 1):
@@ -172,6 +192,35 @@ class Prefetcher:
         self._receive(outcome, position_after, task.log_skips, error)
         if self._gate.is_open and error is None:
             self._fill()
+
+    def _fail_behind(self, task: Task, made: int | None, error: Exception) -> None:
+        """Have the items made again that came before the one at which a worker died or hung."""
+        failure = Failure(error, "" if made is None else places_of_functions(self._calls))
+        is_known = self._pool.is_driven and self._pool.suspect is not None
+        if not made or made >= task.size or is_known:
+            try:
+                raise failure
+            finally:
+                del failure, error  # its traceback has this frame, which would be a cycle
+        if self._pool.is_driven:
+            assert task.position_after is not None
+            self._pool.suspect = Suspect(self._handler, task.position_after(made), failure)
+            raise TaskLost  # so that who drives the pool begins once more
+        self._restart()
+        size = self._sizer.size
+        try:
+            while made > 0:
+                self._sizer.size = made
+                task = next(self._tasks)
+                if task.payload is None:
+                    break
+                self._pending.append((task, self._submit(task)))
+                self._items_pending += task.size
+                made -= task.size
+        finally:
+            self._sizer.size = size
+        self._pending.append((Task(None), failure))
+        self._is_over = True
 
     def _wait_for(self, pending: PendingTask) -> Outcome:
         # A closed gate stays closed for what is done already.

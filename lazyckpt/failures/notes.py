@@ -12,6 +12,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.errors import PipelineError, SourceChanged
 
 _MAX_NOTE = 4_096  # characters
+_MAX_PLACES = 3
 _LAZY = {"data", "expand", "steps"}  # roles of what is iterated over as items are given
 
 
@@ -28,6 +29,12 @@ class Failure(Exception):
         super().__init__(error, places, trace)
         self.error: BaseException = error
         self.places, self.trace = places, trace
+
+
+class Guard:
+    """A function in place of a user's; `stage` shows the call that this was written in."""
+
+    stage: str
 
 
 class RebuiltError:
@@ -136,8 +143,19 @@ def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | N
     return error if isinstance(error, StopIteration | GeneratorExit) else None
 
 
+def places_of_functions(calls: tuple[Call, ...]) -> str:
+    """The stages that run a user's code, if few do: one of these is to blame."""
+    found = [
+        call
+        for call in _flatten(calls)
+        if any(not _is_plain(call.arguments[name]) for name in call.functions)
+    ]
+    return " or ".join(map(_place, found)) if len(found) <= _MAX_PLACES else ""
+
+
 def _place(call: Call) -> str:
-    return f"{call!r}, built at {call.site}"
+    guards = [value for value in _values(call) if isinstance(value, Guard)]
+    return f"{guards[0].stage if guards else repr(call)}, built at {call.site}"
 
 
 def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
@@ -163,7 +181,7 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
             for call in every
             if _LAZY & {*call.functions.values()} and not any(map(_is_plain, _values(call)))
         ]
-    return found[:3]
+    return found[:_MAX_PLACES]
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:

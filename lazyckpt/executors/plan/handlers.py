@@ -51,7 +51,7 @@ class TaskLost(Exception):
     """The workers that had a task, or the tasks before it, are gone: submit it again."""
 
 
-Handler = Callable[[Any], Outcome]
+Handler = Callable[..., Outcome]  # of a task, and perhaps of a list for its items
 
 
 class Reader:
@@ -76,10 +76,10 @@ class Reader:
         """The same reader, without the flow that this one has open."""
         return Reader(self.chain, self.machine)
 
-    def __call__(self, task: tuple[Position, int]) -> Outcome:
+    def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         position, count = task
-        items: list[Any] = []
+        items = [] if items is None else items
         skipped: list[tuple[int, SkipRecord]] = []
         positions: list[Any] | None = [] if self.is_stream else None
         end = failure = None
@@ -138,10 +138,12 @@ class Mapper:
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
-    def __call__(self, task: tuple[Position, int, list[Any]]) -> Outcome:
+    def __call__(
+        self, task: tuple[Position, int, list[Any]], made: list[Any] | None = None
+    ) -> Outcome:
         begun = perf_counter()
         position, epoch, items = task
-        made: list[Any] = []
+        made = [] if made is None else made
         failure = None
         try:
             made.extend(build_machine(self.calls, items_machine(items, epoch)).flow(position))

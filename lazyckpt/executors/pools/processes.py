@@ -20,6 +20,7 @@ from lazyckpt.executors.ipc.transport import Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost
 from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.start_method import choose_start_method
 from lazyckpt.executors.pools.worker_main import (
     WorkerSettings,
@@ -134,7 +135,7 @@ class ProcessPool(WorkerPool):
             if not worker.is_whole:
                 self.stop()
                 raise TaskLost
-            with resting():
+            with self.awaited(), resting():
                 is_ready = poll(worker.connection, min(_TICK, (deadline or inf) - monotonic()))
             if not is_ready:
                 self._check_worker(pending, deadline)
@@ -192,6 +193,7 @@ class ProcessPool(WorkerPool):
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
         self._gate = PipeGate(self._is_allowed)
+        shared = context.RawArray("q", Progress.CELLS * self.workers)
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
@@ -205,7 +207,7 @@ class ProcessPool(WorkerPool):
             forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
             with forks, without_interrupts():
                 for index in range(self.workers):
-                    self._start_worker(context, index, arguments)
+                    self._start_worker(context, index, shared, arguments)
             self._is_started = True
         except BaseException:
             self.stop()
@@ -221,14 +223,14 @@ class ProcessPool(WorkerPool):
         self._lock = threading.RLock()
         self.generation += 1
 
-    def _start_worker(self, context: Any, index: int, arguments: Any) -> None:
+    def _start_worker(self, context: Any, index: int, shared: Any, arguments: Any) -> None:
         assert self._gate is not None
         ours, theirs = context.Pipe()
-        worker = WorkerProcess(ours, self._settings)
+        worker = WorkerProcess(ours, self._settings, Progress(shared, index))
         self._workers.append(worker)
         process = context.Process(
             target=serve,
-            args=(theirs, self._gate.reader, arguments, index),
+            args=(theirs, self._gate.reader, shared, arguments, index),
             name=f"lazyckpt-{index}",
         )
         with theirs:
@@ -245,6 +247,7 @@ class ProcessPool(WorkerPool):
             if not worker.process.is_alive() and not poll(worker.connection, 0):
                 self._raise_death(pending)
         if deadline is not None and monotonic() >= deadline:
+            worker.note_made()
             self.stop()
             raise WorkerTimeout(f"no item within {self._timeout} s, from {worker.process.name}")
 
@@ -261,5 +264,6 @@ class ProcessPool(WorkerPool):
                     "guard it with if __name__ == '__main__'"
                 )
             died = WorkerDied(f"{end} {when}")
+            worker.note_made()
         self.stop()
         raise died

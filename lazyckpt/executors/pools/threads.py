@@ -69,28 +69,29 @@ class ThreadPool(WorkerPool):
             try:
                 if pending.generation != self.generation and pending.handle.empty():
                     raise TaskLost
-                with resting():
-                    pending.outcome = self._wait_for(pending.handle)
+                with self.awaited(), resting():
+                    pending.outcome = self._wait_for(pending)
             finally:
                 self._awaited = None
         if pending.outcome is None:
             raise TaskLost
         return pending.outcome
 
-    def _wait_for(self, results: SimpleQueue[Any]) -> Outcome | None:
+    def _wait_for(self, pending: PendingTask) -> Outcome | None:
         patience = inf if self._timeout is None else self._timeout
         deadline = monotonic() + patience
         while True:
             try:
-                found: Outcome | None = results.get(
+                found: Outcome | None = pending.handle.get(
                     timeout=max(0.0, min(_TICK, deadline - monotonic()))
                 )
                 return found
             except Empty:
-                if not self._is_allowed:  # nobody is late
+                if not self._is_allowed or any(pool.is_awaited for pool in self._drives):
                     deadline = monotonic() + patience
                 if monotonic() < deadline:
                     continue
+            pending.made = len(pending.items)
             self.stop(_PATIENCE if self._drives else 0.0)  # a driver ends with those it drives
             raise WorkerTimeout(f"no item within {self._timeout} s, from a thread")
 
@@ -210,15 +211,15 @@ def _serve(tasks: SimpleQueue[Any], handlers: list[Handler], gate: _ThreadGate) 
             pending.handle.put(None)  # whoever waits for it learns that it is not done
         elif pending.generation >= 0:
             with working():
-                outcome = _outcome(handlers[handler], payload)
+                outcome = _outcome(handlers[handler], payload, pending.items)
             is_lost = gate.has_stopped() and outcome.failure is not None  # it may be of stopping
             pending.handle.put(None if is_lost else outcome)
             del outcome
         del task, pending, payload  # an error in there may hold the run, which nobody else holds
 
 
-def _outcome(handler: Handler, payload: Any) -> Outcome:
+def _outcome(handler: Handler, payload: Any, items: list[Any]) -> Outcome:
     try:
-        return handler(payload)
+        return handler(payload, items)
     except BaseException as error:  # of ours, which nobody else would learn of
         return Outcome([], Failure(error, ""))

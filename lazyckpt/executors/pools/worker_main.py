@@ -21,7 +21,9 @@ from typing import Any, NamedTuple
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
+from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.forking import own_threads
+from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.failures.notes import Failure, add_note, as_failure
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
@@ -55,6 +57,7 @@ class StartFailed(NamedTuple):
 def serve(
     connection: Connection[Any, Any],
     gate: Connection[Any, Any],
+    shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | bytes,
     index: int,
 ) -> None:
@@ -84,20 +87,30 @@ def serve(
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
-    number = 0
+    number, progress = 0, Progress(shared, index)
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
         if not poll(gate, None) & select.POLLIN:
             return  # it won't be opened any more
-        outcome = task if isinstance(task, Outcome) else handlers[task[0]](task[1])
+        outcome = task if isinstance(task, Outcome) else _outcome(handlers, task, progress, number)
         try:
             _send(sender, number, outcome, name)
         except OSError:
             return
         number += 1
         del task, outcome  # not to hold them while the next are made
+
+
+def _outcome(
+    handlers: list[Handler], task: tuple[int, Any], progress: Progress, number: int
+) -> Outcome:
+    handler = handlers[task[0]]
+    if not takes_time(getattr(handler, "calls", ())):
+        return handler(task[1])
+    outcome = handler(task[1], progress.begin(number))
+    return outcome._replace(items=[*outcome.items])
 
 
 def _tasks_of(receiver: Receiver) -> Callable[[], Any]:

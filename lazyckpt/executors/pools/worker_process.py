@@ -16,6 +16,7 @@ from typing import Any
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.pool import PendingTask
+from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import (
     StartFailed,
     WorkerSettings,
@@ -43,6 +44,7 @@ class WorkerProcess:
         connection: The pipe to it.
         pending_tasks: Its tasks, by their numbers.
         load: How many items those have.
+        progress: How far it is.
         submitted: How many tasks it was ever sent, and so the number of the next.
         has_answered: Whether any outcome has come.
         is_sending: Whether a task is being sent, or was left half sent.
@@ -50,8 +52,12 @@ class WorkerProcess:
         has_failed_to_start: Whether it has said so.
     """
 
-    def __init__(self, connection: Connection[Any, Any], settings: WorkerSettings) -> None:
+    def __init__(
+        self, connection: Connection[Any, Any], settings: WorkerSettings, progress: Progress
+    ) -> None:
         self.process: Any = None
+        self.progress = progress
+        progress.end()
         self.connection = connection
         self.sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         self.receiver = Receiver(connection)
@@ -113,6 +119,11 @@ class WorkerProcess:
         with suppress(EOFError):  # as waiting for a task will tell
             while self.pending_tasks and not self.is_receiving and poll(self.connection, 0):
                 self.receive()
+
+    def note_made(self) -> None:
+        """Note how many items it has made of the task that it does."""
+        for number, pending in self.pending_tasks.items():
+            pending.made = self.progress.made(number)
 
     def hang_up(self) -> None:
         """Whoever waits at either end learns that it is over."""
