@@ -156,9 +156,9 @@ class Cursor(Generic[T]):
         return flow is not None and _is_walk(flow)
 
     def count(self, ticks: Iterator[bool]) -> None:
-        """Count items from here on by the ticks that are taken with them; nothing, for a walk."""
+        """Count items from here on by the ticks taken with them, unless the flow counts itself."""
         opened, size = self._open, length_hint(ticks)
-        if opened is not None and not _is_walk(opened.flow):
+        if opened is not None and not _counts(opened.flow):
             counted = lambda: size - length_hint(ticks)  # noqa: E731
             begun = _OpenFlow(opened.flow, self.delivered(), counted, ticks)
             # A signal's handler may have closed it.
@@ -197,13 +197,18 @@ class Cursor(Generic[T]):
 
     def _start(self, flow: Flow[T]) -> None:
         before, counted = self.mark.items + self.mark.behind, _nothing
-        if flow.taken is not None and (flow.chunks is not None or _is_walk(flow)):
+        if flow.taken is not None and _counts(flow):
             before, counted = before - flow.taken(), flow.taken
         self._open = _OpenFlow(flow, before, counted)
 
 
 def _nothing() -> int:
     return 0
+
+
+def _counts(flow: Flow[Any]) -> bool:
+    """Whether a flow itself knows what was delivered of it."""
+    return flow.chunks is not None or _is_walk(flow)
 
 
 def _is_walk(flow: Flow[Any]) -> bool:
