@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     behind: int = 0
 
 
-_WALKS = (type(iter([])), type(iter(())), type(iter(range(0))))
+_WALKS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
 
 
 class _OpenFlow(NamedTuple, Generic[T]):
