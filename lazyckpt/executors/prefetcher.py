@@ -112,15 +112,20 @@ class Prefetcher:
                 return
             if self._gate.is_closed:
                 raise TaskLost
-            pending: PendingTask | BaseException | None = None
             try:
                 task = next(self._tasks)
                 self._is_over = task.payload is None
                 if not self._is_over:
                     self._check_suspect(task)
-                    pending = self._submit(task)
+                pending = None if self._is_over else self._submit(task)
+            except TaskLost:  # kept without its traceback, which would be a cycle
+                self._pending.append((Task(None), TaskLost()))
+                self._is_over = True
+                return
             except Exception as error:  # items before it come first
-                task, pending, self._is_over = Task(None), error, True
+                self._pending.append((Task(None), error))
+                self._is_over = True
+                return
             self._pending.append((task, pending))
             self._items_pending += task.size
 
@@ -143,10 +148,11 @@ class Prefetcher:
         if isinstance(pending, TaskLost) and not self._pool.is_driven:
             return self._restart()
         if isinstance(pending, BaseException):
+            self._abandon()
             try:
                 raise pending
             finally:
-                del pending
+                del pending  # its traceback has this frame, which would be a cycle
         if pending is None:
             assert task.position_after is not None
             if task.log_skips is not None:

@@ -156,6 +156,14 @@ class Mapper:
             del failure
 
 
+def without_flows(handlers: list[Handler]) -> list[Handler]:
+    """The same handlers, without the flows that these have open.
+
+    Those are closed where nobody holds these any more: at once, or once a task is done.
+    """
+    return [each.fresh() if isinstance(each, Reader) else each for each in handlers]
+
+
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:
     """The machine of stages on top of another machine."""
     for call in calls:

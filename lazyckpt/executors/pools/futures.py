@@ -18,7 +18,7 @@ from lazyckpt.executors.ipc.serialization import (
     serialize_handlers,
     this_process,
 )
-from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost
+from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost, without_flows
 from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure, add_note, as_failure
@@ -186,6 +186,7 @@ class FuturesPool(WorkerPool):
     def stop(self) -> None:
         self.generation += 1
         self._is_running = False
+        self.handlers = without_flows(self.handlers)
         pending_tasks, self.pending_tasks = self.pending_tasks, []
         for pending in pending_tasks:
             if not pending.handle.future.cancel():

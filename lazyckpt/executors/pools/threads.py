@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 from lazyckpt.errors import WorkerTimeout
-from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader, TaskLost
+from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost, without_flows
 from lazyckpt.executors.pools.forking import own_threads, resting, working
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure
@@ -115,8 +115,7 @@ class ThreadPool(WorkerPool):
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
-        if any(thread.is_alive() for thread in threads):  # and will go on with what it has
-            self._handlers = [h.fresh() if isinstance(h, Reader) else h for h in self._handlers]
+        self._handlers = without_flows(self._handlers)
 
     def allow_work(self, is_allowed: bool) -> None:
         self._is_allowed = is_allowed
@@ -128,6 +127,7 @@ class ThreadPool(WorkerPool):
             return
         if self._has_begun:
             self.stop()
+        generation = self.generation
         for pool in self._drives:
             pool.start()
         self._tasks: SimpleQueue[Any] = SimpleQueue()
@@ -149,6 +149,9 @@ class ThreadPool(WorkerPool):
             self.stop()
             raise
         self._threads = threads
+        if self.generation != generation:  # a signal's handler has stopped it meanwhile
+            self._has_begun = True
+            self.stop()
 
     def forget(self) -> None:
         """Forget the threads, which a forked process has not."""
