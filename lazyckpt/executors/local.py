@@ -119,9 +119,10 @@ def processes(
     lambdas and closures need cloudpickle, or fork. Threads of runs rest while
     workers are forked.
 
-    A worker that dies is a `WorkerDied`; the run can go on, with new ones. With
-    forkserver and spawn, guard the main part of a script with
-    `if __name__ == "__main__"`, as multiprocessing requires; one without is refused.
+    A worker that dies is a `WorkerDied` at the item that it was making, behind those
+    made before; the run can go on, with new workers. With forkserver and spawn, guard
+    the main part of a script with `if __name__ == "__main__"`, as multiprocessing
+    requires; one without is refused.
 
     Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.

@@ -144,7 +144,7 @@ def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | N
 
 
 def places_of_functions(calls: tuple[Call, ...]) -> str:
-    """The stages that run a user's code, if few do: one of these is to blame."""
+    """The stages that run a user\'s code, if few do: one of them is to blame."""
     found = [
         call
         for call in _flatten(calls)
