@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from lazyckpt.core.call import Chain
+from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
@@ -137,12 +137,14 @@ def open_session(
     skip_log = skip_log_of(chain)
     if is_whole:
         generate = stream_tasks if is_stream else random_access_tasks(chain.machine)
-        return Session(chain.machine, _prefetch(pool, gate, 0, generate, skip_log), gate)
+        prefetch_from = _prefetch(pool, gate, 0, generate, skip_log, chain.calls)
+        return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
     machine = _with_prefetching(segments, pool, gate, skip_log)
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.insert(0, driver)
-    return Session(chain.machine, _prefetch(driver, gate, 0, stream_tasks, skip_log), gate)
+    prefetch_from = _prefetch(driver, gate, 0, stream_tasks, skip_log, chain.calls)
+    return Session(chain.machine, prefetch_from, gate)
 
 
 def open_last_stage(
@@ -156,7 +158,7 @@ def open_last_stage(
     pool = start_pool([Mapper(last)], workers)
     gate.pools.append(pool)
     generate = pointwise_tasks(chain.machine.upstream, last)
-    return Session(chain.machine, _prefetch(pool, gate, 0, generate, None), gate)
+    return Session(chain.machine, _prefetch(pool, gate, 0, generate, None, last), gate)
 
 
 def _with_prefetching(
@@ -174,7 +176,7 @@ def _with_prefetching(
             generate = pointwise_tasks(below, segment.calls, skip_log)
         else:
             generate = stream_tasks if machine.skip is None else random_access_tasks(machine)
-        prefetch_from = _prefetch(pool, gate, handler, generate, None)
+        prefetch_from = _prefetch(pool, gate, handler, generate, None, segment.calls)
         machine = machine._replace(flow=_flow_of(prefetch_from), view=None)
         handler += 1
     return machine
@@ -186,8 +188,9 @@ def _prefetch(
     handler: int,
     generate: TaskGenerator,
     skip_log: SkipLog | None,
+    calls: tuple[Call, ...],
 ) -> Callable[[Position], Prefetcher]:
-    return lambda position: Prefetcher(pool, gate, handler, generate, position, skip_log)
+    return lambda position: Prefetcher(pool, gate, handler, generate, position, skip_log, calls)
 
 
 def _flow_of(prefetch_from: Callable[[Position], Prefetcher]) -> Callable[[Position], Flow[Any]]:

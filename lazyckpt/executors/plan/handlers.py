@@ -51,7 +51,7 @@ class TaskLost(Exception):
     """The workers that had a task, or the tasks before it, are gone: submit it again."""
 
 
-Handler = Callable[[Any], Outcome]
+Handler = Callable[..., Outcome]  # of a task, and perhaps of a list for its items
 
 
 class Reader:
@@ -77,10 +77,10 @@ class Reader:
         """The same reader, without the flow that this one has open."""
         return Reader(self.chain, self.machine)
 
-    def __call__(self, task: tuple[Position, int]) -> Outcome:
+    def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         position, count = task
-        items: list[Any] = []
+        items = [] if items is None else items
         skipped: list[tuple[int, SkipRecord]] = []
         positions: list[Any] | None = [] if self.is_stream else None
         end = failure = None
@@ -139,10 +139,14 @@ class Mapper:
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
-    def __call__(self, task: tuple[Position, tuple[int, Share], list[Any]]) -> Outcome:
+    def __call__(
+        self,
+        task: tuple[Position, tuple[int, Share], list[Any]],
+        made: list[Any] | None = None,
+    ) -> Outcome:
         begun = perf_counter()
         position, upstream, items = task
-        made: list[Any] = []
+        made = [] if made is None else made
         failure = None
         try:
             made.extend(build_machine(self.calls, items_machine(items, *upstream)).flow(position))
@@ -153,6 +157,14 @@ class Mapper:
             return Outcome(made, failure, None, None, perf_counter() - begun, size)
         finally:
             del failure
+
+
+def without_flows(handlers: list[Handler]) -> list[Handler]:
+    """The same handlers, without the flows that these have open.
+
+    Those are closed where nobody holds these any more: at once, or once a task is done.
+    """
+    return [each.fresh() if isinstance(each, Reader) else each for each in handlers]
 
 
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:

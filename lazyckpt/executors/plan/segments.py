@@ -46,11 +46,11 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
     if chain.machine.skip is not None or (can_stream and workers == 1):
         return whole
     start = _seekable_stages(chain.calls)
-    if not _takes_time(chain.calls[:start]):
+    if not takes_time(chain.calls[:start]):
         start = 0
     segments = [Segment("chunks", chain.calls[:start])] if start else []
     for call in itertools.chain.from_iterable(map(_without_collate, chain.calls[start:])):
-        is_pointwise = call.combinator.pointwise and _takes_time((call,))
+        is_pointwise = call.combinator.pointwise and takes_time((call,))
         kind: Literal["items", "local"] = "items" if is_pointwise else "local"
         if segments and segments[-1].kind == kind:
             segments[-1] = Segment(kind, segments[-1].calls + (call,))
@@ -69,7 +69,7 @@ def _seekable_stages(calls: tuple[Call, ...]) -> int:
     return len(calls)
 
 
-def _takes_time(calls: tuple[Call, ...]) -> bool:
+def takes_time(calls: tuple[Call, ...]) -> bool:
     """Whether stages do more than look up what is in memory."""
     return any(
         not isinstance(value, (list, tuple, range, int, float, str, bool, type(None), np.ndarray))
