@@ -6,15 +6,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from operator import length_hint
 from time import perf_counter
-from types import GeneratorType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
-from lazyckpt.errors import InvalidState, SourceChanged
+from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 
 T = TypeVar("T")
@@ -124,7 +122,7 @@ class Cursor(Generic[T]):
             skip_log.restart(mark.skipped)
             flow = machine.flow(mark.position)
             try:
-                _pass_over(flow, behind)
+                pass_over(flow, behind)
                 mark = Mark(flow.snapshot(), mark.items + behind, skip_log.before_given())
             finally:
                 _close(flow)
@@ -145,7 +143,7 @@ class Cursor(Generic[T]):
         self.jump()
         self.skip_log.restart(self.mark.skipped)
         flow = self.machine.flow(self.mark.position)
-        _pass_over(flow, self.mark.behind)
+        pass_over(flow, self.mark.behind)
         self._start(flow)
         return flow
 
@@ -211,21 +209,10 @@ def _is_walk(flow: Flow[Any]) -> bool:
 
 
 def _close(flow: Flow[Any]) -> None:
-    stream: Any = flow.pull
     if _is_walk(flow):
-        stream.__setstate__(sys.maxsize)  # to its end
-    if isinstance(stream, GeneratorType) and not stream.gi_running:
-        stream.close()
-
-
-def _pass_over(flow: Flow[Any], count: int) -> None:
-    """Read items of a flow again, without what comes of them."""
-    found = sum(1 for _ in islice(flow.pull, count))
-    if found < count:
-        raise SourceChanged(
-            f"reading {count} items again gave {found}: "
-            "a source or function does not give the same twice"
-        )
+        walk: Any = flow.pull
+        walk.__setstate__(sys.maxsize)  # to its end
+    close_stream(flow)
 
 
 class MarkTimer:

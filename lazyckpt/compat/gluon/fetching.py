@@ -13,6 +13,7 @@ from lazyckpt.core.checks import brief
 from lazyckpt.executors.executor import Executor, PoolExecutor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.executors.plan.handlers import Mapper, build_machine
+from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.tasks import pointwise_tasks
 from lazyckpt.executors.pools.pool import PrefetchGate
 from lazyckpt.executors.prefetcher import Prefetcher
@@ -77,5 +78,7 @@ class _FetchExecutor(PoolExecutor):
         gate, fetch = PrefetchGate(spec.is_gated), chain.calls[-1:]
         pool = spec.start([Mapper(fetch)], spec.workers)
         gate.pools.append(pool)
-        tasks = pointwise_tasks(build_machine(chain.calls[:-1], None), fetch)
-        return Session(chain.machine, lambda at: Prefetcher(pool, gate, 0, tasks, at), gate)
+        samples = build_machine(chain.calls[:-1], None)
+        tasks = pointwise_tasks(samples, fetch, Rereader(samples))
+        again = Rereader(chain.machine)
+        return Session(chain.machine, lambda at: Prefetcher(pool, gate, 0, tasks, at, again), gate)
