@@ -154,9 +154,9 @@ class Cursor(Generic[T]):
         return flow is not None and _is_walk(flow)
 
     def count(self, ticks: Iterator[bool]) -> None:
-        """Count items from here on by the ticks that are taken with them; nothing, for a walk."""
+        """Count items from here on by the ticks that are taken with them, if no flow does it."""
         opened, size = self._open, length_hint(ticks)
-        if opened is not None and not _is_walk(opened.flow):
+        if opened is not None and not _is_counting(opened.flow):
             counted = lambda: size - length_hint(ticks)  # noqa: E731
             begun = _OpenFlow(opened.flow, self.delivered(), counted, ticks)
             # A signal's handler may have closed it.
@@ -195,13 +195,18 @@ class Cursor(Generic[T]):
 
     def _start(self, flow: Flow[T]) -> None:
         before, counted = self.mark.items + self.mark.behind, _nothing
-        if flow.taken is not None and (flow.chunks is not None or _is_walk(flow)):
+        if flow.taken is not None and _is_counting(flow):
             before, counted = before - flow.taken(), flow.taken
         self._open = _OpenFlow(flow, before, counted)
 
 
 def _nothing() -> int:
     return 0
+
+
+def _is_counting(flow: Flow[Any]) -> bool:
+    """Whether what was taken of a flow was delivered, whatever interrupts."""
+    return flow.chunks is not None or _is_walk(flow)
 
 
 def _is_walk(flow: Flow[Any]) -> bool:

@@ -149,4 +149,5 @@ def test_at_every_point(
         with run:
             found.extend(map(plain, run))
         assert found == expected, number
+        assert run.state.items == len(expected), number
         assert [plain(item) for item in lz.run(pipeline, state)] == expected[state.items :]
