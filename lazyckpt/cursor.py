@@ -6,15 +6,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
 from operator import length_hint
 from time import perf_counter
-from types import GeneratorType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
-from lazyckpt.errors import InvalidState, SourceChanged
+from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 
 T = TypeVar("T")
@@ -124,7 +122,7 @@ class Cursor(Generic[T]):
             skip_log.restart(mark.skipped)
             flow = machine.flow(mark.position)
             try:
-                _pass_over(flow, behind)
+                pass_over(flow, behind)
                 mark = Mark(flow.snapshot(), mark.items + behind, skip_log.before_given())
             finally:
                 _close(flow)
@@ -145,7 +143,7 @@ class Cursor(Generic[T]):
         self.jump()
         self.skip_log.restart(self.mark.skipped)
         flow = self.machine.flow(self.mark.position)
-        _pass_over(flow, self.mark.behind)
+        pass_over(flow, self.mark.behind)
         self._start(flow)
         return flow
 
@@ -156,9 +154,9 @@ class Cursor(Generic[T]):
         return flow is not None and _is_walk(flow)
 
     def count(self, ticks: Iterator[bool]) -> None:
-        """Count items from here on by the ticks taken with them, unless the flow counts itself."""
+        """Count items from here on by the ticks that are taken with them, if no flow does it."""
         opened, size = self._open, length_hint(ticks)
-        if opened is not None and not _counts(opened.flow):
+        if opened is not None and not _is_counting(opened.flow):
             counted = lambda: size - length_hint(ticks)  # noqa: E731
             begun = _OpenFlow(opened.flow, self.delivered(), counted, ticks)
             # A signal's handler may have closed it.
@@ -197,7 +195,7 @@ class Cursor(Generic[T]):
 
     def _start(self, flow: Flow[T]) -> None:
         before, counted = self.mark.items + self.mark.behind, _nothing
-        if flow.taken is not None and _counts(flow):
+        if flow.taken is not None and _is_counting(flow):
             before, counted = before - flow.taken(), flow.taken
         self._open = _OpenFlow(flow, before, counted)
 
@@ -206,8 +204,8 @@ def _nothing() -> int:
     return 0
 
 
-def _counts(flow: Flow[Any]) -> bool:
-    """Whether a flow itself knows what was delivered of it."""
+def _is_counting(flow: Flow[Any]) -> bool:
+    """Whether what was taken of a flow was delivered, whatever interrupts."""
     return flow.chunks is not None or _is_walk(flow)
 
 
@@ -216,21 +214,10 @@ def _is_walk(flow: Flow[Any]) -> bool:
 
 
 def _close(flow: Flow[Any]) -> None:
-    stream: Any = flow.pull
     if _is_walk(flow):
-        stream.__setstate__(sys.maxsize)  # to its end
-    if isinstance(stream, GeneratorType) and not stream.gi_running:
-        stream.close()
-
-
-def _pass_over(flow: Flow[Any], count: int) -> None:
-    """Read items of a flow again, without what comes of them."""
-    found = sum(1 for _ in islice(flow.pull, count))
-    if found < count:
-        raise SourceChanged(
-            f"reading {count} items again gave {found}: "
-            "a source or function does not give the same twice"
-        )
+        walk: Any = flow.pull
+        walk.__setstate__(sys.maxsize)  # to its end
+    close_stream(flow)
 
 
 class MarkTimer:

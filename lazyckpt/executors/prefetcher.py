@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import SourceChanged, WorkerDied, WorkerTimeout
-from lazyckpt.executors.plan.handlers import Outcome, TaskLost, raise_or_position
+from lazyckpt.executors.plan.handlers import Outcome, TaskLost
+from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
@@ -37,11 +38,13 @@ class Prefetcher:
         handler: int,
         generate: TaskGenerator,
         position: Position,
+        rereader: Rereader,
         skip_log: SkipLog | None = None,
         calls: tuple[Call, ...] = (),
     ) -> None:
         self._calls = calls
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
+        self._rereader = rereader
         self._skip_log = skip_log or SkipLog()
         self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated)
         if pool.suspect is not None:
@@ -239,7 +242,7 @@ class Prefetcher:
     def _reached(self, outcome: Outcome) -> Callable[[int], Position]:
         if not outcome.positions:  # it failed on its way, or before it had begun
             return always(self._chunk.position_after(self._chunk.given()))
-        return outcome.positions.__getitem__
+        return self._rereader.positions(outcome.positions)
 
     def _receive(
         self,
@@ -259,6 +262,7 @@ class Prefetcher:
         left = self._chunk.items
         self._hold(self._chunk._replace(items=copy(left)), self._skip_log.known)
         deque(left, 0)
+        self._rereader.close()
 
     def _hold(self, chunk: _Chunk, known: Skipped) -> None:
         # Without its `position_after`, which would be a cycle.

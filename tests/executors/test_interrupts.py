@@ -94,7 +94,6 @@ PIPELINES: dict[str, lz.Pipeline[Any]] = {
 }
 EXECUTORS: dict[str, Executor | None] = {
     "inline": None,
-    "to_device": lz.to_device(lz.inline(), "cpu"),
     "threads": lz.threads(),
     "threads2": lz.threads(2),
     "fork": lz.processes(start_method="fork"),
@@ -104,7 +103,7 @@ EXECUTORS: dict[str, Executor | None] = {
 
 def points(name: str, executor: str) -> Iterator[int]:
     """Numbers of points to try: of each pipeline others, and all of them where there is time."""
-    step = {"inline": 3, "to_device": 5}.get(executor, 31 if "thread" in executor else 97)
+    step = {"inline": 3, "threads": 31, "threads2": 31}.get(executor, 97)
     step = 1 if settings().max_examples > 100 else step
     first = 1 + sum(map(ord, name)) % step
     yield from range(first, 1 << 30, step)
@@ -118,17 +117,9 @@ def interrupt() -> None:
     raise Interrupt
 
 
-# Between two lines of the transfer to a device nothing is called, so that nothing comes there.
-HOOKED = [
-    pytest.param(name, lines, id=f"{name}-{'lines' if lines else 'calls'}")
-    for name in EXECUTORS
-    for lines in (False, True)
-    if not (lines and name == "to_device")
-]
-
-
+@pytest.mark.parametrize("lines", [False, True], ids=["calls", "lines"])
 @pytest.mark.parametrize("is_close", [False, True], ids=["interrupt", "close"])
-@pytest.mark.parametrize(("executor", "lines"), HOOKED)
+@pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_at_every_point(
     name: str, executor: str, is_close: bool, lines: bool, monkeypatch: pytest.MonkeyPatch
@@ -158,4 +149,5 @@ def test_at_every_point(
         with run:
             found.extend(map(plain, run))
         assert found == expected, number
+        assert run.state.items == len(expected), number
         assert [plain(item) for item in lz.run(pipeline, state)] == expected[state.items :]

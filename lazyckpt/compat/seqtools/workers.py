@@ -20,6 +20,7 @@ from lazyckpt.core.prng import derive
 from lazyckpt.decorators import combinator
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import Reader
+from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.tasks import stream_tasks
 from lazyckpt.executors.pools.pool import PrefetchGate
 from lazyckpt.executors.prefetcher import Prefetcher
@@ -168,8 +169,8 @@ class _Together:
     ) -> None:
         self._machines, self._position = machines, position
         self._each = [
-            Prefetcher(pool, gate, 0, stream_tasks, place)
-            for pool, place in zip(gate.pools, position[0], strict=True)
+            Prefetcher(pool, gate, 0, stream_tasks, place, Rereader(machine))
+            for pool, place, machine in zip(gate.pools, position[0], machines, strict=True)
         ]
 
     def flow(self) -> Flow[Any]:

@@ -14,7 +14,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.stages import sourced
-from lazyckpt.errors import InvalidState
+from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
     Attributes:
         items: What was made, up to an error or the end.
         failure: The error that came next.
-        positions: Of a stream, the position before the items and after each.
+        positions: Of a stream, the position before the items and after each, or None.
         end: The position of the end, if the stream has ended.
         seconds: How long it took.
         item_bytes: About how large an item is.
@@ -92,11 +92,15 @@ class Reader:
             if positions is None:
                 items.extend(islice(stream, count))  # keeps what comes before an error
             else:
-                positions.append(try_snapshot(flow))
+                # What leaves items out isn't read again: that would count them again.
+                log = PositionLog(flow, is_whole=self._skip_log is not None)
+                positions, add = log.known, log.add
                 for item in islice(stream, count):
                     self._add_skipped(skipped, len(items))
                     items.append(item)
-                    positions.append(try_snapshot(flow))
+                    add()
+                if len(items) == count:
+                    log.finish()
             if len(items) == count:
                 self._open.clear()
                 self._open[None if self.is_stream else flow.snapshot()] = flow, stream
@@ -179,7 +183,7 @@ def items_machine(
     items: list[Any],
     epoch: int,
     share: Share = ALL,
-    positions: list[Position] | None = None,
+    positions: Callable[[int], Position] = lambda place: None,
     end: Position | None = None,
 ) -> Machine[Any]:
     """A machine of items at hand, entered at the first of them.
@@ -188,37 +192,21 @@ def items_machine(
         items: The items.
         epoch: The epoch of all of them.
         share: Where they stand among those of all ranks.
-        positions: Before the first item and after each; a worker doesn't know them.
+        positions: After so many of the items; a worker doesn't know them.
         end: Where upstream has ended, if it has.
     """
-    places = positions or [None] * (len(items) + 1)
 
     def flow(position: Position) -> Flow[Any]:
         left = iter(items)
-        return Flow(left, lambda: places[len(items) - length_hint(left)])
+        return Flow(left, lambda: positions(len(items) - length_hint(left)))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         if n > len(items):
             return end, len(items)
-        return places[n], n
+        return positions(n), n
 
     source = sourced("items", flow=flow, skip=skip)
-    return source._replace(init=lambda _: places[0], epoch=lambda _: epoch, share=share)
-
-
-def try_snapshot(flow: Flow[Any]) -> Any:
-    """The flow's position, or the error of taking it, for `raise_or_position` to raise."""
-    try:
-        return flow.snapshot()
-    except InvalidState as error:
-        return error
-
-
-def raise_or_position(found: Any) -> Position:
-    """A position that `try_snapshot` took; raises the error if it is one."""
-    if isinstance(found, InvalidState):
-        raise found
-    return found
+    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)
 
 
 def item_bytes(items: list[Any]) -> float:
