@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -89,7 +88,7 @@ def test_closing_in_a_signal_handler(executor: Executor, shape: Any, flag: Path)
         signal.signal(signal.SIGUSR1, handler)
 
 
-@pytest.mark.parametrize("name", ["threads", "threads2", "futures", "inline", "to_device"])
+@pytest.mark.parametrize("name", ["threads", "inline", "to_device"])
 @pytest.mark.parametrize("stage", [lz.filter(bool), lz.map(str)], ids=str)
 def test_closing_closes_files(name: str, stage: Any, tmp_path: Path) -> None:
     path = tmp_path / "lines"
@@ -101,21 +100,15 @@ def test_closing_closes_files(name: str, stage: Any, tmp_path: Path) -> None:
             files.append(file)
             yield from file
 
-    with ThreadPoolExecutor(2) as threads:
-        executor = {
-            **THREADS,
-            "futures": lz.futures(threads, buffer_size=2),
-            "inline": lz.inline(),
-            "to_device": lz.to_device(lz.inline(), "cpu"),
-        }[name]
-        run = lz.run(lz.source([path] * 99) | lz.flat_map(lines) | stage, executor=executor)
-        for _ in range(3):
-            with run:
-                next(run), run.state
-                assert files
-            assert run.state.items
-            until(lambda: all_closed(files), SOON)
-        assert run.state.items == 3
+    executor = THREADS | {"inline": lz.inline(), "to_device": lz.to_device(lz.inline(), "cpu")}
+    run = lz.run(lz.source([path] * 99) | lz.flat_map(lines) | stage, executor=executor[name])
+    for _ in range(3):
+        with run:
+            next(run), run.state
+            assert files
+        assert run.state.items
+        until(lambda: all_closed(files), SOON)
+    assert run.state.items == 3
 
 
 def all_closed(files: list[TextIO]) -> bool:

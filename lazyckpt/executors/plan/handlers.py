@@ -66,6 +66,7 @@ class Reader:
         self.calls = chain.calls
         self._skip_log = skip_log_of(chain)
         self.machine = machine or chain.machine
+        self.is_driver = machine is not None  # of a pool, whose items are ready in its flow
         self.is_stream = self.machine.skip is None
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
@@ -75,7 +76,7 @@ class Reader:
 
     def fresh(self) -> Reader:
         """The same reader, without the flow that this one has open."""
-        return Reader(self.chain, self.machine)
+        return Reader(self.chain, self.machine if self.is_driver else None)
 
     def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
@@ -163,12 +164,15 @@ class Mapper:
             del failure
 
 
-def without_flows(handlers: list[Handler]) -> list[Handler]:
-    """The same handlers, without the flows that these have open.
+def without_flows(handlers: list[Handler], *, drivers: bool) -> list[Handler]:
+    """The same handlers, without the flows that these have open: drivers' too, or not.
 
     Those are closed where nobody holds these any more: at once, or once a task is done.
     """
-    return [each.fresh() if isinstance(each, Reader) else each for each in handlers]
+    return [
+        each.fresh() if isinstance(each, Reader) and (drivers or not each.is_driver) else each
+        for each in handlers
+    ]
 
 
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:
