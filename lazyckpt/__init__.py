@@ -9,7 +9,8 @@
 Each module imports only from those before it:
 
 - errors
-- core: checks, prng, flow, machine, stages, user_state, show, entries, registry, call, define
+- core: checks, prng, flow, machine, arrays, stages, user_state, show, frames, entries, registry
+- core: call, define
 - machines, diagram
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
@@ -180,14 +181,19 @@ __all__ = [
 ]
 
 
-_INTEGRATIONS = {"grain", "jax", "torch", "transformers"}
+_MODULES = {  # imported when asked for, since some bring a framework along
+    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "testing")},
+    **{name: f"lazyckpt.integrations.{name}" for name in ("grain", "jax", "torch", "transformers")},
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _INTEGRATIONS:  # which bring their framework along
-        return import_module(f"lazyckpt.integrations.{name}")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name == "prefetch":
         raise AttributeError(
             "lazyckpt has no prefetch stage: how a pipeline is run is not part of it"
         )
-    raise AttributeError(f"module 'lazyckpt' has no attribute {name!r}")
+    alike = import_module("difflib").get_close_matches(name, [*__all__, *_MODULES], n=1)
+    remedy = f"; did you mean {alike[0]!r}?" if alike else ""
+    raise AttributeError(f"module 'lazyckpt' has no attribute {name!r}{remedy}")

@@ -1,6 +1,8 @@
-"""A chain as a plain HTML diagram, for notebooks."""
+"""Chains as plain HTML diagrams, and what is told of their stages as tables, for notebooks."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 from lazyckpt.core.call import Call, Chain
 
@@ -25,6 +27,21 @@ def _box(call: Call) -> str:
         return f'<span style="{_BOX}">{repr(call).translate(_ESCAPED)}</span>'
     rows = "".join(f'<div style="margin:4px 0">{diagram(chain)}</div>' for chain in joined)
     return f'<div style="{_BOX}">{call.name}{rows}</div>'
+
+
+def table(caption: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """An HTML table: of each row the number of a stage, and texts that read like code."""
+    cells = "".join(f"<th>{name}</th>" for name in ("", *names))
+    body = "".join(
+        f"<tr><td>{number}</td>"
+        + "".join(f"<td><code>{text.translate(_ESCAPED)}</code></td>" for text in texts)
+        + "</tr>"
+        for number, *texts in rows
+    )
+    return (
+        f"<table><caption>{caption.translate(_ESCAPED)}</caption>"
+        f"<thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+    )
 
 
 def _chains(value: object) -> list[Chain]:

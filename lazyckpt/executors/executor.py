@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
-from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Check, brief, checked, is_integer
 from lazyckpt.core.show import same, show
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.plan.report import Part, laid_out, warnings
 from lazyckpt.executors.plan.segments import Segment, split_pipeline
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
@@ -48,9 +49,9 @@ class Executor:
         """Begin to work on a pipeline; None where the consumer does all of it."""
         return None
 
-    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+    def explain(self, chain: Chain) -> list[Part]:
         """Which stages run together, and where."""
-        return [(_shown(chain.written), "in the consumer's thread, when asked for")]
+        return [(tuple(map(repr, chain.written)), "in the consumer's thread, when asked for")]
 
     def __repr__(self) -> str:
         parameters = inspect.signature(self.public).parameters
@@ -135,25 +136,20 @@ class PoolExecutor(Executor):
         gate, segments = PrefetchGate(spec.is_gated), spec.split(chain)
         return open_session(chain, segments, gate, spec.start, start_driver, spec.workers)
 
-    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+    def explain(self, chain: Chain) -> list[Part]:
         spec = self.spec
         segments = spec.split(chain)
         one = f"in one {spec.noun} beside the consumer"
         many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
         many = spec.place or many
         if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
-            return [(_shown(chain.written), f"{one}, as one stream")]
+            return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
         places = {
             "chunks": f"{many}, each item from its own state",
             "items": f"{many}, item by item",
             "local": "in one thread beside the consumer",
         }
-        parts = [[call for call in segment.calls if not call.covers] for segment in segments]
-        return [
-            (_shown(calls), places[segment.kind])
-            for segment, calls in zip(segments, parts, strict=True)
-            if calls  # of composites that are taken apart their stages are shown
-        ]
+        return [(each.shown, places[each.kind]) for each in segments if each.shown]
 
 
 class LastStageExecutor(PoolExecutor):
@@ -169,10 +165,6 @@ class LastStageExecutor(PoolExecutor):
 
 def plural(noun: str) -> str:
     return noun + ("es" if noun.endswith("s") else "s")
-
-
-def _shown(calls: Iterable[Call]) -> str:
-    return " | ".join(map(repr, calls))
 
 
 def pool_executor(
@@ -234,7 +226,9 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> str:
         executor: The executor to run it with; None is `inline()`.
 
     Returns:
-        A line for each segment of the pipeline: its stages, and where they run.
+        A line for each segment of the pipeline, its stages and where they run, or more
+        lines for long ones; and a warning where the first items of a shuffled epoch
+        are taken, which are others in each epoch.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(9)) | lz.map(str) | lz.filter(str.isdigit) | lz.batch(2)
@@ -243,6 +237,5 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> str:
     filter(str.isdigit) | batch(2)  in one thread beside the consumer
     """
     chain: Chain = runnable("explain", pipeline)
-    lines = (as_executor(executor) or Executor(explain, {})).explain(chain)
-    width = max(len(what) for what, _ in lines)
-    return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
+    parts = (as_executor(executor) or Executor(explain, {})).explain(chain)
+    return "\n".join([laid_out(parts), *warnings(chain)])
