@@ -35,10 +35,16 @@ seconds = finite("of seconds above 0", lambda value: 0 < value < 1e9)
         "buffer_size": positive,
         "gated": boolean,
         "timeout": optional(seconds),
+        "worker_init": optional(function),
     }
 )
 def threads(
-    workers: int = 1, *, buffer_size: int = 2, gated: bool = False, timeout: float | None = None
+    workers: int = 1,
+    *,
+    buffer_size: int = 2,
+    gated: bool = False,
+    timeout: float | None = None,
+    worker_init: Callable[[int], Any] | None = None,
 ) -> PoolSpec:
     """Make items ahead, in threads of this process.
 
@@ -58,6 +64,7 @@ def threads(
         gated: Whether to make only what is waited for, and what
             `Run.allow_buffering` allows.
         timeout: Seconds to wait for an item before `WorkerTimeout`.
+        worker_init: Called in each thread that starts, with its number from 0.
 
     Returns:
         An executor.
@@ -72,7 +79,7 @@ def threads(
     """
 
     def start(handlers: list[Handler], count: int) -> WorkerPool:
-        return ThreadPool(handlers, count, buffer_size, timeout)
+        return ThreadPool(handlers, count, buffer_size, timeout, worker_init=worker_init)
 
     return PoolSpec(start, workers, "thread", buffer_size, is_gated=gated, timeout=timeout)
 

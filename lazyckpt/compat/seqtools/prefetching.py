@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
-from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, built_at, places, stage
+from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, built_at
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
@@ -55,10 +55,8 @@ def prefetch(
     if method == "process":
         executor = processes(workers, buffer_size=buffer, worker_init=hook)
     else:
-        executor = threads(workers, buffer_size=buffer)
-        if hook is not None:
-            hooked = stage("map", _Hooked(LazySequence(pipeline), hook))
-            pipeline = places(pipeline.machine.length) | hooked
+        init = hook and partial(_called, hook)
+        executor = threads(workers, buffer_size=buffer, worker_init=init)
     found: Prefetched[T] = Prefetched(pipeline, executor, built_at())
     found.begin()
     return found
@@ -122,18 +120,5 @@ class Prefetched(LazySequence[T]):
         return Prefetched, (self.pipeline, self._executor, self._at)
 
 
-class _Hooked(threading.local):
-    """Items by index, after the hook was called once in each thread."""
-
-    def __init__(self, items: LazySequence[Any], hook: Callable[[], Any]) -> None:
-        self._items, self._hook = items, hook
-        self._started = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Hooked, (self._items, self._hook)
-
-    def __call__(self, index: int) -> Any:
-        if not self._started:
-            self._hook()
-            self._started = True
-        return self._items._item(index)
+def _called(hook: Callable[[], Any], number: int) -> None:
+    hook()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -34,8 +36,10 @@ class ThreadPool(WorkerPool):
         buffer_size: int,
         timeout: float | None = None,
         drives: tuple[WorkerPool, ...] = (),
+        worker_init: Callable[[int], Any] | None = None,
     ) -> None:
         super().__init__(workers, buffer_size)
+        self._worker_init = worker_init
         self._handlers = handlers
         self._drives = drives
         self._timeout = timeout
@@ -137,9 +141,10 @@ class ThreadPool(WorkerPool):
         threads = []
         try:
             for number in range(self.workers):
+                init = self._worker_init and partial(self._worker_init, number)
                 thread = threading.Thread(
                     target=_serve,
-                    args=(self._tasks, self._handlers, self._gate),
+                    args=(self._tasks, self._handlers, self._gate, init),
                     name=f"lazyckpt-{number}",
                     daemon=True,  # one that hangs holds no interpreter up
                 )
@@ -207,7 +212,12 @@ class _ThreadGate:
                 self._wakeups.get(timeout=_TICK)
 
 
-def _serve(tasks: SimpleQueue[Any], handlers: list[Handler], gate: _ThreadGate) -> None:
+def _serve(
+    tasks: SimpleQueue[Any],
+    handlers: list[Handler],
+    gate: _ThreadGate,
+    init: Callable[[], Any] | None,
+) -> None:
     while (task := tasks.get()) is not None:
         gate.wait()
         pending, handler, payload = task
@@ -215,11 +225,22 @@ def _serve(tasks: SimpleQueue[Any], handlers: list[Handler], gate: _ThreadGate) 
             pending.handle.put(None)  # whoever waits for it learns that it is not done
         elif pending.generation >= 0:
             with working():
-                outcome = _outcome(handlers[handler], payload, pending.items)
+                failed = None if init is None else _failed(init)
+                init = failed and init  # the next task tries again
+                outcome = failed or _outcome(handlers[handler], payload, pending.items)
             is_lost = gate.has_stopped() and outcome.failure is not None  # it may be of stopping
             pending.handle.put(None if is_lost else outcome)
-            del outcome
+            del failed, outcome
         del task, pending, payload  # an error in there may hold the run, which nobody else holds
+
+
+def _failed(init: Callable[[], Any]) -> Outcome | None:
+    """Why a thread can't start, if it can't."""
+    try:
+        init()
+    except BaseException as error:
+        return Outcome([], Failure(error, ""))
+    return None
 
 
 def _outcome(handler: Handler, payload: Any, items: list[Any]) -> Outcome:

@@ -245,3 +245,13 @@ def test_a_script_with_a_guard_that_guards_nothing_is_told_so(tmp_path: Path) ->
     out = unguarded(tmp_path, "spawn", "if __name__: pass")
     assert "ended with exit code 1 before its first item" in out
     assert "guard it with if __name__ == '__main__'" in out
+
+
+def test_worker_init_of_threads(flag: Path) -> None:
+    flag.touch()
+    executor = lz.threads(2, worker_init=Init(flag.parent))
+    with lz.run(seekable(int, 99), executor=executor) as run:
+        for _ in range(2):
+            fails(run, [], Sorry, "worker [01]")
+        flag.unlink()
+        assert list(run) == list(range(99))
