@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
@@ -204,15 +205,7 @@ class Run(BlockIterator[T], Iterator[T]):
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
         """A context in which workers may make items ahead, where the executor is `gated`. Nests."""
-        return self._buffering()
-
-    @contextmanager
-    def _buffering(self) -> Iterator[None]:
-        self.resume()
-        try:
-            yield
-        finally:
-            self.pause()
+        return Buffering(self.resume, self.pause)
 
     def pause(self) -> None:
         """Make nothing ahead from now on, except for chunks under way.
@@ -390,6 +383,20 @@ class Run(BlockIterator[T], Iterator[T]):
             lambda: self._state_at_mark().to_json(),
             cursor.mark.behind,
         )
+
+
+@dataclass(frozen=True)
+class Buffering(AbstractContextManager[None]):
+    """A context that can be entered again and again, within itself too."""
+
+    resume: Callable[[], None]
+    pause: Callable[[], None]
+
+    def __enter__(self) -> None:
+        self.resume()
+
+    def __exit__(self, *error: object) -> None:
+        self.pause()
 
 
 def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:

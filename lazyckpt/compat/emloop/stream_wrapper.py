@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -14,7 +13,7 @@ from lazyckpt.core.checks import checked, function, integer
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.local import threads
-from lazyckpt.run import Run
+from lazyckpt.run import Buffering, Run
 from lazyckpt.state.state import State
 
 T = TypeVar("T")
@@ -124,7 +123,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
         """A context in which batches are made ahead. Nests; without a thread it does nothing."""
-        return _Allowing(self)
+        return Buffering(partial(self._count, allowed=1), partial(self._count, allowed=-1))
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the last delivered batch, as JSON values."""
@@ -144,16 +143,3 @@ class StreamWrapper(Iterator[T], Generic[T]):
             self._run.resume()
         elif was_buffering and not is_buffering:
             self._run.pause()
-
-
-@dataclass(frozen=True)
-class _Allowing(AbstractContextManager[None]):
-    """A context that can be entered again and again."""
-
-    stream: StreamWrapper[Any]
-
-    def __enter__(self) -> None:
-        self.stream._count(allowed=1)
-
-    def __exit__(self, *error: object) -> None:
-        self.stream._count(allowed=-1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -61,13 +61,6 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
     [[array([0, 1]), array([2])], array([3, 4])]
     """
 
-    _given: tuple[tuple[Any, ...], dict[str, Any]]  # what it was made of
-
-    def __new__(cls, *args: Any, **options: Any) -> Self:
-        self = super().__new__(cls)
-        self._given = args, options
-        return self
-
     def __init__(
         self,
         dataset: Any,
@@ -101,8 +94,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         self._sampler = sampler if batch_sampler is None else batch_sampler
         if self._sampler is None:
             self._sampler = range(len(dataset))
-        self._seed = seeded(seed) if shuffle else seed
-        batches = self._batches(self._seed if shuffle else None)
+        batches = self._batches(seeded(seed) if shuffle else None)
         batchify = fit("batchify_fn", batchify_fn, optional(function)) or default_batchify_fn
         workers = max(0, fit("num_workers", num_workers, integer))
         prefetch = 2 * workers if prefetch is None else prefetch
@@ -157,13 +149,6 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
     def load_state_dict(self, state: lz.State | str | bytes | Mapping[str, Any]) -> None:
         """Go where a state says. The next `iter`, or the iterator under way, goes on there."""
         self._epochs.load_state_dict(state)
-
-    __setstate__ = load_state_dict
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        args, options = self._given
-        make = partial(type(self), *args, **{**options, "seed": self._seed})
-        return make, (), self.state_dict()
 
     def close(self) -> None:
         """End the workers. The state stays; another iteration starts them again."""

@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -173,7 +172,7 @@ def test_gl21_samplers_serve_torch_too() -> None:
     assert sorted(joined(made)) == [0, 10, 20, 30]
 
 
-def test_loaders_and_samplers_pickle() -> None:
+def test_samplers_pickle() -> None:
     lengths = [3, 9, 4, 8, 2, 7]
     samplers: list[Any] = [
         SortedSampler(lengths),
@@ -185,13 +184,3 @@ def test_loaders_and_samplers_pickle() -> None:
         next(iter(sampler))
         copied = pickle.loads(pickle.dumps(sampler))
         assert [list(sampler), len(sampler)] == [list(copied), len(copied)]
-    for options in (
-        {"batch_size": 2, "shuffle": True},
-        {"batch_size": 2, "last_batch": "rollover"},
-        {"batch_sampler": samplers[1]},
-    ):
-        loader = ShardedDataLoader(np.arange(6) * 10, **options)  # type: ignore[arg-type]
-        epoch = iter(loader)
-        first = next(epoch)
-        copied = pickle.loads(pickle.dumps(loader))
-        assert str(next(iter(copied), None)) == str(next(epoch, None)) != str(first)
