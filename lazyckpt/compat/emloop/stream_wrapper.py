@@ -43,17 +43,9 @@ class StreamWrapper(Iterator[T], Generic[T]):
         profile: `profile["read_batch_<name>"]` becomes a list of the seconds that
             each delivered batch was waited for.
 
-    Raises:
-        StateMismatch: The state is of another name or epoch size, or, when the
-            stream is opened, of data of another length or another pipeline.
-
     >>> stream = StreamWrapper(lambda: iter(["a", "b", "c"]), epoch_size=2)
     >>> list(stream), next(stream)
     (['a', 'b'], 'c')
-    >>> resumed = StreamWrapper(lambda: iter(["a", "b", "c"]), epoch_size=2)
-    >>> resumed.load_state_dict(stream.state_dict())
-    >>> list(resumed)
-    ['a']
     """
 
     def __init__(

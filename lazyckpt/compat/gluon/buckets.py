@@ -51,11 +51,7 @@ class ConstWidthBucket(BucketScheme):
 
 
 class LinearWidthBucket(BucketScheme):
-    """Buckets whose width grows by a constant from one to the next.
-
-    >>> LinearWidthBucket()(20, 1, 4)
-    [4, 8, 13, 20]
-    """
+    """Buckets whose width grows by a constant from one to the next."""
 
     def widths(self, span: int, count: int) -> Iterable[float]:
         growth = 2 * (span - count) / (count * (count + 1))
@@ -63,11 +59,7 @@ class LinearWidthBucket(BucketScheme):
 
 
 class ExpWidthBucket(BucketScheme):
-    """Buckets each `bucket_len_step` times as wide as the one before; 1 makes them all alike.
-
-    >>> ExpWidthBucket(2)(31, 1, 4)
-    [3, 7, 15, 31]
-    """
+    """Buckets each `bucket_len_step` times as wide as the one before."""
 
     def __init__(self, bucket_len_step: float = 1.1) -> None:
         above_zero = finite("above 0", lambda step: step > 0)

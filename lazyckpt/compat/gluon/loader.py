@@ -31,17 +31,13 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
     not lost. Another `iter` ends the one before it. After an error the same iterator tries the
     same batch again. Orders are those of lazyckpt, not of `np.random.shuffle`.
 
-    Resume: gives the rest of the epoch, or the next one where nothing is left. A sampler
-    of your own must give the same again, or is refused with `SourceChanged`. One with a
-    `len` is gone through once for each epoch before, unless it has a `set_epoch`, which
-    is yours to call.
-
-    Arguments are the original's; of these there is more to say.
+    A resumed loader gives the rest of the epoch, or the next one where nothing is left. What
+    `lazyckpt.torch.sampler` says of samplers holds here too. Arguments are the original's; of
+    these there is more to say.
 
     Args:
         sampler: Gives the indices: an iterable, a sampler of this module, or a pipeline,
-            asked anew in each epoch, in this process and thread; a one-shot iterator
-            gives the same indices in every epoch.
+            asked anew in each epoch, in this process and thread.
         last_batch: "keep" (None) a shorter last batch, "discard" it, or have its
             items begin the next epoch ("rollover").
         batch_sampler: Gives the batches, likewise. One whose first element is a
@@ -57,8 +53,6 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
     >>> loader = ShardedDataLoader(np.arange(5) * 10, batch_size=2, last_batch="rollover")
     >>> [batch.tolist() for batch in loader], [batch.tolist() for batch in loader]
     ([[0, 10], [20, 30]], [[40, 0], [10, 20], [30, 40]])
-    >>> list(ShardedDataLoader(range(9), batch_sampler=[[[0, 1], [2]], [3, 4]]))
-    [[array([0, 1]), array([2])], array([3, 4])]
     """
 
     def __init__(

@@ -36,11 +36,7 @@ class Sampler:
 
 
 class SortedSampler(Sampler):
-    """Indices by their `sort_keys`, the largest first unless `reverse` is False, stably.
-
-    >>> list(SortedSampler([3, 1, 2]))
-    [0, 2, 1]
-    """
+    """Indices by their `sort_keys`, the largest first unless `reverse` is False, stably."""
 
     def __init__(self, sort_keys: Sequence[Any], reverse: bool = True) -> None:
         size = _some("SortedSampler", "sort_keys", sort_keys)

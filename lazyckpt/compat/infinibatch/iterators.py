@@ -11,8 +11,11 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import stages
 from lazyckpt.compat.infinibatch.mersenne import Seed
-from lazyckpt.compat.infinibatch.prefetch import prefetched
-from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
+from lazyckpt.compat.infinibatch.protocol import (
+    CheckpointableIterator,
+    PipelineIterator,
+    prefetched,
+)
 from lazyckpt.core.checks import Unfit, at_least, boolean, brief, checked, positive
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
@@ -81,10 +84,6 @@ class InfinitePermutationSourceIterator(PipelineIterator):
 
     Items are copied as they are given. `seed=None` is one drawn by chance; of several
     ranks it is 0. The state is the same on all ranks. Resume: draws one permutation.
-
-    >>> it = InfinitePermutationSourceIterator("to be or not".split(), seed=1)
-    >>> [next(it) for _ in range(6)]
-    ['not', 'to', 'or', 'be', 'not', 'be']
     """
 
     def __init__(
@@ -136,10 +135,7 @@ def _itself(item: Any) -> Any:
 
 
 class MapIterator(PipelineIterator):
-    """`transform(item)` for every item. It begins where its source is, which stays there itself.
-
-    A StopIteration raised by `transform` is a `PipelineError`.
-    """
+    """`transform(item)` for every item. It begins where its source is, which stays there itself."""
 
     def __init__(self, source_iterator: Source, transform: Callable[[Any], Any]) -> None:
         super().__init__(lz.map(transform), source_iterator, begin=_itself)

@@ -1,30 +1,41 @@
-"""The protocol of Infinibatch's iterators, and a pipeline under it."""
+"""The protocol of Infinibatch's iterators, and pipelines under it, prefetched in parts."""
 
 from __future__ import annotations
 
 import collections.abc
 import copyreg
+import logging
+import multiprocessing
+import pickle
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import lazyckpt as lz
 from lazyckpt.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
-from lazyckpt.compat.infinibatch.prefetch import has_prefetch, with_workers
+from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, entered
-from lazyckpt.core.stages import sourced
+from lazyckpt.core.stages import passing, sourced
 from lazyckpt.core.user_state import freeze, thaw
-from lazyckpt.decorators import source_combinator
+from lazyckpt.decorators import combinator, source_combinator
 from lazyckpt.errors import ArgumentError
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.local import processes, threads
+from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.executors.session import Session
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
+
+logger = logging.getLogger("lazyckpt.compat.infinibatch")
+
+_NAME = "infinibatch_prefetch"
 
 
 class CheckpointableIterator(collections.abc.Iterator[Any]):
@@ -32,10 +43,6 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
 
     Derive from it to write your own; a stage that takes it as its source owns it.
     """
-
-    @abstractmethod
-    def __next__(self) -> Any:
-        """The next item."""
 
     @abstractmethod
     def getstate(self) -> Any:
@@ -78,12 +85,7 @@ class PipelineIterator(BlockIterator[Any], CheckpointableIterator):
         return self._state().to_dict()
 
     def setstate(self, checkpoint: Checkpoint | str | None) -> None:
-        """Go to a state of this pipeline, or of the same one in Infinibatch; None is the beginning.
-
-        Raises:
-            InvalidState: It is no state, or, as a `StateMismatch`, another pipeline's.
-            RuntimeError: A source became too short; or a prefetched iterator is closed.
-        """
+        """Go to a state of this pipeline, or of the same one in Infinibatch; None is the beginning."""
         self._check_open()
         if checkpoint is None:
             state = lz.init(self._pipeline)
@@ -183,3 +185,68 @@ def _position_of(source: Any) -> Position:
     if isinstance(source, PipelineIterator):
         return source._state().position
     return 0, 0, freeze(source.getstate(), type(source).__name__)
+
+
+@combinator(registered=False, keeps_items=True, unrecorded=("executor", "logs"))
+def infinibatch_prefetch(upstream: Machine[Any], executor: Executor, logs: bool) -> Machine[Any]:
+    """The items as they are; an executor makes what comes before ahead. State: none."""
+    return passing(upstream)
+
+
+def prefetched(
+    pipeline: Pipeline[Any], workers: int, buffer_size: int, logs: bool = False
+) -> Pipeline[Any]:
+    """A pipeline that processes make ahead, or threads where it can't be sent to processes.
+
+    With `logs` there is a warning when an item is asked for and none is ready.
+    """
+    make: Callable[..., Executor] = processes
+    if multiprocessing.get_start_method() != "fork":
+        try:
+            pickle.dumps(pipeline)
+        except Exception:
+            make = threads
+    return pipeline | infinibatch_prefetch(make(workers, buffer_size=buffer_size), logs)
+
+
+def has_prefetch(pipeline: Chain) -> bool:
+    """Whether any part of a pipeline is prefetched."""
+    return any(call.name == _NAME or any(map(has_prefetch, call.chains)) for call in pipeline.calls)
+
+
+def with_workers(pipeline: Pipeline[Any], sessions: list[Session]) -> Pipeline[Any]:
+    """The same pipeline, with workers for its parts, whose sessions are added to the list."""
+    calls = pipeline.calls
+    begin = max((n for n, call in enumerate(calls, 1) if call.name == _NAME), default=0)
+    machine: Machine[Any] | None = None
+    if begin:  # what is prefetched before that is made by the same worker
+        part: Pipeline[Any] = Pipeline(calls[:begin])
+        arguments = calls[begin - 1].arguments
+        session = arguments["executor"].open(part)
+        sessions.append(session)
+        flow = partial(_logged, session) if arguments["logs"] else session.machine.flow
+        machine = part.machine._replace(flow=flow, view=None)
+    for call in calls[begin:]:
+        machine = call.with_chains(lambda each: with_workers(each, sessions)).build(machine)
+    found: Pipeline[Any] = Pipeline(calls)
+    found.__dict__["machine"] = machine
+    return found
+
+
+def _logged(session: Session, position: Position) -> Flow[Any]:
+    """The flow of a session, which logs when nothing is ready."""
+    made: Flow[Any] = session.machine.flow(position)
+    prefetcher = session.prefetching
+    assert isinstance(prefetcher, Prefetcher)
+
+    def look() -> None:
+        if not prefetcher.is_ready:
+            logger.warning("trying to fetch item, but prefetch buffer is empty")
+
+    def items() -> Iterator[Any]:
+        look()
+        for item in made:
+            yield item
+            look()
+
+    return Flow(items(), made.snapshot)

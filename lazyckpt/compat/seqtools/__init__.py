@@ -1,7 +1,6 @@
 """SeqTools 1.4.1 and the DataLoader of its documentation, which stands in for torch's as well.
 
 `SerializableFunc` isn't here: where cloudpickle is installed, lambdas go to workers as they are.
-Docstrings say what differs from the original ([D]).
 """
 
 from lazyckpt.compat.seqtools import instrument

@@ -33,11 +33,7 @@ def arange(start: int, stop: int | None = None, step: int | None = None) -> Lazy
 
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
-    """The items at `indexes`, in their order; any may come again, negative ones count from the end.
-
-    >>> list(gather("held", [1, 2, 2, -4]))
-    ['e', 'l', 'l', 'h']
-    """
+    """The items at `indexes`, in their order; negative ones count from the end."""
     if hasattr(indexes, "__array__"):
         indexes = np.asarray(indexes)
     if isinstance(indexes, (range, list, tuple, np.ndarray)):
@@ -53,7 +49,7 @@ def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
-    """The items again and again, for ever or `limit` of them; a `ValueError` if there are none.
+    """The items again and again, for ever or `limit` of them.
 
     >>> list(cycle("abc", 5)), cycle("abc")[3 * 10**9 + 1]
     (['a', 'b', 'c', 'a', 'b'], 'b')
@@ -71,11 +67,7 @@ def repeat(value: A, times: int | None = None) -> LazySequence[A]:
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
-    """An item of each sequence in turn, round and round over those that still have some.
-
-    >>> list(interleave([1, 2, 3], "a", [0.5, 1.5]))
-    [1, 'a', 0.5, 2, 1.5, 3]
-    """
+    """An item of each sequence in turn, round and round over those that still have some."""
     return arranged(sequences, partial(_joined, "interleave"))
 
 
@@ -104,19 +96,12 @@ def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
-    """Item i of `x` where item i of `condition` is true, else of `y`. Lengths must be equal.
-
-    >>> list(switch([True, False, True], "abc", "xyz"))
-    ['a', 'y', 'c']
-    """
+    """Item i of `x` where item i of `condition` is true, else of `y`. Lengths must be equal."""
     return arranged([x, y], partial(_level, "switch", "switch", LazySequence.of(condition)))
 
 
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     """Item i of the sequence that item i of `selector` says; negative ones count from the last.
-
-    Raises:
-        ValueError: Unequal lengths; or a selector that there is no sequence for, when it is read.
 
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
@@ -149,8 +134,6 @@ def batch(
     collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> LazySequence[Any]:
     """Lists of k consecutive items, or what `collate_fn` makes of them.
-
-    A last batch that is shorter is filled up with `pad`, or left out.
 
     >>> list(batch(range(5), 2, pad=0))
     [[0, 1], [2, 3], [4, 0]]

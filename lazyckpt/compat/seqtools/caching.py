@@ -20,8 +20,7 @@ def add_cache(
 ) -> LazySequence[A]:
     """The items as they are, the `cache_size` last used of them kept rather than made again.
 
-    [D]: it kept what was made last. Each process has a cache of its own; in yours the first item
-    is the one least recently used.
+    In a `cache` of yours the first item is the one least recently used.
     """
     size = checked("add_cache", "cache_size", cache_size, positive)
     kept = _Kept(arr, size, {} if cache is None else cache)

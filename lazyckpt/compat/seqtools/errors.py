@@ -41,14 +41,9 @@ _setting = _Setting()
 
 
 def seterr(evaluation: str | None = None) -> str:
-    """Whether an error of a user's function, in this thread, becomes an `EvaluationError`.
+    """Have errors of user's functions be an `EvaluationError` ("wrap"), or stay ("passthrough").
 
-    Args:
-        evaluation: "wrap", the default, or "passthrough", which leaves it as it is; None
-            changes nothing.
-
-    Returns:
-        What holds now.
+    It holds in this thread. Without an argument it tells what holds.
     """
     if evaluation not in (None, "wrap", "passthrough"):
         raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")

@@ -26,11 +26,6 @@ def debug(
     """The items as they are, after `func(index, item)` was called for each that is read.
 
     It is called at most `max_calls` times, and `max_rate` times a second.
-
-    >>> watched = debug("abc", print, max_calls=1)
-    >>> watched[2], watched[0]
-    2 c
-    ('c', 'a')
     """
     checked("debug", "func", func, function)
     calls = checked("debug", "max_calls", max_calls, optional(natural))
@@ -94,6 +89,3 @@ class Monitored(LazySequence[T]):
         self._spent += perf_counter() - begun
         self._count += 1
         return item
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Monitored, (self.pipeline,)

@@ -28,9 +28,6 @@ B = TypeVar("B")
 def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
     """`f` of every item; of one item from each sequence, as long as the shortest, of several.
 
-    Raises:
-        EvaluationError: `f` or what is below it raises, when an item is read.
-
     >>> list(smap(lambda x, y: x + y, [1, 2, 3], [10, 20]))
     [11, 22]
     """

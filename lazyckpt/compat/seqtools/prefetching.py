@@ -31,9 +31,8 @@ def prefetch(
 ) -> Iterable[T]:
     """The same sequence, items made ahead by workers of the ones that were read last.
 
-    Workers start at once, also off the main thread, and end with the sequence. Jumps by
-    index are followed. After a `WorkerDied`, a RuntimeError, reading again goes on with
-    new ones. A slice prefetches by itself, once it is read.
+    Workers start at once and end with the sequence. Jumps by index are followed. After a
+    `WorkerDied` reading again goes on with new ones. A slice prefetches by itself.
 
     Args:
         nworkers: How many; -n leaves n processors free, and 0 gives `seq` back as it is.

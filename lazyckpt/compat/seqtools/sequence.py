@@ -40,10 +40,6 @@ class LazySequence(Sequence[T], Generic[T]):
     An error in a user's function is an `EvaluationError` (see `seterr`); any other one
     keeps its type and gains a note. An iterator goes on behind the item that failed.
     `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
-
-    >>> squares = LazySequence(LazySequence.of(range(10)) | registry["map"].public(lambda x: x * x))
-    >>> len(squares), squares[-1], list(squares[8:2:-2][:2])
-    (10, 81, [64, 36])
     """
 
     is_plain = True  # whether reading its pipeline is reading it
