@@ -85,7 +85,7 @@ class PipelineIterator(BlockIterator[Any], CheckpointableIterator):
         return self._state().to_dict()
 
     def setstate(self, checkpoint: Checkpoint | str | None) -> None:
-        """Go to a state of this pipeline, or of the same one in Infinibatch; None is the beginning."""
+        """Go to a state of this pipeline, or of Infinibatch's; None is the beginning."""
         self._check_open()
         if checkpoint is None:
             state = lz.init(self._pipeline)
