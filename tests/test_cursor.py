@@ -172,7 +172,7 @@ def test_next_goes_on_after_an_interrupt_between_blocks(
     with lz.run(lz.source(range(N)), executor=executor) as run:
         found = [next(run) for _ in range(3)]
         with monkeypatch.context() as patch:
-            patch.setattr(lz.Run, "_block", interrupt)
+            patch.setattr(lz.Run, "next_block", interrupt)
             with suppress(Interrupt):
                 while True:
                     found.append(next(run))

@@ -17,6 +17,7 @@ _WIDEST = 1 << 25  # a buffer that is larger mixes as this one does, and so no k
 _INDEX_BITS = 27
 _TIE_BITS = 64 - 2 * _INDEX_BITS
 _STRIDE = 32  # of small buffers, so that noting a place costs little
+_USES = ("order", "offset")  # what is drawn for an item
 _PAGE = 2048  # outputs worked out at once, at least
 
 
@@ -96,14 +97,8 @@ class BoundedOrder:
         self._length = None if length == math.inf else length
         limits = [-(-(cut + grid.reach) // grid.chunk) for cut in branches[::2]]
         seeds = [*branches[1::2], seed]
-        self._keys = [
-            (
-                limit,
-                derive(each, "shuffle", "order", epoch),
-                derive(each, "shuffle", "offset", epoch),
-            )
-            for limit, each in zip([*limits, math.inf], seeds, strict=True)
-        ]
+        keyed = [[derive(each, "shuffle", use, epoch) for use in _USES] for each in seeds]
+        self._keys = list(zip([*limits, math.inf], keyed, strict=True))
         self._short: Order | None = None
         if self._length is not None and self._length < grid.reach:
             self._short = permuted(int(self._length), seed, branches, "shuffle", "buffer", epoch)
@@ -201,10 +196,10 @@ class BoundedOrder:
         """Two random numbers for each item of some chunks, a row for each of these."""
         chunk = self._grid.chunk
         found: tuple[list[NDArray[np.uint64]], ...] = ([], [])
-        for limit, *keys in self._keys:
+        for limit, keys in self._keys:
             end = max(start, int(min(stop, limit)))
             for key, some in zip(keys, found, strict=True):
-                some.append(hashes(int(key), start * chunk, end * chunk))
+                some.append(hashes(key, start * chunk, end * chunk))
             start = end
         order, offset = (np.concatenate(some).reshape(-1, chunk) for some in found)
         return order, offset

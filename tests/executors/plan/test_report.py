@@ -116,7 +116,7 @@ def test_what_runs_where_fits_in_100_columns(pipeline: lz.Pipeline[Any]) -> None
         (SHUFFLED | lz.batch(2) | lz.take(2), "take(2)"),
         ((SHUFFLED | lz.batch(2))[:3], "take(3)"),
         (SHUFFLED | lz.skip(2), "skip(2)"),
-        (lz.source(Stream()) | lz.shuffle(4, seed=0) | lz.take(2), "take(2)"),
+        (lz.source(Stream()) | lz.shuffle(40, seed=0) | lz.take(2), "take(2)"),
         (NUMBERS | lz.block_shuffle(4, seed=0) | lz.map(str) | lz.take(2), "take(2)"),
     ],
 )
