@@ -12,7 +12,7 @@ from tests.compat.emloop.cases import workers
 
 @pytest.fixture(autouse=True)
 def _watchdog() -> Iterator[None]:
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(240, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
     assert not workers()

@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def watchdog() -> Iterator[None]:
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(240, exit=True)
     yield
     if any(thread.name.startswith("lazyckpt") for thread in threading.enumerate()):
         gc.collect()  # of an error's traceback; where threads live, processes start slowly
