@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.show import escaped
 
 _ROW = "display:flex;flex-wrap:wrap;align-items:center;gap:6px 0;font-family:monospace"
 _LINK = "display:flex;align-items:center"
 _BOX = "padding:3px 10px;border:1px solid #8888;border-radius:6px;white-space:pre-wrap"
 _ARROW = '<span style="opacity:.6;padding:0 8px">&rarr;</span>'
-_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 def diagram(chain: Chain) -> str:
@@ -22,7 +22,7 @@ def _box(call: Call) -> str:
     """A stage as it is written; pipelines that it joins as rows of their own."""
     joined = [chain for value in call.arguments.values() for chain in _chains(value)]
     if not joined:
-        return f'<span style="{_BOX}">{repr(call).translate(_ESCAPED)}</span>'
+        return f'<span style="{_BOX}">{escaped(repr(call))}</span>'
     rows = "".join(f'<div style="margin:4px 0">{diagram(chain)}</div>' for chain in joined)
     return f'<div style="{_BOX}">{call.name}{rows}</div>'
 

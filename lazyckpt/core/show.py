@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import reprlib
-from pathlib import PurePath
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from lazyckpt.core.checks import Shown, brief
+
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 def show(value: Any) -> str:
@@ -19,7 +21,7 @@ def show(value: Any) -> str:
         if name is None and hasattr(value, "func"):  # functools.partial
             return f"{kind.__name__}({show(value.func)}, ...)"
         return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"
-    if isinstance(value, (Shown, PurePath)) or kind in (float, bool, type(None)):
+    if isinstance(value, (Shown, PathLike)) or kind in (float, bool, type(None)):
         return repr(value)
     if kind in (range, int):
         try:
@@ -50,6 +52,11 @@ class _Short(reprlib.Repr):
 _short = _Short()
 _short.maxlist = _short.maxtuple = _short.maxdict = 3
 _short.maxstring = _short.maxother = 40
+
+
+def escaped(text: str) -> str:
+    """A text within HTML."""
+    return text.translate(_ESCAPED)
 
 
 def same(a: Any, b: Any) -> bool:

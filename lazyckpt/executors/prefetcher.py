@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import SourceChanged
-from lazyckpt.executors.plan.handlers import Outcome, TaskLost, raise_or_position
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Outcome, raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, abandon
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from operator import index
 from os import PathLike
 from typing import Any, NamedTuple, TypeAlias
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
+from lazyckpt.core.show import escaped
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
@@ -109,12 +109,12 @@ class State:
 
     def _repr_html_(self) -> str:
         rows = [
-            f"<tr><td>{number}</td><td><code>{escape(stage.strip())}</code></td>"
-            f"<td><code>{escape(place)}</code></td></tr>"
+            f"<tr><td>{number}</td><td><code>{escaped(stage.strip())}</code></td>"
+            f"<td><code>{escaped(place)}</code></td></tr>"
             for number, stage, place in self._rows()
         ]
         return (
-            f"<table><caption>State({escape(self._summary())})</caption>"
+            f"<table><caption>State({escaped(self._summary())})</caption>"
             "<thead><tr><th></th><th>stage</th><th>place</th></tr></thead>"
             f"<tbody>{''.join(rows)}</tbody></table>"
         )

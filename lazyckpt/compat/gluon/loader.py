@@ -16,7 +16,7 @@ from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
 from lazyckpt.epochs import EpochLoader
-from lazyckpt.executors.executor import LastStageExecutor
+from lazyckpt.executors.pool_executor import LastStageExecutor
 
 
 class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):

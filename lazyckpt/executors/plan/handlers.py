@@ -15,6 +15,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.stages import sourced
 from lazyckpt.errors import InvalidState
+from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
@@ -45,10 +46,6 @@ class Outcome(NamedTuple):
     item_bytes: float = 0.0
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     is_transfer_error: bool = False
-
-
-class TaskLost(Exception):
-    """The workers that had a task, or the tasks before it, are gone: submit it again."""
 
 
 Handler = Callable[[Any], Outcome]

@@ -12,7 +12,8 @@ from time import monotonic
 from typing import Any
 
 from lazyckpt.errors import WorkerTimeout
-from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader, TaskLost
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure
 
