@@ -9,7 +9,8 @@
 Each module imports only from those before it:
 
 - errors
-- core: checks, prng, flow, machine, stages, user_state, show, entries, registry, call, define
+- core: checks, prng, flow, machine, arrays, stages, user_state, show, frames, entries, registry
+- core: call, define
 - machines, diagram
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
@@ -36,7 +37,7 @@ from lazyckpt.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from lazyckpt.executors.executor import Executor, explain
+from lazyckpt.executors.executor import Executor
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.zip import zip
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
+    from lazyckpt.executors.explain import explain
     from lazyckpt.executors.local import inline, processes, threads
     from lazyckpt.executors.remote import futures, ray
     from lazyckpt.integrations import torch as torch
@@ -213,6 +215,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.zip": "zip",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
+    "executors.explain": "explain",
     "executors.local": "inline processes threads",
     "executors.remote": "futures ray",
     "origins": "Origin",
@@ -223,7 +226,10 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.resume_cost": "ResumeCost StageCost resume_cost",
     "state.saving": "load save",
 }
-_INTEGRATIONS = {"grain", "jax", "torch", "transformers"}
+_PACKAGES = {  # imported when asked for, since some bring a framework along
+    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "testing")},
+    **{name: f"lazyckpt.integrations.{name}" for name in ("grain", "jax", "torch", "transformers")},
+}
 
 _places = {
     name: f"lazyckpt.{module}" for module, names in _MODULES.items() for name in names.split()
@@ -235,13 +241,15 @@ def __getattr__(name: str) -> Any:
     if name in _places:
         found = globals()[name] = getattr(import_module(_places[name]), name)
         return found
-    if name in _INTEGRATIONS:  # which bring their framework along
-        return import_module(f"lazyckpt.integrations.{name}")
+    if name in _PACKAGES:
+        return import_module(_PACKAGES[name])
     if name == "prefetch":
         raise AttributeError(
             "lazyckpt has no prefetch stage: how a pipeline is run is not part of it"
         )
-    raise AttributeError(f"module 'lazyckpt' has no attribute {name!r}")
+    alike = import_module("difflib").get_close_matches(name, [*__all__, *_PACKAGES], n=1)
+    remedy = f"; did you mean {alike[0]!r}?" if alike else ""
+    raise AttributeError(f"module 'lazyckpt' has no attribute {name!r}{remedy}")
 
 
 def __dir__() -> list[str]:

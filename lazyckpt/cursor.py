@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
+from operator import length_hint
 from time import perf_counter
-from types import GeneratorType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
-from lazyckpt.errors import InvalidState, SourceChanged
+from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 
 T = TypeVar("T")
@@ -37,13 +38,24 @@ class Mark(NamedTuple):
     behind: int = 0
 
 
+_WALKS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
+
+
 class _OpenFlow(NamedTuple, Generic[T]):
-    """A flow, and how to count what it has given."""
+    """A flow, and how to count what was delivered of it.
+
+    Attributes:
+        flow: It.
+        before: How many items were delivered before the first of those counted here.
+        counted: How many of those were delivered.
+        ticks: Of these one is taken with each item on its way to the consumer: where
+            there are none left, that item goes no further.
+    """
 
     flow: Flow[T]
-    items: Iterator[Any]
-    taken: Callable[[], int]
-    opened_at: int  # items delivered when `taken` was 0
+    before: int
+    counted: Callable[[], int]
+    ticks: Iterator[bool] = iter(())  # of which there are none
 
 
 class Cursor(Generic[T]):
@@ -57,34 +69,65 @@ class Cursor(Generic[T]):
     or of a flow.
     """
 
-    def __init__(self, machine: Machine[T], skip_log: SkipLog) -> None:
+    def __init__(
+        self,
+        machine: Machine[T],
+        skip_log: SkipLog,
+        again: Callable[[], tuple[Machine[T], SkipLog]],
+    ) -> None:
+        """A cursor at the beginning.
+
+        Args:
+            machine: What it goes through.
+            skip_log: What is left out there.
+            again: Makes a machine that gives the same items, and a log of its own.
+        """
         self.machine = machine
         self.skip_log = skip_log
         self.mark = Mark(machine.init(0), 0, Skipped())
+        self._again = again
         self._open: _OpenFlow[T] | None = None
 
     @property
     def flow(self) -> Flow[T] | None:
         """The flow that is open."""
-        return None if self._open is None else self._open.flow
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the position is known without opening a flow."""
-        return self._open is not None or not self.mark.behind
-
-    def position(self) -> Position:
-        return self.mark.position if self._open is None else self._open.flow.snapshot()
+        opened = self._open
+        return None if opened is None else opened.flow
 
     def delivered(self) -> int:
         """How many items were delivered."""
-        if self._open is None:
+        opened = self._open
+        if opened is None:
             return self.mark.items + self.mark.behind
-        return self._open.opened_at + self._open.taken()
+        found = opened.before + opened.counted()
+        return found if self._open is opened else self.delivered()  # a signal's handler closed it
 
-    def skipped(self) -> Skipped:
-        """What was left out before the item delivered last."""
-        return self.mark.skipped if self._open is None else self.skip_log.before_delivered()
+    def here(self) -> Mark:
+        """Where the item delivered last is, if no other is being made; or the mark."""
+        opened = self._open
+        if opened is None:
+            return self.mark
+        skipped = self.skip_log.before_delivered()
+        found = Mark(opened.flow.snapshot(), self.delivered(), skipped)
+        return found if self._open is opened else self.mark  # a signal's handler closed it
+
+    def find(self) -> Mark:
+        """The same, whatever is being made: by reading items again apart from that."""
+        behind = self.delivered() - self.mark.items
+        mark = self.mark._replace(behind=behind)
+        if behind and (jumped := self._jumped(mark)) is not None:
+            mark = jumped
+        elif behind:
+            machine, skip_log = self._again()
+            skip_log.restart(mark.skipped)
+            flow = machine.flow(mark.position)
+            try:
+                pass_over(flow, behind)
+                mark = Mark(flow.snapshot(), mark.items + behind, skip_log.before_given())
+            finally:
+                _close(flow)
+        self.mark = mark
+        return mark
 
     def go_to(self, mark: Mark, flow: Flow[T]) -> None:
         """Stand at another place, with a flow from there. The last flow is closed already."""
@@ -92,61 +135,89 @@ class Cursor(Generic[T]):
         self.mark = mark
         self._start(flow)
 
-    def open(self) -> Iterator[Any]:
-        """The items from here on, before the flow's function; opens a flow if none is open."""
-        if self._open is None:
-            self.jump()
-            self.skip_log.restart(self.mark.skipped)
-            flow = self.machine.flow(self.mark.position)
-            behind = self.mark.behind
-            found = sum(1 for _ in islice(flow.pull, behind))
-            if found < behind:
-                raise SourceChanged(
-                    f"reading {behind} items again gave {found}: "
-                    "a source or function does not give the same twice"
-                )
-            return self._start(flow)
-        return self._open.items
+    def open(self) -> Flow[T]:
+        """The flow from here on; opens it if none is open."""
+        opened = self._open
+        if opened is not None:
+            return opened.flow
+        self.jump()
+        self.skip_log.restart(self.mark.skipped)
+        flow = self.machine.flow(self.mark.position)
+        pass_over(flow, self.mark.behind)
+        self._start(flow)
+        return flow
 
-    def is_open(self, items: Iterator[Any]) -> bool:
-        """Whether the flow that is open gives these items."""
-        return self._open is not None and self._open.items is items
+    @property
+    def is_walk(self) -> bool:
+        """Whether the flow that is open walks through data with nobody's code in between."""
+        flow = self.flow
+        return flow is not None and _is_walk(flow)
 
-    def undo_take(self, items: Iterator[Any]) -> None:
-        """Count the item taken last as not delivered: it will be taken again."""
-        if self._open is not None and self._open.items is items:
-            self._open = self._open._replace(opened_at=self._open.opened_at - 1)
+    def count(self, ticks: Iterator[bool]) -> None:
+        """Count items from here on by the ticks that are taken with them, if no flow does it."""
+        opened, size = self._open, length_hint(ticks)
+        if opened is not None and not _is_counting(opened.flow):
+            counted = lambda: size - length_hint(ticks)  # noqa: E731
+            begun = _OpenFlow(opened.flow, self.delivered(), counted, ticks)
+            # A signal's handler may have closed it.
+            self._open = begun if self._open is opened else self._open
 
     def close(self) -> None:
-        """Close the flow, and remember how far behind the mark it was."""
+        """Close the flow, and remember how far behind the mark it was.
+
+        An item of it that is being made is not delivered.
+        """
         opened = self._open
         if opened is None:
             return
         self.mark = self.mark._replace(behind=self.delivered() - self.mark.items)
         self._open = None
-        stream = opened.flow.pull
-        if isinstance(stream, GeneratorType) and not stream.gi_running:
-            stream.close()
+        deque(opened.ticks, 0)
+        _close(opened.flow)
 
     def set_mark(self) -> None:
         """Mark the place of the flow, unless it is a user's own state that is none."""
         if self._open is not None:
             with suppress(InvalidState):  # raised when somebody asks for the state
-                position = self._open.flow.snapshot()
-                self.mark = Mark(position, self.delivered(), self.skip_log.before_delivered())
+                self.mark = self.here()
 
     def jump(self) -> None:
         """Mark the place where no flow is open, if that takes no reading."""
-        mark = self.mark
-        if self.machine.skip is not None and mark.behind:
-            position = self.machine.skip(mark.position, mark.behind)[0]
-            self.mark = Mark(position, self.delivered(), mark.skipped)
+        self.mark = self._jumped(self.mark) or self.mark
 
-    def _start(self, flow: Flow[T]) -> Iterator[Any]:
-        items, taken = counted(flow.pull) if flow.taken is None else (flow.pull, flow.taken)
-        opened_at = self.mark.items + self.mark.behind - taken()
-        self._open = _OpenFlow(flow, items, taken, opened_at)
-        return items
+    def _jumped(self, mark: Mark) -> Mark | None:
+        if self.machine.skip is None:
+            return None
+        position = (
+            self.machine.skip(mark.position, mark.behind)[0] if mark.behind else mark.position
+        )
+        return Mark(position, mark.items + mark.behind, mark.skipped)
+
+    def _start(self, flow: Flow[T]) -> None:
+        before, counted = self.mark.items + self.mark.behind, _nothing
+        if flow.taken is not None and _is_counting(flow):
+            before, counted = before - flow.taken(), flow.taken
+        self._open = _OpenFlow(flow, before, counted)
+
+
+def _nothing() -> int:
+    return 0
+
+
+def _is_counting(flow: Flow[Any]) -> bool:
+    """Whether what was taken of a flow was delivered, whatever interrupts."""
+    return flow.chunks is not None or _is_walk(flow)
+
+
+def _is_walk(flow: Flow[Any]) -> bool:
+    return flow.fn is None and flow.taken is not None and isinstance(flow.pull, _WALKS)
+
+
+def _close(flow: Flow[Any]) -> None:
+    if _is_walk(flow):
+        walk: Any = flow.pull
+        walk.__setstate__(sys.maxsize)  # to its end
+    close_stream(flow)
 
 
 class MarkTimer:

@@ -13,6 +13,7 @@ from lazyckpt.core.checks import Check, brief
 from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator
+from lazyckpt.core.show import place
 from lazyckpt.core.stages import passing
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping, Pipeline, Stage
@@ -87,6 +88,7 @@ def combinator(
 def source_combinator(
     *,
     describe: Callable[..., dict[str, Any]] | None = None,
+    sized: bool = False,
     rebase: Callable[..., Any] | None = None,
     reshard: Callable[..., Any] | None = None,
     **options: Unpack[Options],
@@ -96,6 +98,8 @@ def source_combinator(
     Args:
         describe: What a state remembers of the arguments, as JSON; by default all that
             decide the order.
+        sized: Whether it remembers the length of the data too, as it was when the machine
+            was made, for data may change.
         rebase: What `rebase` makes of a position and the entry that a state has of the
             stage, where all arguments follow by keyword; it raises
             `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
@@ -110,6 +114,7 @@ def source_combinator(
             _started,
             is_source=True,
             describe=describe,
+            sized=sized,
             rebase=rebase,
             reshard=reshard,
             **options,
@@ -180,8 +185,7 @@ def _composite(
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
-        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        return type(made)((*made.calls, Call(known, arguments, site, len(made.calls))))
+        return type(made)((*made.calls, Call(known, arguments, place(frame), len(made.calls))))
 
     known: Combinator = marked.combinator._replace(public=public)
     public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it

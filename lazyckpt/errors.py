@@ -44,5 +44,5 @@ class WorkerDied(PipelineError, RuntimeError):
     """A worker of an executor ended without being asked to. The run can go on, with new ones."""
 
 
-class WorkerTimeout(PipelineError, TimeoutError):
+class WorkerTimeout(PipelineError, TimeoutError, RuntimeError):
     """A worker of an executor gave nothing within `timeout`. The run can go on, with new ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
-from lazyckpt.core.machine import End, Machine, Rate, Reread, begun, within
+from lazyckpt.core.machine import End, Machine, Rate, Reread, Share, begun, within
 from lazyckpt.core.stages import joining, sourced, stateful, stateless
 from lazyckpt.core.user_state import freeze, storable, thaw
 
@@ -14,6 +14,7 @@ __all__ = [
     "Position",
     "Rate",
     "Reread",
+    "Share",
     "Table",
     "View",
     "begun",

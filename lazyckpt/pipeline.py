@@ -45,6 +45,7 @@ class Stage(Chain, Generic[Taken, Given]):
     """
 
     __array_ufunc__ = None  # so that NumPy leaves `array | stage` to us
+    __pandas_priority__ = 5_000  # and pandas `frame | stage`
     _repr_html_ = diagram
 
     @overload
@@ -89,8 +90,9 @@ else:
 class Pipeline(Chain, Generic[Given]):
     """A source and what is done to its items: a value, lazy, iterable, sliceable.
 
-    Made by a source combinator and `|`. Iterating starts a new walk each time;
-    `lazyckpt.run` starts one that can stop and resume.
+    Made by a source combinator and `|`. Iterating starts a new walk each time, so a
+    pipeline is no iterator: `next(iter(pipeline))` is its first item, where
+    `next(pipeline)` is a TypeError. `lazyckpt.run` starts a walk that can stop and resume.
 
     >>> import lazyckpt as lz
     >>> squares = lz.source(range(10)) | lz.map(lambda x: x * x)

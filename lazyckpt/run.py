@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, compress, islice, repeat
+from operator import length_hint
 from time import perf_counter
 from types import GeneratorType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 from weakref import ref
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import checked, positive
 from lazyckpt.core.entries import size as entries_size
-from lazyckpt.core.flow import Chunks, Position, counted
-from lazyckpt.core.machine import entered
+from lazyckpt.core.flow import Chunks, Flow, Position, counted
+from lazyckpt.core.machine import Machine, entered
 from lazyckpt.cursor import Cursor, Mark, MarkTimer
+from lazyckpt.diagram import diagram
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.failures.notes import annotated
+from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import SkipLog, Skipped, with_marks, without_marks
 from lazyckpt.failures.skipping import skipping
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import Rebased, State, as_state, flat
 
 T = TypeVar("T")
+
+# A block, weakly, so that a loop which is left lets go of the run, and its ticks.
+_Block: TypeAlias = tuple[Callable[[], Iterator[Any] | None], Iterator[bool]]
+_NO_BLOCK: _Block = (lambda: None, iter(()))
 
 
 class Run(Iterator[T], Generic[T]):
@@ -53,22 +60,50 @@ class Run(Iterator[T], Generic[T]):
         made = skipping(pipeline, skip_log) if skips else pipeline
         self._session = None if executor is None else executor.open(made)
         self._machine = made.machine if self._session is None else self._session.machine
+        if self._machine is not pipeline.machine:  # made of data that may have changed since
+            pipeline.machine.check(pipeline.machine.init(0))
         skip_log.is_direct = skip_log.is_direct or self._session is None
-        self._cursor: Cursor[T] = Cursor(self._machine, skip_log)
+        self._cursor: Cursor[T] = Cursor(
+            self._machine, skip_log, partial(_again, pipeline, skips=skips)
+        )
         self._timer = MarkTimer()
         self._closed = False
         self._ended = False
         self._loop: Iterator[T] | None = None
-        # Weak, so that a loop which is left lets go of the run.
-        self._current_block: Callable[[], Iterator[T] | None] = lambda: None
+        self._block_under_way = _NO_BLOCK
         self._load(state)
 
     @property
     def state(self) -> State:
         """The state after the last delivered item. Reading it disturbs nothing."""
-        self._locate()
+        here = self._here()
+        return self._state(here.position, here.items, here.skipped)
+
+    def _here(self) -> Mark:
+        """Where the item delivered last is, also while another is being made."""
         cursor = self._cursor
-        return self._state(cursor.position(), cursor.delivered(), cursor.skipped())
+        is_at_rest = self._session is not None or not self._is_making
+        if is_at_rest and not (here := cursor.here()).behind:
+            return here
+        try:
+            if is_at_rest and not self._closed:
+                cursor.open()  # and go on from there, so that nothing is read a third time
+                return cursor.here()
+            return cursor.find()
+        except Exception as error:
+            kept = self._state_at_mark()
+            add_note(
+                error,
+                f"lazyckpt: so the state after {cursor.delivered():,} items can't be found "
+                f"now; that after {kept.items:,} is {kept.to_json()}",
+            )
+            raise
+
+    @property
+    def _is_making(self) -> bool:
+        """Whether an item is being made: a signal's handler asks, or a function of the pipeline."""
+        block = self._block_under_way[0]()
+        return isinstance(block, GeneratorType) and block.gi_running
 
     def _state(self, position: Position, items: int, skipped: Skipped) -> State:
         if self._skips:
@@ -97,8 +132,7 @@ class Run(Iterator[T], Generic[T]):
         >>> print(*run.skipped.first)
         map(int) before (0, 2): ValueError: invalid literal for int() with base 10: 'b'
         """
-        self._locate()
-        return self._cursor.skipped()
+        return self._here().skipped
 
     def state_dict(self) -> dict[str, Any]:
         """The state, for any checkpointer.
@@ -126,26 +160,26 @@ class Run(Iterator[T], Generic[T]):
             yield item, self.state
 
     def epoch(self, size: int | None = None) -> Iterator[T]:
-        """The rest of this epoch, or the next one where nothing is left; or exactly `size` items.
+        """The rest of this epoch, or the next one where nothing is left.
 
-        At the end of the stream its next epoch begins, in a new order if it is
-        shuffled. Each call goes on from where the run is, and so does a run from its
-        state. `size` items are counted from the call on: a resumed run has
-        `size - state.items % size` of them left.
+        An epoch is a pass over the stream, each in a new order if it is shuffled; or
+        it has `size` items, across the ends of the stream, and the epochs begin after
+        each multiple of them. Where the run is in its epoch follows from its state, so
+        a call gives the same before and after a resume: at item 3 of 5, 2 items.
 
         Args:
-            size: How many items to give, across the ends of the stream.
+            size: How many items an epoch has.
 
         Returns:
             An iterator over the items.
 
         Raises:
-            PipelineError: An epoch is empty, and `size` is given.
+            PipelineError: A pass over the stream is empty, and `size` is given.
 
         >>> import lazyckpt as lz
         >>> run = lz.run(lz.source(["a", "b", "c"]))
-        >>> list(run.epoch()), list(run.epoch(2)), list(run.epoch(4))
-        (['a', 'b', 'c'], ['a', 'b'], ['c', 'a', 'b', 'c'])
+        >>> list(run.epoch()), list(run.epoch(4)), list(run.epoch(4))
+        (['a', 'b', 'c'], ['a'], ['b', 'c', 'a', 'b'])
         """
         if size is not None:
             size = checked("Run.epoch", "size", size, positive)
@@ -154,12 +188,13 @@ class Run(Iterator[T], Generic[T]):
     def _epoch(self, size: int | None) -> Iterator[T]:
         epochs = EpochLoader(self, self._pipeline.machine)
         given, fresh = 0, epochs.is_fresh
-        while size is None or given < size:
+        wanted = None if size is None else size - self._cursor.delivered() % size
+        while wanted is None or given < wanted:
             before = given
-            items, taken = counted(islice(self, None if size is None else size - given))
+            items, taken = counted(islice(self, None if wanted is None else wanted - given))
             yield from items
             given += taken()
-            if given == size or not self._ended or (size is None and (given or fresh)):
+            if given == wanted or not self._ended or (size is None and (given or fresh)):
                 return
             if fresh and given == before:
                 raise PipelineError(f"epoch(size={size}): an epoch of the stream is empty")
@@ -195,16 +230,19 @@ class Run(Iterator[T], Generic[T]):
     def close(self) -> None:
         """Release everything that is open: files, threads, processes.
 
-        The state stays readable. Entering the run opens it again, with what workers
-        had ready.
+        A signal's handler and the pipeline's own functions may close it too: no item
+        is delivered after that, and one that is being made comes again. The state
+        stays readable. Entering the run opens it again, with what workers had ready.
         """
-        self._closed = True
-        if self._session is not None:
+        self._closed, self._loop = True, None
+        if self._session is None or self._is_making:
+            if not self._is_making:
+                self._cursor.set_mark()
+            self._drop()
+        else:
             self._end_block()
+        if self._session is not None:
             self._session.stop()
-            return
-        self._cursor.set_mark()
-        self._drop()
 
     def __enter__(self) -> Run[T]:
         if self._session is not None:
@@ -228,7 +266,13 @@ class Run(Iterator[T], Generic[T]):
         if self._loop is None:
             self._check_open()
             self._loop = chain.from_iterable(iter(_blocks(ref(self)), None))
-        return next(self._loop)
+        try:
+            return next(self._loop)
+        except StopIteration:
+            if self._ended or self._closed:
+                raise
+        self._loop = None  # which an interrupt between two blocks has ended
+        return next(self)
 
     def next_block(self) -> Iterator[T] | None:
         """What is left of the block under way, which all loops share, or the next one.
@@ -240,14 +284,16 @@ class Run(Iterator[T], Generic[T]):
             return None
         flow = self._cursor.flow
         if flow is not None and flow.chunks is not None:
-            return self._chunk(flow.chunks)
-        block = self._current_block()
+            return self._chunk(flow, flow.chunks)
+        find, ticks = self._block_under_way
+        block = find()
         if not isinstance(block, GeneratorType) or block.gi_frame is None:
-            block = self._deliver()
-            self._current_block = ref(block)
-        return block
+            ticks = repeat(True, self._timer.stride)
+            block = self._deliver(ticks)
+            self._block_under_way = ref(block), ticks
+        return block if self._cursor.is_walk else compress(block, ticks)
 
-    def _chunk(self, chunks: Chunks[T]) -> Iterator[T] | None:
+    def _chunk(self, flow: Flow[T], chunks: Chunks[T]) -> Iterator[T] | None:
         """Items that are there already: a block that needs no watching."""
         try:
             chunk = chunks.next_chunk()
@@ -257,37 +303,38 @@ class Run(Iterator[T], Generic[T]):
                 self.close()  # of workers that were about to start
                 return None
             return _raising(self._annotated(error))
+        if self._closed or self._cursor.flow is not flow:  # by a signal's handler meanwhile
+            return iter(())
         self._ended = chunk is None
         return chunk
 
-    def _deliver(self) -> Iterator[T]:
+    def _deliver(self, ticks: Iterator[bool]) -> Iterator[T]:
         """The next items, as many as are given between two looks at the clock."""
-        cursor, stride, is_calling = self._cursor, self._timer.stride, False
+        cursor, size, fn = self._cursor, length_hint(ticks), None
         try:
-            items = cursor.open()
-            assert cursor.flow is not None
-            fn, begun, before = cursor.flow.fn, perf_counter(), cursor.delivered()
+            flow = cursor.open()
+            cursor.count(ticks)
+            fn, begun, before = flow.fn, perf_counter(), cursor.delivered()
+            items = islice(flow.pull, size)
+            if cursor.flow is not flow:  # closed by a signal's handler meanwhile
+                return
             if fn is None:
-                yield from islice(items, stride)
+                yield from items
             else:
-                for item in islice(items, stride):
-                    is_calling = True
+                for item in items:
                     made = fn(item)
-                    is_calling = False  # from here to where it is delivered nothing can interrupt
                     yield made
-                    del made
+                    del item, made
         except BaseException as error:
             if isinstance(error, GeneratorExit) and _is_from_here(error):
                 raise  # this was closed, where else a function raised it
-            if is_calling:
-                cursor.undo_take(items)
-            else:
+            if "item" not in locals():
                 fn = None  # which is not to blame
             self._drop()
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
-        if not cursor.is_open(items):  # dropped in the middle of an item
+        if cursor.flow is not flow:  # dropped in the middle of an item
             return
-        if cursor.delivered() < before + stride:
+        if cursor.delivered() < before + size:
             self._ended = True
             return
         self._timer.finish_block(begun, cursor.set_mark)
@@ -297,6 +344,11 @@ class Run(Iterator[T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"<run of {self._pipeline!r}, {self._cursor.delivered():,} items delivered>"
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<div>Run({self._cursor.delivered():,} items delivered)</div>{diagram(self._pipeline)}"
+        )
 
     def _load(self, state: State | str | bytes | Mapping[str, Any] | None) -> None:
         self._rebased: Rebased | None = None
@@ -317,20 +369,6 @@ class Run(Iterator[T], Generic[T]):
         self._ended = False
         self._cursor.go_to(Mark(position, items, skipped), flow)
 
-    def _locate(self) -> None:
-        """Find the position, if it takes reading items again."""
-        if self._cursor.is_known:
-            return
-        try:
-            self._cursor.open()
-        except Exception as error:
-            kept = self._state_at_mark()
-            error.add_note(
-                f"lazyckpt: so the state after {self._cursor.delivered():,} items can't be found "
-                f"now; that after {kept.items:,} is {kept.to_json()}"
-            )
-            raise
-
     def _drop(self) -> None:
         """Close the flow: blocks end first, for none may go on with its items."""
         self._loop = None
@@ -346,9 +384,10 @@ class Run(Iterator[T], Generic[T]):
         flow = self._cursor.flow
         if flow is not None and flow.chunks is not None:
             flow.chunks.end_chunk()
-        block = self._current_block()
+        block = self._block_under_way[0]()
         if isinstance(block, GeneratorType) and not block.gi_running:
             block.close()
+        self._block_under_way = _NO_BLOCK
 
     def _annotated(self, error: BaseException) -> BaseException:
         cursor = self._cursor
@@ -360,6 +399,13 @@ class Run(Iterator[T], Generic[T]):
             lambda: self._state_at_mark().to_json(),
             cursor.mark.behind,
         )
+
+
+def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
+    """The pipeline's machine with a skip log of its own, to read items again."""
+    skip_log = SkipLog(entries_size(pipeline.entries))
+    skip_log.is_direct = True
+    return (skipping(pipeline, skip_log) if skips else pipeline).machine, skip_log
 
 
 def _blocks(run: ref[Run[T]]) -> Callable[[], Iterator[T] | None]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -110,6 +111,50 @@ def test_a_changed_output_is_noticed() -> None:
         ("print(1)\nprint(2); 3", [("stdout", "1\n2\n"), {"text/plain": "3"}]),
     ]
     assert shown(fresh) != shown(notebook)
+
+
+CELLS = [
+    """import lazyckpt as lz
+
+def half(x):
+    return 1 / x
+
+@lz.composite
+def halves():
+    return lz.map(half) | lz.batch(1)
+
+pipeline = lz.source([1, 0]) | lz.shuffle(5, seed=0) | lz.map(half)
+run = lz.run(pipeline)""",
+    "next(run)\nrun",
+    "run.state",
+    "lz.diff(lz.init(pipeline), run.state)",
+    "lz.resume_cost(pipeline, run.state)",
+    """for each in (pipeline, lz.source([0]) | halves(), lz.source([0]) | lz.map(half)):
+    for executor in (lz.inline(), lz.threads(2)):
+        try:
+            list(lz.run(each, executor=executor))
+        except ZeroDivisionError as error:
+            print(error.__notes__[0])""",
+]
+
+
+def test_what_a_cell_shows_and_how_it_is_named() -> None:
+    cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
+    _, run, state, difference, cost, notes = shown(executed(nbformat.v4.new_notebook(cells=cells)))
+    for cell, caption in (
+        (run, "<div>Run(1 items delivered)</div>"),
+        (state, "<caption>State(items=1)</caption>"),
+        (difference, "<caption>Difference(+1 items)</caption>"),
+        (cost, "<caption>ResumeCost(2 items of the sources again)</caption>"),
+    ):
+        (output,) = cell[1]
+        assert caption in output["text/html"], output
+        assert "shuffle" in output["text/html"], output
+        assert "moves=(" not in output["text/plain"], output
+        assert "stages=(" not in output["text/plain"], output
+    ((_, said),) = notes[1]
+    places = re.findall(r"built at (\S+),", said)
+    assert places == ["In[1]:10"] * 2 + ["In[1]:8"] * 2 + ["In[6]:1"] * 2, said
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ ROOMS = [
     ["core.prng"],
     ["core.flow"],
     ["core.machine"],
-    ["core.stages", "core.user_state", "core.show"],
+    ["core.arrays", "core.stages", "core.user_state", "core.show"],
+    ["core.frames"],
     ["core.entries"],
     ["core.registry"],
     ["core.call"],
@@ -209,6 +210,27 @@ def test_exports_are_sorted_and_hold_every_combinator() -> None:
     assert set(lz.registry) <= set(lz.__all__)
     for name, combinator in lz.registry.items():
         assert getattr(lz, name) is combinator.public
+
+
+@pytest.mark.parametrize("name", ["testing", "compat", "integrations"])
+def test_submodules_are_there_when_asked_for(name: str) -> None:
+    code = f"import lazyckpt as lz; print(lz.{name})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"'lazyckpt.{name}'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("shufle", "shuffle"), ("Pipline", "Pipeline"), ("testin", "testing"), ("tourch", "torch")],
+)
+def test_a_misspelt_name_gets_a_suggestion(wrong: str, right: str) -> None:
+    with pytest.raises(AttributeError, match=f"{wrong!r}; did you mean {right!r}"):
+        getattr(lz, wrong)
+
+
+def test_a_name_like_no_other_gets_none() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'quux'$"):
+        lz.quux  # noqa: B018
 
 
 def test_public_functions_say_what_their_arguments_are() -> None:

@@ -55,6 +55,15 @@ def test_the_repr_reads_like_the_code(code: str) -> None:
         assert hash(copy) == hash(pipeline)
 
 
+def test_a_pipeline_is_no_iterator() -> None:
+    """What takes it for one would not call `iter`, and so begin anew with each look at it."""
+    pipeline = lz.source(range(3))
+    assert not isinstance(pipeline, Iterator)
+    assert not hasattr(pipeline, "__next__")
+    with pytest.raises(TypeError, match="not an iterator"):
+        next(pipeline)  # type: ignore[call-overload]
+
+
 @given(strategies.pipelines())
 def test_every_repr_is_short_and_the_same_twice(pipeline: lz.Pipeline[Any]) -> None:
     text = repr(pipeline)
@@ -196,6 +205,32 @@ def test_a_fragment_can_be_used_again() -> None:
     assert pickle.loads(pickle.dumps(fragment)) == fragment
     with pytest.raises(TypeError, match="no source"):
         list(fragment)
+
+
+JOINED = """\
+(
+    mix(
+        (
+            source(range(0, 1000000000), name='a') | shuffle(seed=0) | repeat() | batch(2),
+            source([1]),
+        ),
+        (1, 2),
+        seed=0,
+        stop='never',
+    )
+    | unbatch()
+)"""
+
+
+def test_joined_pipelines_are_indented() -> None:
+    part = lz.source(range(10**9), name="a") | lz.shuffle(seed=0) | lz.repeat() | lz.batch(2)
+    joined = lz.mix([part, lz.source([1])], [1, 2], seed=0, stop="never") | lz.unbatch()
+    assert repr(joined) == JOINED
+    assert eval(JOINED, vars(lz)) == joined
+    assert repr(lz.zip(part, part)).startswith("zip(\n    source(range(0, 1000000000), ")
+    assert repr(lz.zip(lz.source([1]), lz.source([2]))) == "zip(source([1]), source([2]))"
+    assert repr(lz.concat(lz.source([1]))) == "concat(source([1]))"
+    assert repr(lz.mix([lz.source([1])], [1], seed=0)) == "mix((source([1]),), (1,), seed=0)"
 
 
 def test_html_escapes() -> None:

@@ -214,6 +214,18 @@ def test_its_combinators_have_fewer_than_20_lines() -> None:
         assert len(lines) - 1 < 20, f"{name}: {len(lines)} lines, the docstring's among them"
 
 
+def test_its_combinators_show_the_fast_way() -> None:
+    """A flow, which an iterator's speed bounds; a step makes a position for each item."""
+    for name, source in examples().items():
+        given = {word.arg for node in ast.walk(ast.parse(source)) for word in keywords(node)}
+        assert "flow" in given, name
+        assert "step" not in given, name
+
+
+def keywords(node: ast.AST) -> list[ast.keyword]:
+    return node.keywords if isinstance(node, ast.Call) else []
+
+
 WORDS = st.lists(st.text("abc", max_size=4), max_size=8)
 NUMBERS = st.lists(st.integers(-9, 9), max_size=8)
 

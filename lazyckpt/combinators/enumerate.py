@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.core.checks import function, integer, natural
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, Rate, countable, within
-from lazyckpt.core.prng import derive, hashed, hashes
+from lazyckpt.core.prng import derive, hashed, hashes_at
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+_MASK = (1 << 64) - 1
 
 
 @combinator(checks={"start": integer}, pointwise=True)
@@ -50,7 +53,7 @@ def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]
     def paired(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[tuple[int, Any]]]:
         return lambda items: builtins.zip(itertools.count(start + first), items)
 
-    return _numbered("enumerate", upstream, paired)
+    return numbered("enumerate", upstream, paired)
 
 
 @combinator(
@@ -65,8 +68,10 @@ def random_map(
     """`fn(rng, item)` for every item, with a `numpy.random.Generator` of its own.
 
     What `rng` draws depends on the seed, the epoch and the item's number in it,
-    on nothing else: not on other items' draws, on workers or on resumes. What a
-    method of `rng` makes of its bits may change with the version of NumPy.
+    on nothing else: not on other items' draws, on workers or on resumes. Behind
+    `shard` or `lanes` that number is the item's in the stream of all ranks, as if
+    it stood before `shard`, and no rank draws what another does. What a method of
+    `rng` makes of its bits may change with the version of NumPy.
 
     Args:
         fn: It draws what it wants from `rng` before it returns, and keeps it no longer.
@@ -82,7 +87,7 @@ def random_map(
         Kept; an item passed over is not computed.
 
     Rank-free:
-        Yes; put it before `shard`, or all ranks draw the same.
+        Yes.
 
     Source:
         SFC64 (Doty-Humphrey, PractRand, 2010), its state hashed anew for each item.
@@ -93,19 +98,21 @@ def random_map(
     ([10.333, 20.098, 30.364], 30.364)
     """
 
+    share = upstream.share
     spare: list[np.random.Generator] = []  # making one takes longer than most draws
 
     def drawn(epoch: int, first: int) -> Callable[[Iterable[A]], Iterator[B]]:
-        rngs = _generators(spare, derive(seed, "random_map", epoch), first)
+        key, number = derive(seed, "random_map", epoch), share.first + first * share.every
+        rngs = _generators(spare, key, number, share.every)
         return lambda items: (fn(next(rngs), item) for item in items)
 
-    return _numbered("random_map", upstream, drawn)
+    return numbered("random_map", upstream, drawn)
 
 
 def _generators(
-    spare: list[np.random.Generator], key: int, number: int
+    spare: list[np.random.Generator], key: int, number: int, every: int
 ) -> Iterator[np.random.Generator]:
-    """One generator again and again, in the state that belongs to each number from one on."""
+    """One generator again and again, in the state that belongs to every so-many-th number."""
     rng = spare.pop() if spare else np.random.Generator(np.random.SFC64(0))
     bits = rng.bit_generator
     first = [hashed(key, 3 * number + i) for i in range(3)]
@@ -114,11 +121,11 @@ def _generators(
     try:
         bits.state = state
         yield rng
-        number += 1
+        number += every
         for size in itertools.chain((16, 256), itertools.repeat(1024)):
             words = np.ones((size, 4), np.uint64)
-            words[:, :3] = hashes(key, 3 * number, 3 * (number + size)).reshape(size, 3)
-            number += size
+            words[:, :3] = hashes_at(key, _counters(3 * number, 3 * every, size))
+            number += every * size
             for vector["state"] in words:
                 bits.state = state
                 yield rng
@@ -126,7 +133,14 @@ def _generators(
         spare.append(rng)
 
 
-def _numbered(
+def _counters(first: int, every: int, size: int) -> NDArray[np.uint64]:
+    """Three counters in a row at each of `size` places, modulo 2**64."""
+    places = np.arange(size, dtype=np.uint64) * np.uint64(every & _MASK) + np.uint64(first & _MASK)
+    counters: NDArray[np.uint64] = np.add.outer(places, np.arange(3, dtype=np.uint64))
+    return counters
+
+
+def numbered(
     name: str,
     upstream: Machine[A],
     made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]],

@@ -10,7 +10,7 @@ from lazyckpt.combinators.join import joined, named, several
 from lazyckpt.core.checks import Unfit, natural, positive
 from lazyckpt.core.entries import Entry, alike
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import End, Machine, Rate, within
+from lazyckpt.core.machine import ALL, End, Machine, Rate, within
 from lazyckpt.core.stages import joining
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
@@ -167,6 +167,7 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
         init=init,
         epoch=lambda position: machines[index].epoch(position[0][index]),
         rate=Rate(),
+        share=ALL.dealt(num_shards, index),
         step=step,
         flow=flow,
         skip=skip if all(each.skip for each in turns.machines) else None,

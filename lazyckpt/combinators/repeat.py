@@ -68,9 +68,6 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
             return True
         return count is not None and (not count or (epoch + 1) % count == 0)
 
-    def empty() -> PipelineError:
-        return PipelineError(f"{what} to repeat for ever is empty")
-
     def step(position: Position) -> tuple[Position, A]:
         begun = False
         while count != 0:
@@ -78,7 +75,7 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
                 return upstream.step(position)
             except End as end:
                 if begun and count is None:
-                    raise empty() from None
+                    raise _empty(what) from None
                 epoch = upstream.epoch(position)
                 if is_over(epoch):
                     raise End(end.position) from None
@@ -96,7 +93,7 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
                 items, taken = counted(current)
                 yield items
                 if fresh and count is None and not taken():
-                    raise empty()
+                    raise _empty(what)
                 if is_over(epoch):
                     return
                 epoch, fresh = epoch + 1, True
@@ -111,11 +108,15 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
         epoch=own_epoch,
         step=step,
         flow=flow,
-        **_repeated_access(upstream, count),
+        **_repeated_access(upstream, count, what),
     )
 
 
-def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
+def _empty(what: str) -> PipelineError:
+    return PipelineError(f"{what} to repeat for ever is empty")
+
+
+def _repeated_access(upstream: Machine[A], count: int | None, what: str) -> dict[str, Any]:
     jump, view, length = upstream.skip, upstream.view, upstream.length
     if count == 0:
         whole: int | float | None = 0
@@ -123,13 +124,17 @@ def _repeated_access(upstream: Machine[A], count: int | None) -> dict[str, Any]:
         whole = math.inf
     else:
         whole = None if length is None else length * count
-    if jump is None or length is None or not length:
+    if jump is None or length is None:
         return {"length": whole}
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         after, passed = jump(position, n)
         if count == 0:
             return position, 0
+        if not length:
+            if n and count is None:
+                raise _empty(what)
+            return after, passed
         epoch = upstream.epoch(position)
         later = math.inf if count is None else count - 1 - epoch % count
         if passed == n or not later:

@@ -155,6 +155,7 @@ def _strided(
     return stateless(
         upstream,
         rate=Rate(),
+        share=upstream.share.dealt(num_shards, index),
         step=step,
         skip=skip,
         length=length,
@@ -204,6 +205,7 @@ def _part(upstream: Machine[A], num_shards: int, index: int, remainder: Remainde
         upstream,
         check=lambda given: within("shard", given, size),
         rate=Rate(whole_epoch=True),
+        share=upstream.share.cut(start, num_shards, index),
         step=step,
         flow=flow if start + size <= length else None,
         skip=skip,
@@ -259,4 +261,5 @@ def _dealt(
         return Flow(hands(), items.snapshot)
 
     rate = Rate(num_shards, num_shards if remainder == "pad" else 0)
-    return stateless(upstream, rate=rate, step=step, flow=flow, length=length)
+    share = upstream.share.dealt(num_shards, index)
+    return stateless(upstream, rate=rate, share=share, step=step, flow=flow, length=length)

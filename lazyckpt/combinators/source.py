@@ -5,26 +5,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Set, Sized
 from itertools import islice
-from operator import length_hint
 from os import PathLike
+from types import FunctionType
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lazyckpt.combinators.indexed import by_index, by_row, indexed, looking_up
+from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, optional, short
-from lazyckpt.core.flow import Flow, Position, Table, View, counted
-from lazyckpt.core.machine import End, Machine, Reread
-from lazyckpt.core.prng import Indices, affine
+from lazyckpt.core.flow import Flow, Position, Table, counted
+from lazyckpt.core.frames import is_frame, kinds
+from lazyckpt.core.machine import Machine, Reread
+from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.run import Run
 
 T = TypeVar("T", covariant=True)
 
-# From an index on: the items, and an iterator whose length hint says how many are left.
-Walk = Callable[[int], tuple[Iterator[T], Iterator[Any]]]
+_END: Any = object()
 
 
 class Indexable(Protocol[T]):
@@ -34,32 +37,38 @@ class Indexable(Protocol[T]):
     def __getitem__(self, index: int, /) -> T: ...
 
 
-def _described(data: Any, name: str | None) -> dict[str, Any]:
-    found = {"length": len(data)} if _is_indexable(data) else {}
-    return found if name is None else {**found, "name": name}
+def _named(data: Any, name: str | None) -> dict[str, Any]:
+    return {} if name is None else {"name": name}
 
 
 @source_combinator(
-    checks={"name": optional(short)}, describe=_described, functions={"data": "data"}
+    checks={"name": optional(short)}, describe=_named, sized=True, functions={"data": "data"}
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
 
-    Don't change the data while a pipeline reads it.
+    Don't change the data while a pipeline reads it. Arrays and their rows come
+    read-only, so that no function changes them for the next epoch; whatever else
+    can be changed, a tensor or an array in a list, is handed out as it is.
 
     Args:
         data: Anything with `__len__` and `__getitem__` (list, range, array,
             memory map, map-style dataset; a `__getitems__` is used too), or any
             iterable that begins anew each time, such as a file reader object. It
-            must give the same items in the same order each time. `once(None)` with
-            `flat_map(lambda _: made())` makes a source of a generator function.
+            must give the same items in the same order each time. A data frame of pandas
+            or polars and a table of pyarrow give rows as dicts, of which
+            `batch(n, collate=stack)` makes arrays column by column, and a series
+            values by place. `once(None)` with `flat_map(lambda _: made())` makes a source
+            of a generator function.
         name: At most 40 characters that a state is checked against, as against the
             length. It tells data of one length apart, such as those of a `mix`.
 
     Raises:
         ArgumentError: For a one-shot iterator, a run, a set (it has no order), a
             dict or a str.
-        SourceChanged: Where the data became shorter.
+        SourceChanged: Where the length is not what it was when the pipeline was made: when
+            a run begins, or at the end of the epoch; where an iterable has fewer items
+            than before.
 
     State:
         The epoch and a count of items.
@@ -77,15 +86,16 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
     >>> list(lz.source("to be or not".split()))
     ['to', 'be', 'or', 'not']
     """
+    if is_frame(data):
+        return by_row(data, _length(cast(Sized, data)))
     if _is_indexable(data):
-        length = _length(cast(Sized, data))
-        return _indexed("source", length, _table(data), _walk(data, length))
+        return by_index(data, _length(cast(Sized, data)))
     if isinstance(data, (str, Mapping, Set, Chain, type)) or not _is_iterable(data):
         raise ArgumentError(
             f"source: data must be a sequence or an iterable, got {brief(data)} "
             f"({type(data).__name__}); {_remedy(data)}"
         )
-    if iter(data) is data or isinstance(data, Iterator):
+    if _is_one_shot(data):
         raise ArgumentError(
             f"source: data must be readable again, got the one-shot iterator {brief(data)}; "
             "pass what it came from, or an object whose __iter__ opens it anew"
@@ -93,12 +103,13 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
     return _iterated(cast(Iterable[T], data))
 
 
-@source_combinator(describe=lambda arrays: {"length": len(next(iter(arrays.values())))})
+@source_combinator(describe=lambda arrays: {}, sized=True)
 def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     """The rows of equally long arrays, as dicts.
 
     With `shuffle`, `shard`, `take` or `repeat` and then
-    `batch(n, collate=stack)`, a batch is one fancy index a column.
+    `batch(n, collate=stack)`, a batch is one fancy index a column. Rows that are
+    arrays are read-only.
 
     Args:
         arrays: One array of shape `(n, ...)` a column, or what `numpy.asarray`
@@ -126,7 +137,7 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     """
     if not arrays:
         raise ArgumentError("columns: at least one column is needed, got none")
-    table = {name: _column(name, values) for name, values in arrays.items()}
+    table = {name: read_only(_column(name, values)) for name, values in arrays.items()}
     lengths = {name: len(values) for name, values in table.items()}
     if len(set(lengths.values())) != 1:
         raise ArgumentError(f"columns: all must have one length, got {lengths}")
@@ -139,7 +150,7 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     def stacked(indices: Indices) -> dict[str, Any]:
         return {name: picked(values, indices) for name, values in pairs}
 
-    return _indexed("columns", length, Table(get, None, stacked), _looking_up(get, length))
+    return indexed("columns", length, Table(get, None, stacked), looking_up(get, length))
 
 
 def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
@@ -160,17 +171,13 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
     return column
 
 
-def picked(values: np.ndarray[Any, Any], indices: Indices) -> Any:
-    """Rows of an array as a new array."""
-    if isinstance(indices, range):
-        return values[indices.start : indices.stop : indices.step].copy()
-    return values.take(indices, axis=0)
-
-
 def _length(data: Sized) -> int:
     try:
         return len(data)
-    except OverflowError:
+    except OverflowError as error:
+        trace = error.__traceback__
+        if trace is not None and trace.tb_next is not None:  # out of a `__len__` of a user's
+            raise
         raise ArgumentError(
             f"source: data must have at most {sys.maxsize:,} items, got {brief(data)} "
             f"({type(data).__name__}); count() has no end"
@@ -182,15 +189,28 @@ def _is_indexable(data: Any) -> bool:
         return False
     if getattr(data, "shape", None) == ():
         return False
-    return hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    return hasattr(type(data), "__len__") and hasattr(type(data), "__getitem__")
 
 
 def _is_iterable(data: Any) -> bool:
-    try:
-        iter(data)
-    except TypeError:
+    """By its type: asking it for an iterator may open a file, or begin an epoch."""
+    if getattr(data, "shape", None) == () or not _READABLE.keys().isdisjoint(kinds(data)):
         return False
-    return True
+    kind = type(data)
+    return getattr(kind, "__iter__", None) is not None or hasattr(kind, "__getitem__")
+
+
+def _is_one_shot(data: Any) -> bool:
+    """Whether it is an iterator that never begins anew, as far as can be seen.
+
+    One whose `__iter__` was written to do something, then return itself, may rewind.
+    """
+    if isinstance(data, Run):
+        return True
+    if not isinstance(data, Iterator):
+        return False
+    begin = type(data).__iter__
+    return not isinstance(begin, FunctionType) or not begin.__code__.co_names
 
 
 def _is_iterable_dataset(data: Any) -> bool:
@@ -198,7 +218,19 @@ def _is_iterable_dataset(data: Any) -> bool:
     return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
 
 
+_READABLE = {  # what is made of others' files and queries
+    "pyarrow.ParquetFile": "pass .read() of it, or read its row groups in flat_map",
+    "pyarrow.Dataset": "pass .to_table() of it, or read its fragments in flat_map",
+    "polars.LazyFrame": "pass .collect() of it",
+}
+
+
 def _remedy(data: Any) -> str:
+    for kind in kinds(data):
+        if kind in _READABLE:
+            return _READABLE[kind]
+    if data is None:
+        return "did a function that makes it return nothing? pass a list, an array or a data set"
     if isinstance(data, Chain):
         return "it is a pipeline already" if data.calls[0].combinator.is_source else "a stage"
     if isinstance(data, Mapping):
@@ -216,89 +248,16 @@ def _remedy(data: Any) -> str:
     return "pass a list of it"
 
 
-def _table(data: Any) -> Table[Any]:
-    if isinstance(data, np.ndarray):
-        values = np.asarray(data)  # rows of a memory map are plain arrays
-        return Table(values.__getitem__, None, lambda indices: picked(values, indices))
-    many = getattr(data, "__getitems__", None)
-    if many is None:
-        return Table(data.__getitem__)
-    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
-
-
-def _walk(data: Any, length: int) -> Walk[Any]:
-    if type(data) in (list, tuple, range):
-
-        def indexed(index: int) -> tuple[Iterator[Any], Iterator[Any]]:
-            items: Any = iter(data)
-            items.__setstate__(index)
-            return items, items
-
-        return indexed
-    if isinstance(data, np.ndarray):
-        return _looking_up(np.asarray(data).__getitem__, length)
-
-    def walk(index: int) -> tuple[Iterator[Any], Iterator[int]]:
-        ticks = iter(range(index, length))
-        return (data[i] for i in ticks), ticks
-
-    return walk
-
-
-def _looking_up(get: Callable[[int], T], length: int) -> Walk[T]:
-    def walk(index: int) -> tuple[Iterator[T], Iterator[int]]:
-        ticks = iter(range(index, length))
-        return map(get, ticks), ticks
-
-    return walk
-
-
-def _indexed(
-    name: str,
-    length: int,
-    table: Table[T],
-    walk: Walk[T],
-) -> Machine[T]:
-    def step(position: Position) -> tuple[Position, T]:
-        epoch, index = position
-        if index >= length:
-            raise End(position)
-        return (epoch, index + 1), table.get(index)
-
-    def flow(position: Position) -> Flow[T]:
-        epoch, index = position
-        items, ticks = walk(index)
-        # Where ticks are not the items, an item that can't be had has ticked.
-        taken = (lambda: length - index - length_hint(ticks)) if items is ticks else None
-        return Flow(items, lambda: (epoch, length - length_hint(ticks)), taken=taken)
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index = position
-        passed = min(n, length - index)
-        return (epoch, index + passed), passed
-
-    def ahead(position: Position, offsets: Indices) -> Indices:
-        return affine(offsets, position[1])
-
-    return sourced(
-        name,
-        most=length,
-        step=step,
-        flow=flow,
-        skip=skip,
-        length=length,
-        view=View(table, ahead),
-    )
-
-
 def _iterated(data: Iterable[T]) -> Machine[T]:
+    begin = _beginning(data)
+
     def flow(position: Position) -> Flow[T]:
         epoch, index = position
         taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
 
         def items() -> Iterator[T]:
             nonlocal taken
-            stream, taken = counted(data)
+            stream, taken = counted(begin())
             passed = sum(1 for _ in islice(stream, index))
             if passed < index:
                 raise SourceChanged(
@@ -311,3 +270,33 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
         return Flow(items(), lambda: (epoch, index + taken()))
 
     return sourced("source", rereads=lambda position: (Reread(None, position[1]),), flow=flow)
+
+
+def _beginning(data: Iterable[T]) -> Callable[[], Iterator[T]]:
+    """What begins data anew. Of an iterator that rewinds itself, it ends the reading before."""
+    reader = object()
+    had_items = False
+
+    def rewound(stream: Iterator[T]) -> Iterator[T]:
+        nonlocal reader, had_items
+        me = reader = object()
+        is_empty = True
+        while (item := next(stream, _END)) is not _END:
+            had_items, is_empty = True, False
+            yield item
+            if reader is not me:
+                raise SourceChanged(
+                    f"source: {brief(data)} was begun anew while it was read: its __iter__ "
+                    "returns itself, which only one can read at a time; return a new iterator"
+                )
+        if is_empty and had_items:
+            raise SourceChanged(
+                f"source: {brief(data)} gave items before and gives none now: its __iter__ "
+                "returns itself and must rewind; return a new iterator"
+            )
+
+    def begin() -> Iterator[T]:
+        stream = iter(data)
+        return rewound(stream) if stream is data else stream
+
+    return begin

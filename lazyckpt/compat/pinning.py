@@ -28,7 +28,8 @@ def pinned(batch: Any, arrays: bool = False) -> Any:
         is_elsewhere = getattr(getattr(batch, "device", None), "type", "cpu") != "cpu"
         return batch if is_elsewhere else batch.pin_memory()
     if arrays and isinstance(batch, np.ndarray) and batch.dtype.kind in "biuf":
-        return sys.modules["torch"].from_numpy(batch).pin_memory().numpy()
+        found = np.require(batch, requirements="W")  # torch warns of what is read-only
+        return sys.modules["torch"].from_numpy(found).pin_memory().numpy()
     if isinstance(batch, Mapping) and hasattr(batch, "copy"):
         moved: Any = batch.copy()
         moved.update({key: pinned(value, arrays) for key, value in batch.items()})

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.checks import Shown, brief
@@ -25,7 +26,7 @@ from lazyckpt.core.entries import (
 )
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.registry import Combinator, Role, registry
-from lazyckpt.core.show import hashable, is_function, same, show
+from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError, PipelineError
 
@@ -110,19 +111,21 @@ class Call:
         """What a state has of this stage: see `Chain.entries` for how much in detail."""
         return Entry(
             self.name,
-            dumps({k: self._recorded(v, k, detail) for k, v in self._decisive().items()}),
+            dumps({k: self._recorded(v, k, detail) for k, v in self._decisive(machine).items()}),
             machine.owns,
             tuple([each.described(detail) for each in self.chains if machine.children]),
         )
 
-    def _decisive(self) -> dict[str, Any]:
+    def _decisive(self, machine: Machine[Any]) -> dict[str, Any]:
         """The arguments that decide the order, without those at their defaults and pipelines.
 
         So an argument that a later version adds leaves states good.
         """
         combinator, parameters = self.combinator, self.combinator.signature.parameters
         if combinator.describe is not None:
-            return combinator.describe(**self._arguments)
+            is_sized = combinator.sized and machine.length is not None
+            size = {"length": machine.length} if is_sized else {}
+            return {**size, **combinator.describe(**self._arguments)}
         return {
             name: value
             for name, value in self._arguments.items()
@@ -154,7 +157,7 @@ class Call:
                 shown.append(show(value))
             elif value is not parameter.default and not same(value, parameter.default):
                 shown.append(f"{name}={show(value)}")
-        return f"{self.name}({', '.join(shown)})"
+        return bracketed(self.name, shown) if self.chains else f"{self.name}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Call):
@@ -277,9 +280,9 @@ class Chain(Shown):
     def __repr__(self) -> str:
         parts = [repr(call) for call in self.written]
         line = " | ".join(parts)
-        if len(line) <= 88:
+        if len(parts) == 1 or (len(line) <= WIDTH and "\n" not in line):
             return line
-        return "(\n    " + "\n    | ".join(parts) + "\n)"
+        return "(\n" + indent("\n| ".join(parts), "    ") + "\n)"
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -300,6 +303,9 @@ class Chain(Shown):
         def __getattr__(self, name: str) -> Any:
             if name in registry:
                 raise AttributeError(f"stages are composed with |: pipeline | {name}(...)")
+            found = inspect.getattr_static(type(self), name, None)
+            if isinstance(found, (property, cached_property)):  # an error within it, which is told
+                return found.__get__(self, type(self))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 

@@ -43,6 +43,11 @@ def brief(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def cut(text: str) -> str:
+    """What a state says, as it may be shown: in one line, and no control codes."""
+    return "".join(c if c.isprintable() else "?" for c in text[:1000])
+
+
 def _unfit(expected: str) -> NoReturn:
     raise Unfit(expected)
 

@@ -12,6 +12,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Check
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, Role, registry
+from lazyckpt.core.show import place
 from lazyckpt.errors import ArgumentError
 
 
@@ -38,6 +39,7 @@ def define(
     checks: Mapping[str, Check] | None = None,
     validate: Callable[..., None] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
+    sized: bool = False,
     unrecorded: tuple[str, ...] = (),
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]] | None = None,
     rebasable: Mapping[str, str] | None = None,
@@ -54,8 +56,7 @@ def define(
 
     def public(*args: Any, **kwargs: Any) -> Chain:
         frame = sys._getframe(1)
-        site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        return wrap(Call(combinator, combinator.bind(args, kwargs), site))
+        return wrap(Call(combinator, combinator.bind(args, kwargs), place(frame)))
 
     public.__name__ = public.__qualname__ = build.__name__
     public.__module__ = build.__module__
@@ -74,6 +75,7 @@ def define(
         checks=checks or {},
         validate=validate,
         describe=describe,
+        sized=sized,
         unrecorded=frozenset(unrecorded),
         functions=functions or {},
         rebasable=rebasable or {},

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from operator import length_hint
+from types import GeneratorType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from lazyckpt.core.prng import Indices
+from lazyckpt.errors import SourceChanged
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -84,6 +86,23 @@ class View(NamedTuple, Generic[T]):
 
     table: Table[T]
     ahead: Callable[[Position, Indices], Indices]
+
+
+def pass_over(flow: Flow[Any], count: int) -> None:
+    """Read items of a flow again, without what comes of them."""
+    found = sum(1 for _ in islice(flow.pull, count))
+    if found < count:
+        raise SourceChanged(
+            f"reading {count} items again gave {found}: "
+            "a source or function does not give the same twice"
+        )
+
+
+def close_stream(flow: Flow[Any]) -> None:
+    """Close what the items come from, unless it is about to give one."""
+    stream: Any = flow.pull
+    if isinstance(stream, GeneratorType) and not stream.gi_running:
+        stream.close()
 
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:

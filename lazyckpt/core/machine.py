@@ -56,6 +56,41 @@ class Rate(NamedTuple):
 UNKNOWN = Rate(math.inf)  # only reading tells
 
 
+class Share(NamedTuple):
+    """Which items of the global stream, that of all ranks, a stage gives to its rank.
+
+    Its n-th is number `first + n * every` there. Of `ranks` ranks this is number `rank`.
+    """
+
+    first: int = 0
+    every: int = 1
+    ranks: int = 1
+    rank: int = 0
+
+    def dealt(self, num_shards: int, index: int) -> Share:
+        """Every `num_shards`-th of its items, from number `index` on."""
+        return self._part(index, num_shards, num_shards, index)
+
+    def cut(self, start: int, num_shards: int, index: int) -> Share:
+        """Its items from number `start` on, where each of so many ranks has a part."""
+        return self._part(start, 1, num_shards, index)
+
+    def _part(self, first: int, every: int, num_shards: int, index: int) -> Share:
+        return Share(
+            self.first + first * self.every,
+            self.every * every,
+            self.ranks * num_shards,
+            self.rank + index * self.ranks,
+        )
+
+    def passed(self, rate: Rate) -> Share:
+        """That of a stage behind it. One that keeps no count of items gives by turns."""
+        return self if rate == Rate() else Share(self.rank, self.ranks, self.ranks, self.rank)
+
+
+ALL = Share()  # of a source, which gives the same to every rank
+
+
 class Reread(NamedTuple):
     """That a resume begins upstream at a position, and takes so many items from there again.
 
@@ -87,6 +122,7 @@ class Machine(NamedTuple, Generic[T]):
     - `check(position)`: raises `InvalidState` for one that doesn't fit; reads nothing
     - `rereads(position)`: where upstream begins again, and what is taken again
     - `rate`: how many items it takes for those it gives
+    - `share`: where what it gives stands in the stream of all ranks
     - `upstream`: the machine before it, if there is one
     - `children`: the machines that it joins, if it joins some
     - `owns`: whether a part of the position is its own, behind upstream's or its children's
@@ -106,6 +142,7 @@ class Machine(NamedTuple, Generic[T]):
     check: Callable[[Position], None]
     rereads: Callable[[Position], Iterable[Reread]]
     rate: Rate
+    share: Share
     upstream: Any  # a machine or None: mypy infers no items of a NamedTuple that holds itself
     children: tuple[Any, ...]
     owns: bool

@@ -55,6 +55,7 @@ class Combinator(NamedTuple):
     checks: Mapping[str, Check]
     validate: Callable[..., None] | None
     describe: Callable[..., dict[str, Any]] | None
+    sized: bool
     unrecorded: frozenset[str]
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
     rebasable: Mapping[str, str]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import reprlib
+import sys
 from os import PathLike
+from textwrap import indent
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from lazyckpt.core.checks import Shown, brief
 
-_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+WIDTH = 88  # of a line
+_MOST = 3  # of several values that are shown
 
 
 def show(value: Any) -> str:
@@ -30,6 +34,10 @@ def show(value: Any) -> str:
             return f"<{kind.__name__}>"
     if kind is bytes:
         return brief(value)
+    if kind is tuple and value and isinstance(value[0], Shown):
+        parts = [*map(show, value[:_MOST]), *["..."][: len(value) > _MOST]]
+        text = bracketed("", parts)
+        return text if len(value) > 1 or "\n" in text else f"({parts[0]},)"
     if kind in (list, tuple, dict, str):
         return _short.repr(value)
     if isinstance(value, np.ndarray):
@@ -38,6 +46,23 @@ def show(value: Any) -> str:
         return f"<{kind.__name__} of {len(value)}>"
     except Exception:
         return f"<{kind.__name__}>"
+
+
+def bracketed(name: str, parts: list[str]) -> str:
+    """A call, or a tuple: in one line if it has room there, else with lines for each part."""
+    line = f"{name}({', '.join(parts)})"
+    if len(line) <= WIDTH and "\n" not in line:
+        return line
+    lines = "".join(f"{part},\n" for part in parts)
+    return f"{name}(\n{indent(lines, '    ')})"
+
+
+def place(frame: FrameType) -> str:
+    """The line that is being run, of a notebook that of a cell: `In[3]:1`."""
+    file = frame.f_code.co_filename
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    named = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(file)
+    return f"{named[1] if named else file}:{frame.f_lineno}"
 
 
 class _Short(reprlib.Repr):
@@ -50,13 +75,8 @@ class _Short(reprlib.Repr):
 
 
 _short = _Short()
-_short.maxlist = _short.maxtuple = _short.maxdict = 3
+_short.maxlist = _short.maxtuple = _short.maxdict = _MOST
 _short.maxstring = _short.maxother = 40
-
-
-def escaped(text: str) -> str:
-    """A text within HTML."""
-    return text.translate(_ESCAPED)
 
 
 def same(a: Any, b: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, View
-from lazyckpt.core.machine import UNKNOWN, End, Machine, Rate, Reread, within
+from lazyckpt.core.machine import ALL, UNKNOWN, End, Machine, Rate, Reread, Share, within
 from lazyckpt.errors import InvalidState
 
 U = TypeVar("U")
@@ -38,6 +38,7 @@ def stateless(
     rereads: Callable[[Position], Iterable[Reread]] | None = None,
     init: Callable[[int], Position] | None = None,
     epoch: Callable[[Position], int] | None = None,
+    share: Share | None = None,
     **lanes: Unpack[Lanes],
 ) -> Machine[Any]:
     """A stage whose position is its upstream's.
@@ -48,6 +49,7 @@ def stateless(
         rereads: What a resume from a position takes of upstream again; by default nothing.
         init: The position where an epoch begins; by default upstream's.
         epoch: The epoch of a position; by default upstream's.
+        share: Where its items stand among those of all ranks, if upstream doesn't tell.
         lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
     """
     return _machine(
@@ -57,6 +59,7 @@ def stateless(
         check=upstream.check,
         rereads=rereads or (lambda position: (Reread(position),)),
         rate=rate,
+        share=share or upstream.share.passed(rate),
         upstream=upstream,
         children=(),
         owns=False,
@@ -83,6 +86,7 @@ def stateful(
     rate: Rate = UNKNOWN,
     rereads: Callable[[Position], Iterable[Reread]] | None = None,
     init: Callable[[int], Position] | None = None,
+    share: Share | None = None,
     **lanes: Unpack[Lanes],
 ) -> Machine[Any]:
     """A stage that keeps a part of its own behind upstream's position: `(place, own, ...)`.
@@ -97,6 +101,7 @@ def stateful(
         rate: How many of upstream's items it takes for each that it gives.
         rereads: What a resume from a position takes of upstream again; by default nothing.
         init: The position where an epoch begins, if it isn't upstream's and `first`.
+        share: Where its items stand among those of all ranks, if upstream doesn't tell.
         lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
     """
 
@@ -112,6 +117,7 @@ def stateful(
         check=fits,
         rereads=rereads or (lambda position: (Reread(position[0]),)),
         rate=rate,
+        share=share or upstream.share.passed(rate),
         upstream=upstream,
         children=(),
         owns=True,
@@ -150,6 +156,7 @@ def sourced(
         check=fits,
         rereads=rereads,
         rate=Rate(),
+        share=ALL,
         upstream=None,
         children=(),
         owns=True,
@@ -166,6 +173,7 @@ def joining(
     init: Callable[[int], Position] | None = None,
     epoch: Callable[[Position], int] | None = None,
     rate: Rate,
+    share: Share | None = None,
     **lanes: Unpack[Lanes],
 ) -> Machine[Any]:
     """What joins pipelines: its position is `((place, ...), own, ...)`, a place for each of them.
@@ -180,6 +188,7 @@ def joining(
         init: The position where an epoch begins, if it isn't theirs and `first`.
         epoch: The epoch of a position, if it isn't the first pipeline's.
         rate: How many items it takes for each that it gives: of one of them, or of `every` one.
+        share: Where its items stand among those of all ranks, if the pipelines don't tell.
         lanes: `step`, `flow`, `skip`, `length`, as of `Machine`.
     """
 
@@ -200,10 +209,17 @@ def joining(
         check=fits,
         rereads=lambda position: (),
         rate=rate,
+        share=share or _joined([child.share for child in children], rate),
         upstream=None,
         children=tuple(children),
         owns=True,
     )
+
+
+def _joined(shares: list[Share], rate: Rate) -> Share:
+    """That of items of several pipelines, of which some may be the same on all ranks."""
+    found = max(shares, key=lambda share: share.ranks)
+    return found.passed(rate._replace(every=rate.every and len({*shares}) > 1))
 
 
 def _check_own(name: str, own: list[Any], check: Callable[..., object]) -> None:
@@ -292,8 +308,12 @@ def _viewing(
                 indices = view.ahead(position, range(count))
                 ticks = iter(indices if isinstance(indices, range) else indices.tolist())
                 total = count
-                for index in ticks:
-                    yield get(index)
+                try:
+                    for index in ticks:
+                        yield get(index)
+                except IndexError:
+                    view.ahead(position, range(0))  # which says so if the data have changed
+                    raise
                 position, ticks, total = after, iter(range(0)), 0
                 size = min(size * 8, _LARGEST)
 

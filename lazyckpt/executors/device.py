@@ -18,7 +18,8 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.handlers import raise_or_position, try_snapshot
+from lazyckpt.executors.plan.positions import raise_or_position, try_snapshot
+from lazyckpt.executors.plan.report import Part
 from lazyckpt.executors.pools.pool import PrefetchGate
 from lazyckpt.executors.session import Session
 from lazyckpt.failures.notes import Failure
@@ -96,10 +97,10 @@ class ToDevice(Executor):
             else DeviceTransfer(device, repr(self))
         )
 
-    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+    def explain(self, chain: Chain) -> list[Part]:
         device = self.arguments["device"]
         how = "on a stream of its own, one item ahead" if _is_cuda(device) else "as it is delivered"
-        return [*self.arguments["executor"].explain(chain), (f"copy to {device!r}", how)]
+        return [*self.arguments["executor"].explain(chain), ((f"copy to {device!r}",), how)]
 
 
 def _is_cuda(device: str) -> bool:
@@ -201,15 +202,16 @@ class DevicePrefetcher:
 
     def _send(self) -> bool:
         """Send off the next item, if there is one."""
-        if self._flow is None:
-            self._flow = self._machine.flow(raise_or_position(self._sent))
-            self._items = iter(self._flow)
+        flow = self._flow  # which a signal's handler may close
+        if flow is None:
+            self._flow = flow = self._machine.flow(raise_or_position(self._sent))
+            self._items = iter(flow)
         for item in self._items:
             arrival = self._transfer.send(item)
-            self._sent = try_snapshot(self._flow)
+            self._sent = try_snapshot(flow)
             self._under_way.append((arrival, self._sent, self._skip_log.before_given()))
             return True
-        self._sent = try_snapshot(self._flow)
+        self._sent = try_snapshot(flow)
         return False
 
 

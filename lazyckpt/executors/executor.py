@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.show import same, show
 from lazyckpt.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from lazyckpt.executors.plan.report import Part
     from lazyckpt.executors.session import Session
 
 _option = inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY)
@@ -43,21 +44,21 @@ class Executor:
         """Begin to work on a pipeline; None where the consumer does all of it."""
         return None
 
-    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+    def explain(self, chain: Chain) -> list[Part]:
         """Which stages run together, and where."""
-        return [(shown(chain.written), "in the consumer's thread, when asked for")]
+        return [(tuple(map(repr, chain.written)), "in the consumer's thread, when asked for")]
 
     def __repr__(self) -> str:
         parameters = inspect.signature(self.public).parameters
-        parts = []
+        shown = []
         for name, value in self.arguments.items():
             parameter = parameters.get(name, _option)
             if not same(value, parameter.default):
                 is_positional = parameter.kind is not parameter.KEYWORD_ONLY
                 is_bare = is_positional and parameter.default is parameter.empty
                 text = repr(value) if isinstance(value, Executor) else show(value)
-                parts.append(text if is_bare else f"{name}={text}")
-        return f"{self.public.__name__}({', '.join(parts)})"
+                shown.append(text if is_bare else f"{name}={text}")
+        return f"{self.public.__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Executor):
@@ -77,11 +78,6 @@ def _restored(
     return kind(public, arguments)
 
 
-def shown(calls: Iterable[Call]) -> str:
-    """Stages as they were written."""
-    return " | ".join(map(repr, calls))
-
-
 def as_executor(value: Any) -> Executor | None:
     """The value, if it is an executor or None; an `ArgumentError` for anything else."""
     if value is None or isinstance(value, Executor):
@@ -96,25 +92,3 @@ def as_executor(value: Any) -> Executor | None:
     elif is_integer(value):
         remedy = f"; write threads({value}) or processes({value})"
     raise ArgumentError(f"run: executor must be an executor, got {brief(value)}{remedy}")
-
-
-def explain(pipeline: Chain, executor: Executor | None = None) -> str:
-    """Say what will run where. Starts nothing.
-
-    Args:
-        pipeline: The pipeline to run.
-        executor: The executor to run it with; None is `inline()`.
-
-    Returns:
-        A line for each segment of the pipeline: its stages, and where they run.
-
-    >>> import lazyckpt as lz
-    >>> pipeline = lz.source(range(9)) | lz.map(str) | lz.filter(str.isdigit) | lz.batch(2)
-    >>> print(lz.explain(pipeline, lz.threads(4)))
-    source(range(0, 9)) | map(str)  in 4 threads, each item from its own state
-    filter(str.isdigit) | batch(2)  in one thread beside the consumer
-    """
-    chain: Chain = runnable("explain", pipeline)
-    lines = (as_executor(executor) or Executor(explain, {})).explain(chain)
-    width = max(len(what) for what, _ in lines)
-    return "\n".join(f"{what:{width}}  {where}" for what, where in lines)

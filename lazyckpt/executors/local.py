@@ -43,7 +43,7 @@ def threads(
 ) -> PoolSpec:
     """Make items ahead, in threads of this process.
 
-    ThreadPool suit work that waits or releases the GIL: reading, decoding, NumPy.
+    Threads suit work that waits or releases the GIL: reading, decoding, NumPy.
 
     Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.
@@ -113,11 +113,13 @@ def processes(
 
     Processes suit work that is Python code. Arrays and CPU tensors come through
     shared memory; all else is pickled. Each worker is sent the functions once;
-    lambdas and closures need cloudpickle, or fork.
+    lambdas and closures need cloudpickle, or fork. Threads of runs rest while
+    workers are forked.
 
-    A worker that dies is a `WorkerDied`; the run can go on, with new ones. With
-    forkserver and spawn, guard the main part of a script with
-    `if __name__ == "__main__"`, as multiprocessing requires.
+    A worker that dies is a `WorkerDied` at the item that it was making, behind those
+    made before; the run can go on, with new workers. With forkserver and spawn, guard
+    the main part of a script with `if __name__ == "__main__"`, as multiprocessing
+    requires; one without is refused.
 
     Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.
@@ -132,13 +134,14 @@ def processes(
             several make items at the same time, which still come in order.
         buffer_size: How many items to hold ready.
         start_method: "fork", "forkserver" or "spawn". None is multiprocessing's
-            default, or forkserver where that is fork and threads of a run are alive.
+            default; if that is fork, and other software has threads which may hold
+            locks, a warning says so once.
         shared_memory: Whether arrays go through it, or are pickled too.
         gated: Whether to make only what is waited for, and what
             `Run.allow_buffering` allows.
         timeout: Seconds to wait for an item before `WorkerTimeout`.
         worker_init: Called in each worker that starts, with its number from 0.
-        library_threads: ThreadPool of BLAS, OpenMP and torch in a worker; None leaves them.
+        library_threads: Threads of BLAS, OpenMP and torch in a worker; None leaves them.
 
     Returns:
         An executor.

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, ParamSpec
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Check, checked
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.executor import Executor, shown
+from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.plan.report import Part
 from lazyckpt.executors.plan.segments import Segment, split_pipeline
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
@@ -73,25 +74,20 @@ class PoolExecutor(Executor):
         gate, segments = PrefetchGate(spec.is_gated), spec.split(chain)
         return open_session(chain, segments, gate, spec.start, start_driver, spec.workers)
 
-    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+    def explain(self, chain: Chain) -> list[Part]:
         spec = self.spec
         segments = spec.split(chain)
         one = f"in one {spec.noun} beside the consumer"
         many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
         many = spec.place or many
         if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
-            return [(shown(chain.written), f"{one}, as one stream")]
+            return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
         places = {
             "chunks": f"{many}, each item from its own state",
             "items": f"{many}, item by item",
             "local": "in one thread beside the consumer",
         }
-        parts = [[call for call in segment.calls if not call.covers] for segment in segments]
-        return [
-            (shown(calls), places[segment.kind])
-            for segment, calls in zip(segments, parts, strict=True)
-            if calls  # of composites that are taken apart their stages are shown
-        ]
+        return [(each.shown, places[each.kind]) for each in segments if each.shown]
 
 
 class LastStageExecutor(PoolExecutor):

@@ -10,17 +10,27 @@ from itertools import chain
 from operator import length_hint
 from typing import Any, NamedTuple
 
+from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import Outcome, raise_or_position
+from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
-from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, abandon
+from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
+from lazyckpt.failures.notes import Failure, places_of_functions
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
+
+_SINGLES = 4096  # items among which one is looked for that a worker has not survived
 
 
 class Prefetcher:
-    """Has a pool make the items from a position on, ahead of the consumer."""
+    """Has a pool make the items from a position on, ahead of the consumer.
+
+    An interrupt may come at any time. So whatever takes several steps is under way
+    from its first one to its last: what is found under way was left in the middle,
+    and its tasks are generated again, from the end of the chunk at hand.
+    """
 
     def __init__(
         self,
@@ -29,15 +39,22 @@ class Prefetcher:
         handler: int,
         generate: TaskGenerator,
         position: Position,
+        rereader: Rereader,
         skip_log: SkipLog | None = None,
+        calls: tuple[Call, ...] = (),
     ) -> None:
+        self._calls = calls
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
+        self._rereader = rereader
         self._skip_log = skip_log or SkipLog()
         self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated)
+        if pool.suspect is not None:
+            self._sizer.use_single_items(_SINGLES)
         self._tasks = generate(position, self._sizer)
         self._pending: deque[tuple[Task, PendingTask | BaseException | None]] = deque()
-        self._under_way = 0  # items of those
+        self._items_pending = 0
         self._is_over = False  # whether there are no more tasks
+        self._is_under_way = False
         self._generation = pool.generation
         self._chunk = _Chunk(always(position), iter(()))
 
@@ -47,14 +64,9 @@ class Prefetcher:
         return Flow(items, self.snapshot, taken=self.taken, chunks=chunks)
 
     @property
-    def items(self) -> Iterator[Any]:
-        """What is left of the chunk at hand."""
-        return self._chunk.items
-
-    @property
     def is_ready(self) -> bool:
         """Whether the next item is there, or an error or the end instead."""
-        if length_hint(self.items):
+        if length_hint(self._chunk.items):
             return True
         if not self._pending:
             return False
@@ -68,99 +80,157 @@ class Prefetcher:
         return raise_or_position(self._chunk.position_after(self._chunk.given()))
 
     def fill(self) -> None:
+        """Have items made ahead; who is about to ask for one does so itself."""
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._fill()
+            self._is_under_way = False
+
+    def next_chunk(self) -> Iterator[Any] | None:
+        """What is left of the chunk at hand, or the next one; None at the end."""
+        while not length_hint(self._chunk.items):
+            if self._chunk.is_last:
+                return None
+            if (error := self._chunk.error) is not None:
+                self._is_under_way = True  # so that who asks again has the same item made again
+                self._chunk = self._chunk._replace(error=None)
+                self._pool.recover()
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback has this frame, which would be a cycle
+            if self._is_under_way:
+                self._restart()
+            self._is_under_way = True
+            self._advance()
+            self._is_under_way = False
+        return self._chunk.items
+
+    def _fill(self) -> None:
         """Submit tasks: as many as may be under way, or one where nothing is made ahead."""
         if self._generation != self._pool.generation and self._generate is stream_tasks:
             self._keep_done()
         self._generation = self._pool.generation
         while not self._is_over:
-            if self._under_way >= (self._sizer.limit() if self._gate.is_open else 1):
+            if self._items_pending >= (self._sizer.limit() if self._gate.is_open else 1):
                 return
             if self._gate.is_closed:
                 raise TaskLost
             try:
                 task = next(self._tasks)
-                is_end = task.payload is None
-                pending = None if is_end else self._submit(task)
+                self._is_over = task.payload is None
+                if not self._is_over:
+                    self._check_suspect(task)
+                pending = None if self._is_over else self._submit(task)
+            except TaskLost:  # kept without its traceback, which would be a cycle
+                self._pending.append((Task(None), TaskLost()))
+                self._is_over = True
+                return
             except Exception as error:  # items before it come first
                 self._pending.append((Task(None), error))
                 self._is_over = True
                 return
-            except BaseException:  # of the consumer
-                self._pending.append((Task(None), TaskLost()))
-                self._is_over = True
-                raise
             self._pending.append((task, pending))
-            self._under_way += task.size
-            self._is_over = is_end
+            self._items_pending += task.size
+
+    def _check_suspect(self, task: Task) -> None:
+        """Raise the error of the item that a worker has not survived, where that is the next."""
+        suspect = self._pool.suspect
+        if suspect is None or suspect.handler != self._handler or task.position_after is None:
+            return
+        if task.position_after(0) == suspect.position:
+            self._pool.suspect = None
+            raise suspect.failure
 
     def _submit(self, task: Task) -> PendingTask:
         return self._pool.submit(self._handler, task.payload, task.size)
 
-    def chunks(self) -> Iterator[Iterator[Any]]:
-        """One chunk after another, each at hand while the consumer has it."""
-        try:
-            while True:
-                self.fill()
-                task, pending = self._pending.popleft()
-                self._under_way -= task.size
-                if isinstance(pending, TaskLost) and not self._pool.is_driven:
-                    self._restart()
-                    continue
-                if isinstance(pending, BaseException):
-                    try:
-                        raise pending
-                    finally:
-                        del pending
-                if pending is None:
-                    assert task.position_after is not None
-                    if task.log_skips is not None:
-                        next(task.log_skips(iter([None])))
-                    return self._receive(Outcome([]), task.position_after)
-                generation = self._pool.generation
-                if self._gate.is_closed:
-                    raise TaskLost
-                try:
-                    outcome = self._wait_for(pending)
-                except TaskLost:
-                    if generation != self._pool.generation:  # stopped while this was waiting
-                        raise
-                    if self._generate is stream_tasks:
-                        self._restart()
-                    else:
-                        self._pending.appendleft((task, self._submit(task)))
-                        self._under_way += task.size
-                    continue
-                if outcome.is_transfer_error and task.size > 1:
-                    self._sizer.use_single_items(task.size)
-                    self._restart()
-                    continue
-                self._sizer.observe(outcome)
-                given = len(outcome.items)
-                position_after = task.position_after or self._reached(outcome)
-                self._receive(outcome, position_after, task.log_skips)
-                outcome, pending = outcome._replace(items=[]), None  # the consumer owns the items
-                if self._gate.is_open and outcome.failure is None:
-                    self.fill()
-                yield self.items
-                if outcome.failure is not None:
-                    self._pool.recover()
-                    if isinstance(outcome.failure.error, TaskLost):  # of a new worker
-                        self._restart()
-                        continue
-                    failure, outcome = outcome.failure, Outcome([])
-                    try:
-                        raise failure
-                    finally:
-                        del failure  # its traceback has this frame, which would be a cycle
-                if task.position_after is not None and given < task.size:
-                    raise SourceChanged(
-                        f"{task.size} items were expected, and {given} came: "
-                        "a source has become shorter"
-                    )
-                if task.position_after is None and outcome.end is not None:
-                    return self._receive(Outcome([]), always(outcome.end))
-        finally:
+    def _advance(self) -> None:
+        """Wait for the next task, and have what came of it at hand, or generate tasks anew."""
+        self._fill()
+        task, pending = self._pending[0]
+        if isinstance(pending, TaskLost) and not self._pool.is_driven:
+            return self._restart()
+        if isinstance(pending, BaseException):
             self._abandon()
+            try:
+                raise pending
+            finally:
+                del pending  # its traceback has this frame, which would be a cycle
+        if pending is None:
+            assert task.position_after is not None
+            if task.log_skips is not None:
+                next(task.log_skips(iter([None])))
+            self._receive(Outcome([]), task.position_after)
+            self._chunk = self._chunk._replace(is_last=True)
+            return None
+        generation = self._pool.generation
+        if self._gate.is_closed:
+            raise TaskLost
+        try:
+            outcome = self._wait_for(pending)
+        except TaskLost:
+            is_stopped = generation != self._pool.generation  # while this was waiting
+            if is_stopped and (self._gate.is_closed or self._pool.is_driven):
+                raise
+            if self._generate is stream_tasks:
+                return self._restart()
+            self._pending[0] = task, self._submit(task)
+            return None
+        except (WorkerDied, WorkerTimeout) as lost:
+            return self._fail_behind(task, pending.made, lost)
+        failure, given = outcome.failure, len(outcome.items)
+        is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
+        if is_of_new_worker or (outcome.is_transfer_error and task.size > 1):
+            if is_of_new_worker:
+                self._pool.recover()
+            else:
+                self._sizer.use_single_items(task.size)
+            return self._restart()
+        self._sizer.observe(outcome)
+        error: Exception | None = failure
+        if failure is None and task.position_after is not None and given < task.size:
+            error = SourceChanged(
+                f"{task.size} items were expected, and {given} came: a source has become shorter"
+            )
+        self._pending.popleft()
+        self._items_pending -= task.size
+        if task.position_after is None and outcome.end is not None:
+            self.close()
+            self._pending.append((Task(None, always(outcome.end)), None))
+        position_after = task.position_after or self._reached(outcome)
+        self._receive(outcome, position_after, task.log_skips, error)
+        if self._gate.is_open and error is None:
+            self._fill()
+
+    def _fail_behind(self, task: Task, made: int | None, error: Exception) -> None:
+        """Have the items made again that came before the one at which a worker died or hung."""
+        failure = Failure(error, "" if made is None else places_of_functions(self._calls))
+        is_known = self._pool.is_driven and self._pool.suspect is not None
+        if not made or made >= task.size or is_known:
+            try:
+                raise failure
+            finally:
+                del failure, error  # its traceback has this frame, which would be a cycle
+        if self._pool.is_driven:
+            assert task.position_after is not None
+            self._pool.suspect = Suspect(self._handler, task.position_after(made), failure)
+            raise TaskLost  # so that who drives the pool begins once more
+        self._restart()
+        size = self._sizer.size
+        try:
+            while made > 0:
+                self._sizer.size = made
+                task = next(self._tasks)
+                if task.payload is None:
+                    break
+                self._pending.append((task, self._submit(task)))
+                self._items_pending += task.size
+                made -= task.size
+        finally:
+            self._sizer.size = size
+        self._pending.append((Task(None), failure))
+        self._is_over = True
 
     def _wait_for(self, pending: PendingTask) -> Outcome:
         # A closed gate stays closed for what is done already.
@@ -173,18 +243,19 @@ class Prefetcher:
     def _reached(self, outcome: Outcome) -> Callable[[int], Position]:
         if not outcome.positions:  # it failed on its way, or before it had begun
             return always(self._chunk.position_after(self._chunk.given()))
-        return outcome.positions.__getitem__
+        return self._rereader.positions(outcome.positions)
 
     def _receive(
         self,
         outcome: Outcome,
         position_after: Callable[[int], Position],
         log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
+        error: Exception | None = None,
     ) -> None:
         items = iter(outcome.items)
         items = items if log_skips is None else log_skips(items)
-        size = len(outcome.items)
-        chunk = _Chunk(position_after, items, size, self.taken(), outcome.skipped)
+        size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
+        chunk = _Chunk(position_after, items, size, before, skipped, error)
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 
     def end_chunk(self) -> None:
@@ -192,6 +263,7 @@ class Prefetcher:
         left = self._chunk.items
         self._hold(self._chunk._replace(items=copy(left)), self._skip_log.known)
         deque(left, 0)
+        self._rereader.close()
 
     def _hold(self, chunk: _Chunk, known: Skipped) -> None:
         # Without its `position_after`, which would be a cycle.
@@ -200,15 +272,15 @@ class Prefetcher:
         self._chunk, self._skip_log.known, self._skip_log.of_chunk = chunk, known, of_chunk
 
     def _restart(self) -> None:
-        """Generate tasks from here on once more: what was under way is lost."""
+        """Generate tasks from the end of the chunk at hand once more: those there were are lost."""
         self._abandon()
         self._generation = self._pool.generation
-        self._tasks, self._is_over = self._generate(self.snapshot(), self._sizer), False
+        self._tasks, self._is_over = self._generate(self._chunk.end(), self._sizer), False
 
     def _keep_done(self) -> None:
         """Where a stream's worker was stopped, keep what it had done, and go on behind that."""
         done: list[tuple[Task, PendingTask | BaseException | None]] = []
-        position = self._chunk.position_after(self._chunk.size)
+        position = self._chunk.end()
         for task, pending in self._pending:
             if not isinstance(pending, PendingTask) or not self._pool.is_done(pending):
                 break
@@ -224,14 +296,19 @@ class Prefetcher:
             self._pending.popleft()
         self._abandon()
         self._pending.extend(done)
-        self._under_way = sum(task.size for task, _ in done)
+        self._items_pending = sum(task.size for task, _ in done)
         self._tasks = self._generate(raise_or_position(position), self._sizer)
         self._is_over = False
+
+    def close(self) -> None:
+        """Have no more made."""
+        self._abandon()
+        self._is_over = True
 
     def _abandon(self) -> None:
         abandon(pending for _, pending in self._pending if isinstance(pending, PendingTask))
         self._pending.clear()
-        self._under_way = 0
+        self._items_pending = 0
 
 
 class _Chunk(NamedTuple):
@@ -243,6 +320,8 @@ class _Chunk(NamedTuple):
         size: How many there were.
         before: How many were given before them.
         skipped: What was left out, and after how many of them.
+        error: What comes after them.
+        is_last: Whether the end does.
     """
 
     position_after: Callable[[int], Position]
@@ -250,21 +329,28 @@ class _Chunk(NamedTuple):
     size: int = 0
     before: int = 0
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    error: Exception | None = None
+    is_last: bool = False
 
     def given(self) -> int:
         return self.size - length_hint(self.items)
 
+    def end(self) -> Position:
+        """The position after all of them."""
+        return raise_or_position(self.position_after(self.size))
+
 
 class _Chunks:
-    """The chunks of a prefetcher. No part of it, so that it is no cycle."""
+    """The chunks of a prefetcher, for who holds its flow: no part of it, which would be a cycle."""
 
     def __init__(self, prefetcher: Prefetcher) -> None:
         self._prefetcher = prefetcher
-        self._chunks = prefetcher.chunks()
+
+    def __del__(self) -> None:
+        self._prefetcher.close()
 
     def next_chunk(self) -> Iterator[Any] | None:
-        items = self._prefetcher.items
-        return items if length_hint(items) else next(self._chunks, None)
+        return self._prefetcher.next_chunk()
 
     def end_chunk(self) -> None:
         self._prefetcher.end_chunk()

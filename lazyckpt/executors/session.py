@@ -9,10 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from lazyckpt.core.call import Chain
+from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
+from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment
 from lazyckpt.executors.plan.tasks import (
     TaskGenerator,
@@ -137,12 +138,14 @@ def open_session(
     skip_log = skip_log_of(chain)
     if is_whole:
         generate = stream_tasks if is_stream else random_access_tasks(chain.machine)
-        return Session(chain.machine, _prefetch(pool, gate, 0, generate, skip_log), gate)
+        prefetch_from = _prefetch(pool, gate, 0, generate, chain.machine, skip_log, chain.calls)
+        return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
     machine = _with_prefetching(segments, pool, gate, skip_log)
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.insert(0, driver)
-    return Session(chain.machine, _prefetch(driver, gate, 0, stream_tasks, skip_log), gate)
+    prefetch_from = _prefetch(driver, gate, 0, stream_tasks, chain.machine, skip_log, chain.calls)
+    return Session(chain.machine, prefetch_from, gate)
 
 
 def open_last_stage(
@@ -152,11 +155,12 @@ def open_last_stage(
     workers: int,
 ) -> Session:
     """Begin to work on a pipeline of whose stages workers do the last one, a pointwise one."""
-    last = chain.calls[-1:]
+    last, upstream = chain.calls[-1:], chain.machine.upstream
     pool = start_pool([Mapper(last)], workers)
     gate.pools.append(pool)
-    generate = pointwise_tasks(chain.machine.upstream, last)
-    return Session(chain.machine, _prefetch(pool, gate, 0, generate, None), gate)
+    generate = pointwise_tasks(upstream, last, Rereader(upstream))
+    prefetch_from = _prefetch(pool, gate, 0, generate, chain.machine, None, last)
+    return Session(chain.machine, prefetch_from, gate)
 
 
 def _with_prefetching(
@@ -164,17 +168,20 @@ def _with_prefetching(
 ) -> Machine[Any] | None:
     """The pipeline's machine, in which the pool does what is not local."""
     machine: Machine[Any] | None = None
+    plain: Machine[Any] | None = None  # the same, without the pool
     handler = 0
     for segment in segments:
         below, machine = machine, build_machine(segment.calls, machine)
+        plain_below, plain = plain, build_machine(segment.calls, plain)
         if segment.kind == "local":
             continue
         if segment.kind == "items":
             assert below is not None
-            generate = pointwise_tasks(below, segment.calls, skip_log)
+            assert plain_below is not None
+            generate = pointwise_tasks(below, segment.calls, Rereader(plain_below), skip_log)
         else:
-            generate = stream_tasks if machine.skip is None else random_access_tasks(machine)
-        prefetch_from = _prefetch(pool, gate, handler, generate, None)
+            generate = random_access_tasks(machine)
+        prefetch_from = _prefetch(pool, gate, handler, generate, plain, None, segment.calls)
         machine = machine._replace(flow=_flow_of(prefetch_from), view=None)
         handler += 1
     return machine
@@ -185,9 +192,13 @@ def _prefetch(
     gate: PrefetchGate,
     handler: int,
     generate: TaskGenerator,
+    plain: Machine[Any],
     skip_log: SkipLog | None,
+    calls: tuple[Call, ...],
 ) -> Callable[[Position], Prefetcher]:
-    return lambda position: Prefetcher(pool, gate, handler, generate, position, skip_log)
+    return lambda position: Prefetcher(
+        pool, gate, handler, generate, position, Rereader(plain), skip_log, calls
+    )
 
 
 def _flow_of(prefetch_from: Callable[[Position], Prefetcher]) -> Callable[[Position], Flow[Any]]:

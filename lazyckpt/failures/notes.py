@@ -12,6 +12,11 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.errors import PipelineError, SourceChanged
 
 _MAX_NOTE = 4_096  # characters
+_READ_ONLY = (
+    "lazyckpt: the arrays of a source are read-only, so that every epoch begins with the same; "
+    "change a copy of an item: item.copy()"
+)
+_MAX_PLACES = 3
 _LAZY = {"data", "expand", "steps"}  # roles of what is iterated over as items are given
 
 
@@ -28,6 +33,12 @@ class Failure(Exception):
         super().__init__(error, places, trace)
         self.error: BaseException = error
         self.places, self.trace = places, trace
+
+
+class Guard:
+    """A function in place of a user's; `stage` shows the call that this was written in."""
+
+    stage: str
 
 
 class RebuiltError:
@@ -74,10 +85,21 @@ def annotated(
     if not isinstance(error, Exception):
         return error
     note = f"lazyckpt: {f'in {places}, ' if places else ''}after {delivered:,} delivered items"
-    for each in (note, _replay_note(state, behind), failure.trace):
+    remedy = _READ_ONLY if isinstance(error, ValueError) and "read-only" in str(error) else ""
+    for each in (note, remedy, _replay_note(state, behind), failure.trace):
         if each and each not in getattr(error, "__notes__", ()):  # raised again and again
-            error.add_note(each)
+            add_note(error, each)
     return error
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Its `add_note`, also where its attributes can't be set, as of a frozen dataclass."""
+    try:
+        error.add_note(note)
+    except Exception:
+        notes = vars(error).setdefault("__notes__", [])
+        if isinstance(notes, list):
+            notes.append(note)
 
 
 def _replay_note(state: Callable[[], str], behind: int) -> str:
@@ -126,8 +148,19 @@ def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | N
     return error if isinstance(error, StopIteration | GeneratorExit) else None
 
 
+def places_of_functions(calls: tuple[Call, ...]) -> str:
+    """The stages that run a user\'s code, if few do: one of them is to blame."""
+    found = [
+        call
+        for call in _flatten(calls)
+        if any(not _is_plain(call.arguments[name]) for name in call.functions)
+    ]
+    return " or ".join(map(_place, found)) if len(found) <= _MAX_PLACES else ""
+
+
 def _place(call: Call) -> str:
-    return f"{call!r}, built at {call.site}"
+    guards = [value for value in _values(call) if isinstance(value, Guard)]
+    return f"{guards[0].stage if guards else repr(call)}, built at {call.site}"
 
 
 def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
@@ -153,11 +186,12 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
             for call in every
             if _LAZY & {*call.functions.values()} and not any(map(_is_plain, _values(call)))
         ]
-    return found[:3]
+    return found[:_MAX_PLACES]
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
-    for each in dict.fromkeys([error, _generator_signal(error)]):
+    signal = _generator_signal(error)
+    for each in (error, signal) if signal is not error else (error,):
         trace = each.__traceback__ if each is not None else None
         while trace is not None:
             yield trace.tb_frame

@@ -13,10 +13,12 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import InvalidState, PipelineError
+from lazyckpt.failures.notes import Guard
 from lazyckpt.failures.skip_log import SkipLog, next_number, with_next_number, without_marks
 
 
@@ -35,7 +37,7 @@ class _Hole:
         return f"{_cut(self.stage)} before {where}: {self.what}"
 
 
-class _Guard:
+class _Guard(Guard):
     """A function that gives a hole where it fails, and passes on those that there are."""
 
     def __init__(self, fn: Callable[..., Any], stage: str) -> None:
@@ -69,8 +71,14 @@ def _cut(text: str) -> str:
     return text if len(text) <= 32 else text[:29] + "..."
 
 
-def _is_whole(item: Any) -> Any:
-    return item if isinstance(item, _Hole) else True
+class _Whole(Guard):
+    """A judge of items before a stage, which finds all true but holes."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+
+    def __call__(self, item: Any) -> Any:
+        return item if isinstance(item, _Hole) else True
 
 
 def _inner(build: Callable[..., Machine[Any]]) -> Any:
@@ -210,8 +218,9 @@ class _Rewriting:
         return type(chain)(tuple(calls))
 
     def sieve(
-        self, call: Call, judge: Callable[[Any], Any] = _is_whole, most: float = math.inf
+        self, call: Call, judge: Callable[[Any], Any] | None = None, most: float = math.inf
     ) -> Call:
+        judge = judge or _Whole(repr(call))
         return _call(sieve.combinator, call.site, judge, next(self.numbers), self.skip_log, most)
 
     def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
@@ -233,7 +242,7 @@ class _Rewriting:
                 yield call.replaced(**{name: None}), False, False
                 yield _mapping(call, _Guard(fn, stage)), True, True
             elif role == "data" and call.build(None).skip is not None:
-                is_plain = isinstance(fn, (list, tuple, range, np.ndarray))
+                is_plain = isinstance(fn, (list, tuple, range, np.ndarray)) or is_frame(fn)
                 data = fn if is_plain else _Data(fn, stage)
                 yield call.replaced(**{name: data}), False, not is_plain
             else:

@@ -10,6 +10,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, checked
 from lazyckpt.executors.device import DeviceTransfer, ToDevice
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.report import Part
 
 try:
     import jax
@@ -58,10 +59,13 @@ class _DevicePut(ToDevice):
     def transfer(self) -> DeviceTransfer:
         return _JaxTransfer(self.arguments["device"], repr(self))
 
-    def explain(self, chain: Chain) -> list[tuple[str, str]]:
+    def explain(self, chain: Chain) -> list[Part]:
         device = self.arguments["device"]
         name = "the default device" if device is None else str(device)
-        return [*self.arguments["executor"].explain(chain), (f"copy to {name}", "one item ahead")]
+        return [
+            *self.arguments["executor"].explain(chain),
+            ((f"copy to {name}",), "one item ahead"),
+        ]
 
 
 class _JaxTransfer(DeviceTransfer):

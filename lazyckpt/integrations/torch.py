@@ -53,7 +53,7 @@ def loader(
         pipeline: What to run.
         executor: Who makes the items, as for `lz.run`; `lz.to_device(...)` for a GPU.
         state: Where to go on, as for `lz.run`.
-        epoch_size: How many items a loop gives, across ends of the stream, for a
+        epoch_size: How many items an epoch has, across ends of the stream, for a
             pipeline that is endless or whose length is unknown.
         pin_memory: Whether to copy tensors to pinned memory, for
             `batch.to(device, non_blocking=True)`. It needs a GPU; the copy is made
@@ -94,9 +94,7 @@ class Loader(Iterable[T], Generic[T]):
         self._move = _pinned if pins else _same
 
     def __iter__(self) -> Iterator[T]:
-        size = self._size
-        left = None if size is None else size - self._run.state.items % size
-        for item in self._run.epoch(left):
+        for item in self._run.epoch(self._size):
             yield move_tensors(self._move, item, torch)
 
     def __len__(self) -> int:

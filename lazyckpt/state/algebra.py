@@ -8,12 +8,13 @@ from itertools import islice
 from typing import Any, overload
 
 from lazyckpt.core.call import Chain, runnable
-from lazyckpt.core.checks import brief, checked, natural
+from lazyckpt.core.checks import brief, checked, cut, natural
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, entered, fitting
+from lazyckpt.diagram import table
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.notes import annotated
-from lazyckpt.state.mismatch import cut, difference
+from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, Rebased, State, as_state
@@ -227,13 +228,27 @@ class Difference:
 
     def __str__(self) -> str:
         """A line for the items, and one for each stage."""
+        return "\n".join([*self._summary(), *map(str, self.moves)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (each.stage, cut(each.name), _shown(each.before), _shown(each.after))
+            for each in self.moves
+        )
+        caption = f"Difference({'; '.join(self._summary())})"
+        return table(caption, ("stage", "before", "after"), rows)
+
+    def _summary(self) -> list[str]:
         sizes = [f"{self.items:+,} items"] + [f"{self.epochs:+,} epochs"] * bool(self.epochs)
         lines = [", ".join(sizes)]
         if self.rebased is not None:
             own = self.rebased.own
             where = "only reading tells which" if own is None else f"item {own:,} of its own"
             lines.append(f"rebased after {self.rebased.items:,} items: there {where}")
-        return "\n".join([*lines, *map(str, self.moves)])
+        return lines
 
 
 def diff(a: AnyState, b: AnyState) -> Difference:
@@ -250,7 +265,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.take(50) | lz.batch(4)
     >>> print(lz.diff(lz.state_at(pipeline, 2), lz.state_at(pipeline, 9)))
     +7 items
-    stage 2, shuffle: 0, 8 -> 0, 36
+    stage 2, shuffle: 8 -> 36
     stage 3, take: 8 -> 36
     """
     first, second = as_state(a), as_state(b)

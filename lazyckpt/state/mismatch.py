@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from lazyckpt.core.checks import cut
 from lazyckpt.core.entries import (
     Described,
     Entries,
@@ -151,8 +152,3 @@ def _aligned(old: list[Entry], new: list[Entry]) -> list[tuple[Entry | None, Ent
         i, j = i - one, j - other
         pairs.append((old[i] if one else None, new[j] if other else None))
     return pairs[::-1]
-
-
-def cut(text: str) -> str:
-    """What a state says, as an error may show it: in one line, and no control codes."""
-    return "".join(c if c.isprintable() else "?" for c in text[:1000])

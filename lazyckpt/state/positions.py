@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from lazyckpt.core.checks import brief
+from lazyckpt.core.checks import brief, cut
 from lazyckpt.core.entries import Described, Entries, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, misfit
@@ -53,7 +53,7 @@ def _places(entries: Entries, position: Position) -> list[Place]:
         children, *own = position
         if type(children) is not tuple or len(children) != len(first.pipelines):
             raise InvalidState(
-                f"{first.name}: places {brief(children)} for {len(first.pipelines)} pipelines"
+                f"{cut(first.name)}: places {brief(children)} for {len(first.pipelines)} pipelines"
             )
         found.append(Place(tuple(own), children))
     else:
@@ -66,13 +66,13 @@ def position_of(entries: Entries, parts: Sequence[Place]) -> Position:
     first, *rest = parts
     if first.own is None:
         if any(part.own is not None for part in rest):
-            raise InvalidState(f"{entries[0].name} has no place, and a stage behind it has")
+            raise InvalidState(f"{cut(entries[0].name)} has no place, and a stage behind it has")
         return ()
     position: Position = (first.children, *first.own) if entries[0].pipelines else first.own
     for entry, part in zip(entries[1:], rest, strict=True):
         if entry.owns:
             if part.own is None:
-                raise InvalidState(f"{entry.name} has no place, and the stages before it have")
+                raise InvalidState(f"{cut(entry.name)} has no place, and the stages before it have")
             position = (position, *part.own)
     return position
 
@@ -108,8 +108,8 @@ def _inner(pipeline: Described, place: Position, label: str) -> Iterator[Layer]:
 def shown(entry: Entry | str) -> str:
     """A stage as it would be written."""
     if isinstance(entry, str):
-        return entry
-    return f"{entry.name}({', '.join(starmap(_argument, entry.known.items()))})"
+        return cut(entry)
+    return cut(f"{entry.name}({', '.join(starmap(_argument, entry.known.items()))})")
 
 
 def _argument(name: str, value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain, runnable
-from lazyckpt.core.checks import Unfit, boolean, checked
+from lazyckpt.core.checks import Unfit, boolean, checked, cut
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, apart, entered, fitting
@@ -233,7 +233,7 @@ def follows(machine: Machine[Any], wanted: str) -> bool:
 
 
 def _refused(pair: Pair, reason: str) -> StateMismatch:
-    return StateMismatch(f"a state cannot follow this change: {pair}; {reason}")
+    return StateMismatch(f"a state cannot follow this change: {pair}; {cut(reason)}")
 
 
 def _is_pointwise(name: str) -> bool:

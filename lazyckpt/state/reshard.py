@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lazyckpt.core.call import Chain, runnable
-from lazyckpt.core.checks import Unfit, brief
+from lazyckpt.core.checks import Unfit, brief, cut
 from lazyckpt.core.machine import fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
-from lazyckpt.state.mismatch import Pair, cut, difference, paired
+from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.rebase import follows, given
 from lazyckpt.state.state import AnyState, Rebased, State, as_state
 
@@ -167,8 +167,8 @@ def _check_count(states: list[State], pair: Pair) -> None:
     wanted = pair.value(_NUMBER)
     if len(states) != wanted:
         raise StateMismatch(
-            f"reshard: {cut(pair.name)}(num_shards={wanted}) wants the states of {wanted} ranks, "
-            f"got {len(states)}"
+            f"reshard: {cut(pair.name)}(num_shards={brief(wanted)}) wants the states of "
+            f"{brief(wanted)} ranks, got {len(states)}"
         )
 
 

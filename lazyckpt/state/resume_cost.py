@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Rate, entered, fitting
+from lazyckpt.diagram import table
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
 
@@ -48,7 +50,17 @@ class ResumeCost:
 
     def __str__(self) -> str:
         """A line for all, and one for each stage."""
-        return "\n".join([f"{_shown(self.items)} of the sources again", *map(str, self.stages)])
+        return "\n".join([self._summary(), *map(str, self.stages)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        rows = ((each.stage, each.name, _shown(each.items)) for each in self.stages)
+        return table(f"ResumeCost({self._summary()})", ("stage", "again"), rows)
+
+    def _summary(self) -> str:
+        return f"{_shown(self.items)} of the sources again"
 
 
 def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:

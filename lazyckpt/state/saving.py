@@ -36,19 +36,21 @@ def save(state: State | Run[Any], path: str | os.PathLike[str], *, keep: int = 1
 
     On a disk it writes the state beside the path, flushes it to the device, and
     renames it: whenever the process is killed or the power fails, the path has the
-    old state or the new one. A kill in the middle can leave a `path.*.tmp`. The
+    old state or the new one. (Where the folder itself can't be flushed, as without
+    the right to read it, that may be the old one for some time after `save` has
+    returned.) A kill in the middle can leave a `path.*.tmp`. The
     file keeps its permissions, or has those of any new file. Several processes
     may save to one path; the last one wins. On an object store a put does the
     same; on other remote systems a write that is cut off may tear the file,
     which `load` notices.
 
-    A file that is no whole state is never kept as a previous one.
+    A file that is no whole state is never kept as a previous one, and pushes none out.
 
     Args:
         state: What to save; of a run, its state at present.
         path: A path, or any URL that fsspec knows, such as `s3://bucket/state.json`.
         keep: How many of the states saved before stay: the last as `path.1`, the one
-            before it as `path.2`, and so on.
+            before it as `path.2`, and so on. A save copies each of them.
 
     Raises:
         OSError: The file system's; the old state is still there.
@@ -103,18 +105,16 @@ def _remedy(place: _Place) -> str:
 
 
 def _keep(place: _Place, text: bytes, keep: int) -> None:
-    """Copy the states that are there to where they stay: at no time is one of them missing."""
-    names = [place.path, *map(place.previous, range(1, keep + 1))]
-    kept: list[bytes] = []
-    for name in names[:-1]:
-        try:
-            kept.append(place.read(name))
-        except FileNotFoundError:
-            break
-    if not kept or kept[0] == text or not _is_state(kept[0]):
+    """Copy each state to where the one before it stays, up to the first place that is free.
+
+    So at no time is one of them missing, and a torn one takes no other's place.
+    """
+    if not keep or _whole(place, place.path) in (None, text):
         return
-    for name, content in reversed(list(zip(names[1:], kept, strict=False))):
-        place.write(name, content)
+    free = next(n for n in count(1) if n == keep or _whole(place, place.previous(n)) is None)
+    for number in range(free, 1, -1):
+        place.write(place.previous(number), place.read(place.previous(number - 1)))
+    place.write(place.previous(1), place.read(place.path))
 
 
 def _state(place: _Place, name: str) -> State:
@@ -124,12 +124,14 @@ def _state(place: _Place, name: str) -> State:
     return State.from_json(content.removesuffix(b"\n"))
 
 
-def _is_state(content: bytes) -> bool:
+def _whole(place: _Place, name: str) -> bytes | None:
+    """The content of a file that is a whole state."""
     try:
+        content = place.read(name)
         State.from_json(content.removesuffix(b"\n"))
-    except InvalidState:
-        return False
-    return True
+    except (FileNotFoundError, InvalidState):
+        return None
+    return content
 
 
 def _path(value: Any) -> str:
@@ -189,8 +191,13 @@ def _write(name: str, content: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(beside)
         raise
-    if os.name != "nt":  # where a folder can't be opened
-        folder = os.open(os.path.dirname(name), os.O_RDONLY)
+    _sync_folder(os.path.dirname(name))
+
+
+def _sync_folder(name: str) -> None:
+    """Make a rename last, where the system can: the file is whole without it too."""
+    with suppress(OSError):  # no right to read the folder, or no such thing on this file system
+        folder = os.open(name, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:

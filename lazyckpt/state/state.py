@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
-from lazyckpt.core.show import escaped
+from lazyckpt.diagram import table
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
@@ -28,7 +28,7 @@ from lazyckpt.state.codec import (
     parsed,
     written,
 )
-from lazyckpt.state.positions import layers, shown
+from lazyckpt.state.positions import layers, places, shown
 
 FORMAT = 2
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped")  # in the order of a text
@@ -68,7 +68,7 @@ class State:
     >>> state
     State(items=7)
       source(length=100)              0, 0
-      shuffle(buffer_size=8, seed=0)  0, 14
+      shuffle(buffer_size=8, seed=0)  14
       batch(batch_size=2)
     >>> State.from_json(state.to_json()) == state
     True
@@ -107,6 +107,20 @@ class State:
             raise InvalidState(f"a state's position {brief(self.position)} has no epoch")
         return leaf
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, State):
+            return NotImplemented
+        others = other.stages, other.items, other.skipped, other.rebased
+        if (self.stages, self.items, self.skipped, self.rebased) != others:
+            return False
+        try:
+            return bool(self.position == other.position)
+        except RecursionError:  # of more stages than a tuple is compared through
+            return places(self.stages, self.position) == places(other.stages, other.position)
+
+    def __hash__(self) -> int:
+        return hash((self.stages, self.items))  # not the position, which may be deep
+
     def __lt__(self, other: State) -> bool:
         return self.items < other.items if _has_order(self, other) else NotImplemented
 
@@ -123,16 +137,8 @@ class State:
         return "\n".join([f"State({self._summary()})", *lines])
 
     def _repr_html_(self) -> str:
-        rows = [
-            f"<tr><td>{number}</td><td><code>{escaped(stage.strip())}</code></td>"
-            f"<td><code>{escaped(place)}</code></td></tr>"
-            for number, stage, place in self._rows()
-        ]
-        return (
-            f"<table><caption>State({escaped(self._summary())})</caption>"
-            "<thead><tr><th></th><th>stage</th><th>place</th></tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table>"
-        )
+        rows = ((number, stage.strip(), place) for number, stage, place in self._rows())
+        return table(f"State({self._summary()})", ("stage", "place"), rows)
 
     def _summary(self) -> str:
         found = f"items={self.items}"

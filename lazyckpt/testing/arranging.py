@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import toolz
 
-from lazyckpt.core.prng import Permutation, derive, draws
+from lazyckpt.combinators.bounded_order import Grid
+from lazyckpt.core.prng import Permutation, derive, hashed
 
 Items = Callable[[int], Iterator[Any]]
+
+_MOST = 1 << 13  # items that a shuffle within a buffer is modelled for; what is longer is endless
 
 
 def filter(items: Items, predicate: Any) -> Items:
@@ -191,21 +194,35 @@ def shuffle(items: Items, buffer_size: int | None, seed: int) -> Items:
         order = Permutation(derive(seed, "shuffle", epoch), max(1, len(every)))
         return (every[order[i]] for i in range(len(every)))
 
-    def streaming(epoch: int) -> Iterator[Any]:
+    def within_buffer(epoch: int) -> Iterator[Any]:
         assert buffer_size is not None
-        key = derive(seed, "shuffle", "buffer", epoch)
-        held: list[Any] = []
-        for t, x in enumerate(items(epoch)):
-            if t < buffer_size:
-                held.append(x)
-            else:
-                slot = int(draws(key, t, t + 1, buffer_size)[0])
-                yield held[slot]
-                held[slot] = x
-        order = Permutation(derive(seed, "shuffle", "flush", epoch), max(1, len(held)))
-        yield from (held[order[i]] for i in range(len(held)))
+        every = list(itertools.islice(items(epoch), _MOST))
+        return (every[i] for i in _bounded(len(every), Grid.of(buffer_size), seed, epoch))
 
-    return whole if buffer_size is None else streaming
+    return whole if buffer_size is None else within_buffer
+
+
+def _bounded(length: int, grid: Grid, seed: int, epoch: int) -> list[int]:
+    if length < grid.reach:
+        order = Permutation(derive(seed, "shuffle", "buffer", epoch), max(1, length))
+        return [order[i] for i in range(length)]
+    chunk, stratum = grid.chunk, grid.width // grid.chunk
+    tag = (1 << chunk.bit_length()) - 1
+    first, second = (derive(seed, "shuffle", part, epoch) for part in ("order", "offset"))
+    keyed = []
+    for begin in range(0, length, chunk):
+        tagged = sorted(hashed(first, begin + i) & ~tag | i for i in range(chunk))
+        for place, item in enumerate(begin + (each & tag) for each in tagged):
+            random = hashed(second, begin + place)
+            offset = place * stratum + ((random >> 32) * stratum >> 32)
+            key = begin - grid.width // 2 + offset
+            key = -1 - key if key < 0 else key
+            if length < _MOST and key >= length:
+                key = 2 * length - 1 - key
+            if item < length:
+                keyed.append((key, random & 1023, item))
+    shown = length if length < _MOST else length - grid.reach
+    return [item for _, _, item in sorted(keyed)][:shown]
 
 
 def block_shuffle(items: Items, block_size: int, seed: int) -> Items:

@@ -1,4 +1,4 @@
-"""Laws on what machines say of themselves: what a resume re-reads, rates, parts of positions."""
+"""Laws on what machines say of themselves: rereading, rates, parts of positions, shares."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from lazyckpt.combinators.enumerate import random_map
+from lazyckpt.combinators.shard import shard
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine, apart, fitting
 from lazyckpt.core.stages import stateless
-from lazyckpt.errors import ArgumentError, InvalidState
-from lazyckpt.pipeline import Pipeline
+from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
+from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
 from lazyckpt.state.positions import places, position_of
@@ -100,6 +103,34 @@ def positions(pipeline: Pipeline[Any], limit: int) -> None:
             here = apart(machine, here)[0]
 
 
+def sharing(pipeline: Pipeline[Any], limit: int) -> None:
+    """No two ranks draw the same, and behind `shard` an item's draws are those before it."""
+    for number, call in enumerate(pipeline.calls):
+        if call.combinator.pointwise and "seed" in call.arguments:
+            _draws_by_place(Pipeline(pipeline.calls[:number]), Stage((call,)), limit)
+    first: Pipeline[Any] = Pipeline(pipeline.calls[:1])
+    rest: Stage[Any, Any] = Stage(pipeline.calls[1:])
+    draws: Stage[Any, int] = random_map(
+        lambda rng, item: int(rng.bit_generator.random_raw()), seed=0
+    )
+    ranks = [shard(num_shards=2, index=rank) for rank in range(2)]
+    try:
+        found = [list(islice(first | rank | rest | draws, limit)) for rank in ranks]
+    except PipelineError:  # a shard has too few items for it
+        return
+    assert not {*found[0]} & {*found[1]}, "two ranks draw the same"
+
+
+def _draws_by_place(before: Pipeline[Any], drawing: Stage[Any, Any], limit: int) -> None:
+    has_access = before.machine.skip is not None and isinstance(before.machine.length, int)
+    for contiguous in (False, True)[: 1 + has_access]:
+        for rank in range(3):
+            mine = shard(num_shards=3, index=rank, contiguous=contiguous)
+            found = list(islice(before | mine | drawing, limit))
+            expected = list(islice(before | drawing | mine, limit))
+            same(f"{drawing!r} behind and before {mine!r}", found, expected)
+
+
 def _counting(pipeline: Chain, reads: list[int]) -> Any:
     """The pipeline over sources that count what is read of them."""
 
@@ -111,6 +142,7 @@ def _counting(pipeline: Chain, reads: list[int]) -> Any:
     first, *rest = pipeline.calls
     if first.name == "source":
         data = first.arguments["data"]
+        data = list(Pipeline((first,))) if is_frame(data) else data
         kind = _CountedTable if hasattr(data, "__getitem__") else _CountedStream
         first = first.replaced(data=kind(data, reads))
     else:

@@ -28,9 +28,9 @@ from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
 from lazyckpt.state.state import State
-from lazyckpt.testing.claims import positions, rates, rereading
+from lazyckpt.testing.claims import positions, rates, rereading, sharing
 from lazyckpt.testing.models import model
-from lazyckpt.testing.traces import Trace, raises, same
+from lazyckpt.testing.traces import Trace, raises, same, stable
 from lazyckpt.testing.traces import lanes as all_lanes
 
 Law = Callable[[Pipeline[Any], int], None]
@@ -98,9 +98,8 @@ def purity(pipeline: Pipeline[Any], limit: int) -> None:
     trace = Trace(pipeline.machine, 0, limit)
     for number in reversed(range(len(trace.items))):
         for _ in range(2):
-            found = pipeline.machine.step(trace.positions[number])
             expected = trace.positions[number + 1], trace.items[number]
-            same(f"step {number}, repeated", found, expected)
+            same(f"step {number}, repeated", trace.step(number), expected)
     for position in trace.positions:
         assert _is_position(position), f"not nested tuples of ints: {brief(position)}"
     state = init(pipeline)
@@ -285,6 +284,7 @@ LAWS: dict[str, Law] = {
     "rereading": rereading,
     "rates": rates,
     "positions": positions,
+    "sharing": sharing,
     "executors": executors,
 }
 
@@ -300,6 +300,7 @@ def check_pipeline(pipeline: Pipeline[Any], *, limit: int = 60, model: bool = Tr
     Raises:
         AssertionError: Names the law and the first difference.
     """
+    _named("purity", stable, pipeline, limit)
     for name, law in LAWS.items():
         if name != "meaning" or model:
             _named(name, law, pipeline, limit)
@@ -323,6 +324,7 @@ def check_resume(pipeline: Pipeline[Any], *, limit: int = 60) -> None:
     >>> testing.check_resume(lz.source(range(20)) | lz.shuffle(4, seed=0) | lz.batch(3))
     """
     runnable("check_resume", pipeline)
+    _named("purity", stable, pipeline, limit)
     for name in ("resume", "codec", "purity", "exhaustion"):
         _named(name, LAWS[name], pipeline, limit)
 
@@ -351,6 +353,7 @@ def check_combinator(
     """
     for data in (list(examples), Stream(examples), []):
         pipeline: Pipeline[Any] = source(data) | stage
+        _named("purity", stable, pipeline, limit)
         if model is not None:
             expected = list(islice(model(list(data)), limit))
             same("meaning: items", list(islice(pipeline, limit)), expected)

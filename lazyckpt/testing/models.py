@@ -21,6 +21,7 @@ import numpy as np
 import toolz
 
 from lazyckpt.core.call import Chain
+from lazyckpt.core.machine import Share
 from lazyckpt.core.prng import derive, hashed
 from lazyckpt.testing.arranging import ARRANGING, Items
 
@@ -29,8 +30,9 @@ def model(pipeline: Chain) -> Items:
     """The meaning of a pipeline of modelled combinators."""
     first, *rest = pipeline.calls
     items: Items = MODELS[first.name](**first.arguments)
-    for call in rest:
-        items = MODELS[call.name](items, **call.arguments)
+    for call, before in builtins.zip(rest, pipeline.machines, strict=False):
+        share = {"share": before.share} if call.name == "random_map" else {}
+        items = MODELS[call.name](items, **call.arguments, **share)
     return items
 
 
@@ -102,10 +104,11 @@ def enumerate(items: Items, start: int) -> Items:
     return lambda epoch: builtins.enumerate(items(epoch), start)
 
 
-def random_map(items: Items, fn: Any, seed: int) -> Items:
+def random_map(items: Items, fn: Any, seed: int, share: Share) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         key = derive(seed, "random_map", epoch)
-        for number, x in builtins.enumerate(items(epoch)):
+        for n, x in builtins.enumerate(items(epoch)):
+            number = share.first + n * share.every
             bits = np.random.SFC64(0)
             words = [hashed(key, 3 * number + i) for i in range(3)]
             bits.state = {**bits.state, "state": {"state": np.array([*words, 1], np.uint64)}}

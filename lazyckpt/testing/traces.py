@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Trace:
     """What `step` gives from an epoch's beginning: the meaning that lanes are held against."""
 
     def __init__(self, machine: Machine[Any], epoch: int, limit: int) -> None:
+        self.machine = machine
         self.positions: list[Position] = [machine.init(epoch)]
         self.items: list[Any] = []
         self.end: Position = None
@@ -56,6 +58,13 @@ class Trace:
                 return
             self.positions.append(position)
             self.items.append(item)
+
+    def step(self, number: int) -> tuple[Position, Any]:
+        """What `step` gives for an item of it, another time; `End` where there is none."""
+        try:
+            return self.machine.step(self.positions[number])
+        except End as end:
+            return end.position, End
 
     def cuts(self) -> list[int]:
         """Every cut of a short trace, about twenty of a long one, both ends always."""
@@ -86,6 +95,29 @@ def lanes(pipeline: Pipeline[Any], limit: int) -> None:
             same(f"pipeline[{index}]", pipeline[index], trace.items[index])
         if trace.ended:
             raises(IndexError, lambda: pipeline[len(trace.items)])
+
+
+def stable(pipeline: Pipeline[Any], limit: int) -> None:
+    """Two walks give the same, or else every other law would break too, and say it less plainly."""
+    change = _change(pipeline, limit)
+    if change is None:
+        return
+    number, first, then = change
+    calls = pipeline.calls
+    parts: Iterable[Pipeline[Any]] = (Pipeline(calls[:count]) for count in range(1, len(calls) + 1))
+    whose = next((f" of {part.calls[-1]!r}" for part in parts if _change(part, limit)), "")
+    raise AssertionError(
+        f"your step isn't pure: item {number}{whose} was {told(first)} in one walk, and "
+        f"{told(then)} in the next; an item must follow from what is given to the step alone, "
+        "not from a counter, an iterator or a random generator outside"
+    )
+
+
+def _change(pipeline: Pipeline[Any], limit: int) -> tuple[int, Any, Any] | None:
+    """The first item that two walks differ in, and what it was in each."""
+    one, other = (Trace(pipeline.machine, 0, limit).items for _ in range(2))
+    pairs = zip_longest(one, other, fillvalue=End)
+    return next(((n, a, b) for n, (a, b) in enumerate(pairs) if not equal(a, b)), None)
 
 
 def _flows(machine: Machine[Any], trace: Trace, cut: int) -> None:
@@ -131,7 +163,12 @@ def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
 
 def same(what: str, found: Any, expected: Any) -> None:
     """`AssertionError`, with what differs, unless the two are equal."""
-    assert equal(found, expected), f"{what}: {brief(found)}, expected {brief(expected)}"
+    assert equal(found, expected), f"{what}: {told(found)}, expected {told(expected)}"
+
+
+def told(item: Any) -> str:
+    """An item as a message shows it, or that there was none."""
+    return "the end" if item is End else brief(item)
 
 
 def raises(kind: type[Exception], action: Callable[[], object]) -> None:

@@ -234,7 +234,6 @@ def test_what_is_not_so_is_noticed(name: str, old: str, new: str, fault: str) ->
 def test_what_is_unsaid_is_noticed() -> None:
     cases = {(name, phrase): made for name, made, phrase in OTHERWISE}
     for name, phrase, facts in (
-        ("shuffle", "with a buffer", ["Random access"]),
         ("shard", "with `contiguous`", ["State"]),
         ("mix", "with `deterministic`", ["Random access"]),
     ):

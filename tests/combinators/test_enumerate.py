@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import Any
+
 import numpy as np
+import pytest
 
 import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
@@ -73,3 +77,71 @@ def test_enumerate_numbers_each_epoch_anew_and_jumps() -> None:
     assert (lz.count() | lz.enumerate(-1))[10**12] == (10**12 - 1, 10**12)
     ranks = [lz.source(range(5)) | lz.enumerate() | lz.shard(num_shards=2, index=i) for i in (0, 1)]
     assert [[n for n, _ in rank] for rank in ranks] == [[0, 2, 4], [1, 3]]
+
+
+DRAWS = lz.random_map(noise, seed=3)
+BEFORE: dict[str, lz.Pipeline[Any]] = {
+    "indices": lz.source(range(4000)),
+    "shuffled": lz.source(range(100)) | lz.shuffle(seed=1) | lz.map(str) | lz.skip(3),
+    "epochs": lz.source(range(10)) | lz.shuffle(seed=1) | lz.repeat(3),
+    "stream": lz.source(Stream(range(40))) | lz.filter(bool),
+    "expanded": lz.source(range(5)) | lz.flat_map(range) | lz.take(9),
+    "sharded": lz.source(range(60)) | lz.shard(num_shards=2, index=1),
+    "part": lz.source(range(60)) | lz.shard(num_shards=2, index=1, contiguous=True),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_behind_shard_draws_are_those_before_it(before: str) -> None:
+    whole = BEFORE[before]
+    for contiguous in (False, True)[: 1 + (whole.machine.skip is not None)]:
+        for rank in range(3):
+            mine = lz.shard(num_shards=3, index=rank, contiguous=contiguous)
+            expected = list(whole | DRAWS | mine)
+            assert list(whole | mine | DRAWS) == expected
+            assert list(whole | mine | lz.tap(bool) | DRAWS) == expected
+            again = whole | mine | DRAWS
+            assert list(lz.run(again, lz.state_at(again, 2).to_json())) == expected[2:]
+
+
+@pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)], ids=str)
+def test_draws_behind_shard_by_any_executor(executor: lz.Executor) -> None:
+    for name in ("shuffled", "stream"):
+        sharded = BEFORE[name] | lz.shard(num_shards=3, index=2) | lz.map(str)
+        for pipeline in (sharded | DRAWS, sharded | lz.shuffle(4, seed=0) | DRAWS):
+            with lz.run(pipeline, executor=executor) as run:
+                assert list(run) == list(pipeline)
+
+
+BETWEEN: list[lz.Stage[Any, Any]] = [
+    lz.batch(2), lz.shuffle(seed=0), lz.shuffle(3, seed=0), lz.block_shuffle(4, seed=0),
+    lz.filter(lambda x: x % 7), lz.flat_map(lambda x: [x] * 50), lz.repeat(2), lz.cache(4),
+    lz.flat_map(range) | lz.batch(3) | lz.enumerate(), lz.shard(num_shards=2, index=0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("contiguous", [False, True])
+@pytest.mark.parametrize("between", BETWEEN, ids=str)
+def test_no_two_ranks_draw_the_same(between: lz.Stage[Any, Any], contiguous: bool) -> None:
+    draws = lz.random_map(lambda rng, _: rng.random(), seed=0)
+    data = lz.source(range(36))
+    shards = [lz.shard(num_shards=4, index=rank, contiguous=contiguous) for rank in range(4)]
+    every = [list(data | mine | between | draws) for mine in shards]
+    joined = [
+        list(lz.mix([data | mine | between, lz.count()], [1, 1], seed=0) | draws) for mine in shards
+    ]
+    zipped = [list(lz.zip(lz.count(), data | mine | between) | draws) for mine in shards]
+    for ranks in (every, joined, zipped):
+        drawn = list(chain.from_iterable(ranks))
+        assert len({*drawn}) == len(drawn) > 0
+
+
+def test_no_two_ranks_draw_the_same_of_lanes() -> None:
+    draws = lz.random_map(lambda rng, _: rng.random(), seed=0)
+    lanes = [lz.source(range(5)) | lz.filter(bool)] * 4
+    ranks = [list(lz.lanes(lanes, num_shards=2, index=rank) | draws) for rank in (0, 1)]
+    assert len({*ranks[0], *ranks[1]}) == 16
+    rows = [lz.source(range(12)) | lz.shard(num_shards=2, index=rank) for rank in (0, 1)]
+    for rank in (0, 1):
+        both = lz.zip(rows[rank], rows[rank]) | lz.map(lambda pair: pair[0])
+        assert list(both | DRAWS) == list(rows[rank] | DRAWS)

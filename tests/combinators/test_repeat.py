@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.testing import check_pipeline
 
 
 def test_an_endless_repeat_within_a_repeat_never_uses_an_order_twice() -> None:
@@ -23,3 +25,30 @@ def test_an_endless_repeat_of_nothing_is_an_error(pipeline: Iterable[Any]) -> No
         next(iter(nothing))
     with pytest.raises(lz.PipelineError, match="empty"):
         lz.step(nothing, lz.init(nothing))
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("data", [[], np.zeros((0, 2)), range(0)], ids=repr)
+def test_a_repeat_of_nothing_keeps_random_access(data: Any, count: int) -> None:
+    pipeline = lz.source(data) | lz.repeat(count)
+    assert len(pipeline) == 0
+    for index in (0, -1, 5):
+        with pytest.raises(IndexError, match="out of range"):
+            pipeline[index]
+    stages = (
+        lz.shuffle(seed=0), lz.shard(num_shards=2, index=1, contiguous=True), lz.gather([]),
+        lz.batch(2, collate=lz.stack), lz.block_shuffle(3, seed=0), lz.cache(2), lz.take(0),
+    )  # fmt: skip
+    for stage in stages:
+        assert len(pipeline | stage) == 0
+        check_pipeline(pipeline | stage | lz.repeat(2), limit=9)
+
+
+def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
+    endless = lz.source([]) | lz.repeat()
+    for read in (lambda: endless[3], lambda: lz.state_at(endless, 3), lambda: next(iter(endless))):
+        with pytest.raises(lz.PipelineError, match="the stream to repeat for ever is empty"):
+            read()
+    assert lz.state_at(endless, 0) == lz.init(endless)
+    with pytest.raises(lz.PipelineError, match="is empty"):
+        next(iter(endless | lz.skip(2) | lz.batch(2)))

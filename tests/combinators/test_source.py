@@ -255,3 +255,158 @@ def test_a_name_tells_data_of_one_length_apart() -> None:
     for bad in ("", "x" * 41, 3):
         with pytest.raises(lz.ArgumentError, match="1 to 40 characters"):
             lz.source([1], name=bad)  # type: ignore[arg-type]
+
+
+class Rewinding:
+    """A data set that is its own iterator, and begins anew whenever it is asked to."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.begun = count, 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.begun += 1
+        self.left = iter(range(self.count))
+        return self
+
+    def __next__(self) -> int:
+        return next(self.left)
+
+
+class Spent(Rewinding):
+    def __iter__(self) -> Iterator[int]:
+        if not self.begun:
+            super().__iter__()
+        return self
+
+
+class Endless(Iterator[int]):
+    def __next__(self) -> int:
+        return 0
+
+
+class Bare(Endless):
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+
+def test_data_that_rewind_themselves() -> None:
+    data = Rewinding(5)
+    pipeline = lz.source(data) | lz.filter(bool) | lz.batch(2)
+    state = lz.state_at(pipeline, 1)
+    begun = data.begun
+    pipeline.entries, repr(pipeline), pipeline | lz.repeat(2), lz.run(pipeline, state)
+    assert data.begun == begun, "begun before it was read"
+    assert list(pipeline) == [[1, 2], [3, 4]] == list(pipeline)
+    assert list(lz.run(pipeline, state)) == [[3, 4]]
+    assert data.begun == begun + 3
+    assert list(pipeline | lz.repeat(2)) == [[1, 2], [3, 4]] * 2
+    assert list(lz.source(Rewinding(0))) == []
+
+
+def test_data_that_do_not_rewind() -> None:
+    spent = lz.source(Spent(3))
+    assert list(spent) == [0, 1, 2]
+    with pytest.raises(lz.SourceChanged, match="gave items before and gives none now"):
+        list(spent)
+    with pytest.raises(lz.SourceChanged, match="gave items before and gives none now"):
+        list(lz.source(Spent(3)) | lz.repeat(2))
+
+
+def test_one_reader_at_a_time_of_data_that_rewind_themselves() -> None:
+    data = lz.source(Rewinding(3))
+    first = iter(data)
+    assert next(first) == 0
+    assert list(data) == [0, 1, 2]
+    with pytest.raises(lz.SourceChanged, match="begun anew while it was read"):
+        next(first)
+    with pytest.raises(lz.SourceChanged, match="begun anew while it was read"):
+        list(lz.zip(data, data))
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [iter([1]), enumerate("ab"), map(str, "ab"), Endless(), Bare(), (x for x in "ab")],
+    ids=lambda begun: type(begun).__name__,
+)
+def test_iterators_that_never_begin_anew(begun: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match="one-shot iterator"):
+        lz.source(begun)
+
+
+class Broken:
+    """A data set with a method that fails in a way of its own."""
+
+    def __init__(self, method: str, error: Exception) -> None:
+        self.method, self.error = method, error
+
+    def fail(self, method: str) -> None:
+        if method == self.method:
+            raise self.error
+
+
+class BrokenTable(Broken):
+    def __len__(self) -> int:
+        self.fail("len")
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        self.fail("getitem")
+        return index
+
+
+class BrokenStream(Broken):
+    def __iter__(self) -> Iterator[int]:
+        self.fail("iter")
+        yield 1
+
+
+OWN_ERRORS = [AttributeError("mine"), TypeError("mine"), OverflowError("mine"), ValueError("mine")]
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=repr)
+@pytest.mark.parametrize("method", ["len", "getitem", "iter"])
+def test_an_error_of_the_data_is_told_as_it_is(method: str, error: Exception) -> None:
+    data: Any = BrokenStream(method, error) if method == "iter" else BrokenTable(method, error)
+    with pytest.raises(type(error), match="mine") as caught:
+        list(lz.source(data) | lz.map(str) | lz.batch(2))
+    assert caught.value is error
+    assert caught.value.__cause__ is None
+    assert "lazyckpt" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS, ids=repr)
+def test_an_error_of_data_that_are_made_anew_is_told_too(error: Exception) -> None:
+    """Where a pipeline has been unpickled, or its length fails from some time on."""
+    data = BrokenTable("", error)
+    pipeline: Any = lz.source(data) | lz.shuffle(seed=0)
+    data.method = "len"
+    with pytest.raises(type(error), match="mine"):
+        list(pipeline)
+    pipeline = type(pipeline)(pipeline.calls)
+    with pytest.raises(type(error), match="mine"):
+        len(pipeline)
+
+
+def test_a_pipeline_has_no_other_attributes() -> None:
+    pipeline: Any = lz.source([1])
+    with pytest.raises(AttributeError, match="composed with"):
+        pipeline.batch(2)
+    with pytest.raises(AttributeError, match="'Pipeline' object has no attribute 'nothing'"):
+        pipeline.nothing()
+
+
+def test_what_is_handed_on_by_a_wrapper_is_not_the_wrappers() -> None:
+    class Doubled:
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.data, name)
+
+        def __len__(self) -> int:
+            return len(self.data)
+
+        def __getitem__(self, index: int) -> int:
+            return 2 * int(self.data[index])
+
+    assert list(lz.source(Doubled(Unread())) | lz.batch(10)) == [list(range(0, 20, 2))]

@@ -85,9 +85,7 @@ SHAPES = [seekable, before_a_stream, after_a_stream, in_a_stream]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 
 
-def fails(
-    run: lz.Run[Any], found: list[Any], kind: type[BaseException], match: str | None = None
-) -> BaseException:
+def fails(run: lz.Run[Any], found: list[Any], kind: Any, match: str | None = None) -> BaseException:
     """Iterate, keeping what comes, up to an error: soon, and with a state that is good."""
     with pytest.raises(kind, match=match) as caught:
         found.extend(run)

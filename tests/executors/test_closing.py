@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.executors.faults import (
     FORKED,
     QUICK,
     SOON,
+    THREADS,
     Fault,
     each,
     script,
@@ -84,6 +86,34 @@ def test_closing_in_a_signal_handler(executor: Executor, shape: Any, flag: Path)
             assert [*found, *run] == list(range(9))
     finally:
         signal.signal(signal.SIGUSR1, handler)
+
+
+@pytest.mark.parametrize("name", ["threads", "inline", "to_device"])
+@pytest.mark.parametrize("stage", [lz.filter(bool), lz.map(str)], ids=str)
+def test_closing_closes_files(name: str, stage: Any, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_text("line\n" * 9)
+    files: list[TextIO] = []
+
+    def lines(path: Path) -> Iterator[str]:
+        with path.open() as file:
+            files.append(file)
+            yield from file
+
+    executor = THREADS | {"inline": lz.inline(), "to_device": lz.to_device(lz.inline(), "cpu")}
+    run = lz.run(lz.source([path] * 99) | lz.flat_map(lines) | stage, executor=executor[name])
+    for _ in range(3):
+        with run:
+            next(run), run.state
+            assert files
+        assert run.state.items
+        until(lambda: all_closed(files), SOON)
+    assert run.state.items == 3
+
+
+def all_closed(files: list[TextIO]) -> bool:
+    gc.collect()  # an error that has ended a thread's work may hold some in a cycle
+    return all(file.closed for file in files)
 
 
 class Told:

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,6 +19,7 @@ from tests.executors import faults
 from tests.executors.faults import (
     EVERY,
     FORKED,
+    OTHERS,
     PROCESSES,
     QUICK,
     SOON,
@@ -181,6 +183,27 @@ class Domestic(Exception):
         return refuse_elsewhere, (os.getpid(),)
 
 
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """No attribute can be set: no note, no traceback."""
+
+    what: str
+    count: int
+
+
+@dataclass
+class Unhashable(Exception):
+    what: str
+
+
+def raise_frozen(flag: Path) -> None:
+    raise Frozen("bread", count=3)
+
+
+def raise_unhashable(flag: Path) -> None:
+    raise Unhashable("bread")
+
+
 def raise_needs(flag: Path) -> None:
     raise Needs("bread", 3)
 
@@ -227,6 +250,8 @@ def raise_domestic(flag: Path) -> None:
         (raise_unreceivable, Unreceivable, "bread"),
         (raise_speechless, lz.PipelineError, "can't be pickled.*Speechless"),
         (raise_domestic, Exception, None),
+        (raise_frozen, Frozen, "bread"),
+        (raise_unhashable, Unhashable, "bread"),
     ],
 )
 @pytest.mark.parametrize("shape", [seekable, after_a_stream])
@@ -242,6 +267,20 @@ def test_exceptions_that_do_not_pickle(
         assert getattr(error, "what", "bread") == "bread"
         flag.unlink()
         assert [*found, *run] == list(range(9))
+
+
+@pytest.mark.parametrize("raises", [raise_frozen, raise_unhashable])
+@shapes
+@each({"inline": lz.inline()} | QUICK)
+def test_exceptions_that_are_dataclasses(
+    executor: Executor, shape: Any, raises: Any, flag: Path
+) -> None:
+    found: list[Any] = []
+    with lz.run(shape(Fault(flag, 5, raises)), executor=executor) as run:
+        for _ in range(2):
+            error = fails(run, found, (Frozen, Unhashable), "bread")
+            assert "in map(" in notes(error)
+            assert "lz.replay(" in notes(error)
 
 
 class Odd:
@@ -280,7 +319,21 @@ def unreceivable_like_a_pipe(flag: Path) -> Any:
     return Odd(EOFError, True)
 
 
+_opened: list[Any] = []  # so that nothing is told of files left open
+
+
+def opened(flag: Path) -> Any:
+    _opened.append(flag.open())
+    return _opened[-1]
+
+
+def view(flag: Path) -> Any:
+    return memoryview(b"bread")
+
+
 UNPICKLABLE = {
+    opened: TypeError,
+    view: TypeError,
     lock: TypeError,
     unsendable: Sorry,
     unsendable_like_a_pipe: BrokenPipeError,
@@ -352,3 +405,24 @@ def test_functions_that_do_not_pickle(
     assert says in out
     assert "can't be sent to a worker process" in out
     assert "need cloudpickle" in out
+
+
+def holding(held: Any) -> Any:
+    return lambda item: held
+
+
+@each(OTHERS)
+def test_functions_that_hold_what_would_come_as_something_else(
+    executor: Executor, flag: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = memoryview(b"bread")
+    with flag.open() as file:
+        for held, says in ((view, "bytes would come"), (file, "text would come")):
+            with (
+                lz.run(seekable(holding(held)), executor=executor) as run,
+                pytest.raises(lz.PipelineError, match=rf"map\(.*built at.*{says}"),
+            ):
+                list(run)
+    monkeypatch.setattr(sys, "stdout", out := sys.__stdout__)
+    with lz.run(lz.source([1]) | lz.map(lambda x: out is sys.stdout), executor=executor) as run:
+        assert list(run) == [True]

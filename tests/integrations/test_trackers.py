@@ -275,6 +275,38 @@ def test_wandb_syncs_the_file(offline: None, tmp_path: Path) -> None:
 # --- which run is meant ---
 
 
+def test_the_id_of_a_run_of_mlflow_is_enough(offline: None, tmp_path: Path) -> None:
+    place = mlflow_place(tmp_path)
+    number = place.run.info.run_id
+    with pytest.raises(NoState, match=f"no state was logged in '{number}'"):
+        load_state(number)
+    log_state(place.run, lz.state_at(TEN, 2), 7)
+    assert load_state(number) == load_state(f"runs:/{number}") == lz.state_at(TEN, 2)
+    place.end()
+    assert load_state(number, 7) == lz.state_at(TEN, 2)
+    with pytest.raises(NoState, match="no state was logged at step 8"):
+        load_state(number, 8)
+    with pytest.raises(NoState, match=f"MLflow has no run {'0' * 32} at 'sqlite://"):
+        load_state("0" * 32)
+    with pytest.raises(lz.ArgumentError, match="the id of a run can only be read, got"):
+        log_state(number, lz.init(TEN), 8)
+
+
+@pytest.mark.parametrize("name", ["", "files", "files/lazyckpt/.."])
+def test_the_folder_of_a_run_of_wandb_is_enough(name: str, offline: None, tmp_path: Path) -> None:
+    place = wandb_place(tmp_path)
+    folder = Path(place.run.dir).parent
+    with pytest.raises(NoState, match="no state was logged in "):
+        load_state(folder / name.partition("/")[0])
+    for step in (7, 8):
+        log_state(place.run, lz.state_at(TEN, step), step)
+    where = folder / name
+    assert load_state(where) == load_state(str(where)) == lz.state_at(TEN, 8)
+    assert load_state(folder.parent / "latest-run" / name) == lz.state_at(TEN, 8)
+    place.end()
+    assert load_state(where, 7) == lz.state_at(TEN, 7)
+
+
 def test_a_module_or_client_is_its_run_under_way(offline: None, tmp_path: Path) -> None:
     calls = {"mlflow": "mlflow.start_run()", "wandb": "wandb.init()", "trackio": "trackio.init()"}
     for name, call in calls.items():
@@ -328,7 +360,7 @@ def test_what_is_no_run(offline: None, tmp_path: Path) -> None:
     with pytest.raises(lz.ArgumentError, match="a path can only be read, got 'runs'"):
         log_state("runs", lz.init(TEN), 1)
     for folder in (tmp_path, tmp_path / "none", str(tmp_path)):
-        with pytest.raises(NoState, match=r"no run of TensorBoard, W&B \(offline\) or DVCLive"):
+        with pytest.raises(NoState, match=r"no run of TensorBoard, W&B or DVCLive"):
             load_state(folder)
 
 

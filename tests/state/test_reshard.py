@@ -28,7 +28,7 @@ def test_a_global_state_is_that_of_any_number_of_ranks() -> None:
         three = lz.reshard(forms, ranks[1])
         assert len(three) == 3
         assert {(state.position, state.items) for state in three} == {(states[0].position, 3)}
-        assert {state.rebased for state in three} == {(3, None)}
+        assert {state.rebased for state in three} == {(3, 2)}
         found = [list(lz.run(rank, state)) for rank, state in zip(ranks, three, strict=True)]
         done = [list(islice(global_rank(2, index), 3)) for index in range(2)]
         items = [x for rank in done + found for batch in rank for x in batch]
@@ -242,7 +242,7 @@ def test_ranks_in_two_epochs_are_not_dealt() -> None:
 def test_ranks_that_disagree_are_told_by_how_much() -> None:
     states = [lz.state_at(global_rank(3, 0), n) for n in (4, 4, 6)]
     with pytest.raises(
-        lz.StateMismatch, match=r"(?s)ranks 0 and 2 disagree: \+2 items.stage 3, shu"
+        lz.StateMismatch, match=r"(?s)ranks 0 and 2 disagree: \+2 items.stage 2, .*stage 3, shu"
     ):
         lz.reshard(states, global_rank(2, 0))
     with pytest.raises(lz.StateMismatch, match="wants the states of 3 ranks, got 2"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -61,6 +63,16 @@ def test_previous_ones_stay(place: Any) -> None:
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [6, 4, 2]
     lz.save(at(6), place)  # once more the same: what is before it is still before it
     assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [6, 4, 2]
+
+
+def test_a_torn_one_pushes_no_other_out(place: Any) -> None:
+    for items in range(3):
+        lz.save(at(items), place, keep=2)
+    spoil(f"{place}.1", b"torn")
+    lz.save(at(3), place, keep=2)
+    assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [3, 2, 0]
+    lz.save(at(4), place, keep=2)
+    assert [lz.load(f"{place}{end}").items for end in ("", ".1", ".2")] == [4, 3, 2]
 
 
 def spoil(place: Any, content: bytes) -> None:
@@ -174,6 +186,44 @@ def test_in_the_folder_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert names(tmp_path) == ["state.json"]
 
 
+@pytest.mark.skipif(not hasattr(os, "setuid"), reason="no such permissions there")
+def test_a_folder_that_may_be_written_and_not_read() -> None:
+    code = """
+folder = os.path.dirname(path)
+os.chmod(folder, 0o300)
+if os.geteuid() == 0:
+    os.chown(folder, 65534, 65534)
+    os.setuid(65534)
+try:
+    os.listdir(folder)
+except PermissionError:
+    for items in range(5):
+        lz.save(at(items), path, keep=2)
+        assert lz.load(path).items == items
+    print([lz.load(path + end).items for end in (".1", ".2")])
+"""
+    with TemporaryDirectory() as folder:  # which others may enter, as they may not pytest's
+        os.chmod(folder, 0o755)
+        Path(folder, "inner").mkdir()
+        assert ran(code, Path(folder, "inner")) == "[3, 2]\n"
+
+
+def test_a_folder_that_cannot_be_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def unable(descriptor: int) -> None:
+        """As file systems over a network are."""
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", unable)
+    for items in range(3):
+        lz.save(at(items), tmp_path / "state.json")
+    assert lz.load(tmp_path / "state.json").items == 2
+    assert lz.load(tmp_path / "state.json.1").items == 1
+
+
 # --- killed, out of room, and several at once ---
 
 
@@ -256,6 +306,19 @@ for pid in pids:
 lz.load(path), lz.load(path + ".1")
 """
     ran(code, tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no such limit there")
+def test_all_of_them_may_be_kept(tmp_path: Path) -> None:
+    code = """
+with open("/proc/self/statm") as file:
+    room = int(file.read().split()[0]) * resource.getpagesize() + 2**28
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+for items in range(20):
+    lz.save(at(items), path, keep=10**9)
+print(*[lz.load(path + f".{number}").items for number in range(1, 20)])
+"""
+    assert ran(code, tmp_path).split() == [str(items) for items in range(19)][::-1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no limits there")

@@ -19,6 +19,7 @@ from lazyckpt.machines import (
     Position,
     Rate,
     Reread,
+    Share,
     stateful,
     stateless,
     within,
@@ -196,6 +197,10 @@ def refuses_its_own(up: Machine[Any]) -> Machine[Any]:
     return found._replace(check=check)
 
 
+def hides_which_rank_it_is(up: Machine[Any]) -> Machine[Any]:
+    return up._replace(upstream=up, owns=False, share=Share())
+
+
 def same(items: models.Items) -> models.Items:
     return items
 
@@ -216,6 +221,7 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("exhaustion", ends_twice),
     ("elastic", skips_short),
     ("resharding", keeps_a_sum_elsewhere),
+    ("sharing", hides_which_rank_it_is),
     ("rereading", looks_back_in_secret),
     ("rereading", says_too_little),
     ("rates", takes_more_than_it_says),
@@ -240,6 +246,43 @@ def test_the_law_catches_it(
     with pytest.raises(AssertionError):
         testing.LAWS[law](good | stage, 60)
     del lz.registry[build.__name__]
+
+
+def remembering() -> lz.Stage[Any, Any]:
+    seen: set[Any] = set()
+    return lz.filter(lambda item: item not in seen and not seen.add(item))  # type: ignore[func-returns-value]
+
+
+def numbering() -> lz.Stage[Any, Any]:
+    numbers = count()
+    return lz.map(lambda item: (next(numbers), item))
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        (numbering, "item 0 of map.<lambda>. was .0, 0. in one walk, and .4, 0. in"),
+        (remembering, "item 0 was 0 in one walk, and the end in"),
+    ],
+)
+def test_what_is_not_pure_is_told_as_that(stage: Callable[[], Any], told: str) -> None:
+    for check in (testing.check_resume, testing.check_pipeline):
+        for data in ([0, 1, 2, 3], laws.Stream(range(4))):
+            with pytest.raises(AssertionError, match=f"purity: your step isn't pure: {told}"):
+                check(lz.source(data) | stage())
+    with pytest.raises(AssertionError, match=f"purity: your step isn't pure: {told}"):
+        testing.check_combinator(stage(), [0, 1, 2, 3], model=lambda items: items)
+
+
+def flows_dry(up: Machine[Any]) -> Machine[Any]:
+    return stateless(up, step=up.step, flow=lambda p: Flow(iter(()), lambda: p))
+
+
+def test_a_lane_that_ends_early_is_told_in_words() -> None:
+    stage = lz.combinator()(flows_dry)()
+    with pytest.raises(AssertionError, match="item 0 of the flow from cut 0: the end, expected 0"):
+        testing.LAWS["lanes"](lz.source(range(3)) | stage, 60)
+    del lz.registry["flows_dry"]
 
 
 def test_every_law_has_a_case() -> None:

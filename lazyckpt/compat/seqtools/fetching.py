@@ -1,20 +1,38 @@
-"""What a loader's workers call, and how samplers are made to repeat themselves."""
+"""What a loader reads: data by index, and iterables, which are told the epoch and may have states.
+
+Iterables are data sets, as one of several workers or as the only one, and samplers,
+which are made to repeat themselves.
+"""
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from importlib import import_module
-from typing import Any
-
-import numpy as np
+from itertools import chain, count, islice
+from typing import Any, NamedTuple
 
 from lazyckpt.combinators.batch import stack
+from lazyckpt.compat.seqtools.workers import (
+    Start,
+    is_worker,
+    seed_batch,
+    standing_in,
+    tell,
+    worker_seed,
+)
+from lazyckpt.core.checks import brief
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine, Reread, within
 from lazyckpt.core.prng import derive
+from lazyckpt.core.stages import sourced
+from lazyckpt.core.user_state import Own, freeze, thaw
+from lazyckpt.decorators import source_combinator
+from lazyckpt.errors import InvalidState, SourceChanged
 
-_END: Any = object()
+NONE = freeze(None, "")  # where data has no state of its own
 _NESTED = ("sampler", "batch_sampler")  # where samplers hold those that they are made of
 
 
@@ -31,37 +49,213 @@ class Fetch:
         return self._collate(many(index) if many else [self._dataset[i] for i in index])
 
 
+class Opened(NamedTuple):
+    """Items, and the states that data and iterator have there, None if neither has one."""
+
+    items: Iterator[Any]
+    states: Callable[[], Any]
+
+
+@source_combinator(registered=False, describe=lambda data: {})
+def iterable(data: Whole | Part | Sampled) -> Machine[Any]:
+    """The items of an iterable.
+
+    State: the epoch, a count of items, the states that data and iterator have of their
+    own, and whether it has ended. `data.open` goes on from such states, or begins.
+    """
+
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index, own, ended = position
+        states: Callable[[], Any] = lambda: thaw(own)  # noqa: E731  # replaced when reading begins
+        taken: Callable[[], int] = lambda: 0  # noqa: E731  # likewise
+
+        def items() -> Iterator[Any]:
+            nonlocal states, taken, ended
+            if ended:
+                return
+            stream, now = data.open(epoch, index, thaw(own))
+            passed = index if own != NONE else sum(1 for _ in islice(stream, index))
+            if passed < index:
+                raise SourceChanged(
+                    f"DataLoader: the state stands after item {index} of an iterable "
+                    f"which now has {passed}"
+                )
+            stream, taken = counted(stream)
+            states = now
+            yield from stream
+            ended = 1
+
+        def snapshot() -> Position:
+            place = epoch, index + taken()
+            return *place, freeze(states(), "DataLoader: a state_dict of the data"), ended
+
+        return Flow(items(), snapshot)
+
+    return sourced(
+        "iterable",
+        first=(NONE, 0),
+        check=lambda own, ended: (_pair(thaw(own)), within("iterable", ended, 1)),
+        rereads=lambda position: (Reread(None, position[1] if position[2] == NONE else 0),),
+        flow=flow,
+    )
+
+
+def _pair(states: Any) -> Any:
+    if states is None or (type(states) is tuple and len(states) == 2):
+        return states
+    raise InvalidState(f"iterable: a state with {brief(states)} does not fit")
+
+
+def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
+    """Where an epoch begins behind one that has ended, whose states the data keeps."""
+    if machine.children:
+        pairs = zip(machine.children, start[0], end[0], strict=True)
+        return tuple([carried(*each) for each in pairs]), *start[1:]
+    if machine.upstream is not None and machine.owns:
+        return carried(machine.upstream, start[0], end[0]), *start[1:]
+    if machine.upstream is not None:
+        return carried(machine.upstream, start, end)
+    of_data = None if end[2] == NONE else end[2][0][0]
+    return start if of_data is None else (*start[:2], Own(((of_data, None),)), 0)
+
+
+def begun(data: Any, states: Any, asks: bool = True) -> Opened:
+    """An iterator over data, both in the states that they had."""
+    of_data, of_items = states or (None, None)
+    if of_data is not None:
+        data.load_state_dict(of_data)
+    items = iter(data)
+    if of_items is not None:
+        items.load_state_dict(of_items)
+
+    def found() -> Any:
+        both = None if items is data else state_of(data), state_of(items)
+        return None if both == (None, None) else both
+
+    return Opened(_nexts(items) if items is data else items, found if asks else lambda: None)
+
+
+def _nexts(items: Iterator[Any]) -> Iterator[Any]:
+    """The items of what may be rewound by another `iter`."""
+    with suppress(StopIteration):
+        while True:
+            item = next(items)
+            yield item
+
+
+def is_torchs_stream(data: Any) -> bool:
+    """Whether data is an `IterableDataset` of torch."""
+    torch = sys.modules.get("torch.utils.data")
+    return torch is not None and isinstance(data, torch.IterableDataset)
+
+
+def has_state(data: Any) -> bool:
+    return hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
+
+
+def state_of(data: Any) -> Any:
+    """The state that data gives of itself; None if it gives none."""
+    return data.state_dict() if has_state(data) else None
+
+
+class Whole(NamedTuple):
+    """An iterable data set, read by one."""
+
+    dataset: Any
+
+    def open(self, epoch: int, index: int, states: Any) -> Opened:
+        return begun(self.dataset, states)
+
+
+class Part(NamedTuple):
+    """An iterable data set as one of several workers reads it, there or in its place.
+
+    The generators begin anew with each batch, so that a resume draws the same. `held`
+    is where they are, in its place.
+    """
+
+    start: Start
+    batch_size: int
+    of_batch: Callable[[Any], Any]
+    held: list[Any]
+
+    def open(self, epoch: int, index: int, states: Any) -> Opened:
+        seed, _, dataset, num_workers, _, number = start = self.start
+        assert number is not None
+        if is_worker(seed):
+            tell(number, num_workers, worker_seed(seed, epoch, number), dataset)
+            return self._begun(dataset, epoch, index, states)
+        held, dataset = self.held, deepcopy(dataset)
+        held.clear()
+        with standing_in(held):
+            start._replace(epoch=epoch, dataset=dataset)(number)
+            items, found = self._begun(dataset, epoch, index, states)
+
+        def stood_in() -> Iterator[Any]:
+            while True:
+                with standing_in(held):
+                    some = [*islice(items, 1)]
+                if not some:
+                    return
+                yield some.pop()
+
+        return Opened(stood_in(), found)
+
+    def collate(self, batch: Any) -> Any:
+        if is_worker(self.start.seed):
+            return self.of_batch(batch)
+        with standing_in(self.held):
+            return self.of_batch(batch)
+
+    def _begun(self, dataset: Any, epoch: int, index: int, states: Any) -> Opened:
+        first = index if states else 0
+        self._seed(epoch, first)
+        items, found = begun(dataset, states)
+        return Opened(self._seeding(items, epoch, first), found)
+
+    def _seeding(self, items: Iterator[Any], epoch: int, first: int) -> Iterator[Any]:
+        for number in count(first):
+            if number % self.batch_size == 0:
+                self._seed(epoch, number)
+            some = [*islice(items, 1)]
+            if not some:
+                return
+            yield some.pop()
+
+    def _seed(self, epoch: int, number: int) -> None:
+        seed_batch(self.start.seed, epoch, self.start.worker or 0, number // self.batch_size)
+
+
 class Sampled:
-    """An epoch's indices, the same each time: what a sampler draws from torch depends on the epoch.
+    """A sampler that gives the same for an epoch: what it draws from torch depends on that.
 
     `seeds` are the loader's, then those that generators of the sampler's own had at
     first, who begin the first epoch so, as for torch. The global generator is
     afterwards as it was.
     """
 
-    def __init__(self, sampler: Any, seeds: list[int], epoch: int) -> None:
-        self._sampler, self._seeds, self._epoch = sampler, seeds, epoch
+    def __init__(self, sampler: Any, seeds: list[int]) -> None:
+        self._sampler, self._seeds = sampler, seeds
 
-    def __iter__(self) -> Iterator[Any]:
-        with self._seeded():
-            indices = iter(self._sampler)
-            first = next(indices, _END)  # when torch's samplers draw
-        if first is not _END:
-            yield first
-            yield from indices
+    def open(self, epoch: int, index: int, states: Any) -> Opened:
+        with self._seeded(epoch):
+            asks = not any(generators(self._sampler))  # whose states are no JSON
+            indices, found = begun(self._sampler, states, asks)
+            first = [*islice(indices, 1)]  # when torch's samplers draw
+        return Opened(chain(first, indices), found)
 
     @contextmanager
-    def _seeded(self) -> Iterator[None]:
+    def _seeded(self, epoch: int) -> Iterator[None]:
         torch = sys.modules.get("torch")
         if torch is None:
             yield
             return
         own, (seed, *seeds) = generators(self._sampler), self._seeds
         for generator, first in zip(own, seeds, strict=True):
-            generator.manual_seed(derive(first, "sampler", self._epoch) if self._epoch else first)
+            generator.manual_seed(derive(first, "sampler", epoch) if epoch else first)
         shared = torch.default_generator
         before = shared.get_state()
-        shared.manual_seed(derive(seed, "sampler", self._epoch))
+        shared.manual_seed(derive(seed, "sampler", epoch))
         try:
             yield
         finally:
@@ -76,22 +270,6 @@ def generators(sampler: Any) -> Iterator[Any]:
     for name in _NESTED:
         if (inner := getattr(sampler, name, None)) is not None:
             yield from generators(inner)
-
-
-class Start:
-    """How a worker starts: with random numbers of its own."""
-
-    def __init__(self, key: int, then: Callable[[int], Any] | None) -> None:
-        self._key, self._then = key, then
-
-    def __call__(self, worker: int) -> None:
-        seed = derive(self._key, worker)
-        random.seed(seed)
-        np.random.seed(seed % (1 << 32))
-        if "torch" in sys.modules:
-            sys.modules["torch"].manual_seed(seed)
-        if self._then is not None:
-            self._then(worker)
 
 
 def initial_seed() -> int:

@@ -2,46 +2,57 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from types import GenericAlias
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
-from lazyckpt.compat.pinning import has_device, pinned
+from lazyckpt.combinators.interleave import interleave
+from lazyckpt.compat.seqtools.batches import Batches, parted
 from lazyckpt.compat.seqtools.fetching import (
     Fetch,
+    Part,
     Sampled,
-    Start,
+    Whole,
+    carried,
     generators,
+    has_state,
     initial_seed,
+    is_torchs_stream,
+    iterable,
     standard_collate,
+    state_of,
 )
+from lazyckpt.compat.seqtools.samplers import needs_no_preparing, shown_samplers
 from lazyckpt.compat.seqtools.sequence import (
-    ForgivingIterator,
     LazySequence,
     is_iterable,
+    places,
     produced,
     stage,
 )
+from lazyckpt.compat.seqtools.workers import Readers, Seeds, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
-from lazyckpt.core.machine import entered
-from lazyckpt.core.prng import derive
+from lazyckpt.core.machine import begun, entered
+from lazyckpt.core.user_state import freeze
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes
-from lazyckpt.pipeline import Pipeline
+from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
+from lazyckpt.state.codec import encode
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import State, as_state
+from lazyckpt.state.state import State
 
 _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
+_FIXED = {
+    "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
+}  # fmt: skip
 
 
 class DataLoader:
@@ -49,17 +60,30 @@ class DataLoader:
 
     A stand-in for `torch.utils.data.DataLoader`, whose order of arguments it has,
     and for the DataLoader of SeqTools' documentation. Each `iter` begins the next
-    epoch, in a new order if it is shuffled. Workers change neither batches nor
-    their order nor states: an iterable is gone through once for all, and
-    `get_worker_info()` is None. What an item draws from global generators depends
-    on its worker; use `lazyckpt.random_map`. After an error, iterating goes on with
+    epoch, in a new order if it is shuffled. After an error, iterating goes on with
     the next batch, or tries again where there are no indices or a worker died.
 
-    A sampler is iterated over anew to resume, so it must give the same for an
-    epoch: `DistributedSampler` wants its `set_epoch` first. Torch's random ones are
-    seeded for each epoch here, the first one with a generator of its own as torch
-    does it; a state has those generators' first seeds. The state is exact at any
-    batch with work in flight; at the end of an epoch it's the start of the next.
+    The state is exact at any batch with work in flight; at the end of an epoch it's
+    the start of the next. By index, workers change neither batches nor their order
+    nor states. An `IterableDataset` of torch is read by each worker, as in torch,
+    with its own `get_worker_info()`; a state has the place of each, and resumes with
+    any `num_workers`, with as many readers. Any other iterable is gone through once.
+
+    Data sets, samplers and iterators with `state_dict` and `load_state_dict` are
+    asked and restored, as torchdata's loader does; their states must be JSON values
+    and tuples. A data set by index is so without workers alone. What has no state is
+    iterated over anew to resume, so it must give the same for an epoch:
+    `DistributedSampler` wants its `set_epoch` first. Torch's random samplers are seeded
+    for each epoch here, the first one with a generator of its own as torch does it.
+
+    In workers `random`, NumPy and torch are seeded for each batch: what is drawn there
+    depends on the seed, the epoch and the batch, and not on who makes it. Without
+    workers, draws are the program's.
+
+    Not torch's, and meant so: its permutations; one `torch.initial_seed()` a worker, and
+    batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
+    states of other types. Accelerate leaves the loader as it is, and Lightning takes
+    it for torch's. `tests/compat/seqtools/behaviours.py` lists what torch's tests pin.
 
     Arguments are torch's, of which these differ, or the original's ([D]).
 
@@ -72,9 +96,8 @@ class DataLoader:
         collate_fn: By default torch's, and without torch `lazyckpt.stack`. [D]: floats
             become tensors and strings stay; they became None.
         pin_memory: Where torch finds a device. [D]: what is no tensor became None.
-        worker_init_fn: Called after `random`, NumPy and torch are seeded there.
+        worker_init_fn: Called after seeding; if it seeds torch, that stays so.
         generator: Its initial seed is the `seed`.
-        persistent_workers: Keep them for the next epoch; not with a sampler.
         pin_memory_device, in_order, shm_size: Not needed: shared memory is as large as
             batches are ([D]: the default size failed).
         seed: Of `shuffle`, samplers and workers; by default torch's initial seed.
@@ -122,7 +145,6 @@ class DataLoader:
         check = partial(checked, "DataLoader")
         self.dataset = dataset
         self.batch_size = check("batch_size", batch_size, optional(positive))
-        self.sampler, self.batch_sampler = sampler, batch_sampler
         self.num_workers = check("num_workers", num_workers, natural)
         self.pin_memory, self.drop_last = bool(pin_memory), bool(drop_last)
         self.timeout, self.worker_init_fn = timeout, worker_init_fn
@@ -135,96 +157,162 @@ class DataLoader:
         given = seed if seed is not None or generator is None else generator.initial_seed()
         self._given_seed = check("seed", given, optional(natural))
         self._seed: int = initial_seed() if given is None else self._given_seed
-        self._is_iterable = is_iterable(dataset)
-        self._refuse_what_does_not_fit(shuffle)
+        self._has_batches = batch_sampler is not None  # in place of indices
+        self._index_sampler = batch_sampler if self._has_batches else sampler
         self._shuffles = bool(shuffle)
+        self._refuse_what_does_not_fit()
         collate = check("collate_fn", collate_fn, optional(function))
-        is_alone = batch_size is None and batch_sampler is None
-        self.collate_fn = collate or standard_collate(is_alone)
+        self.collate_fn = collate or standard_collate(batch_size is None and not self._has_batches)
         self._batches: Callable[[], Batches | None] = lambda: None
-        self._run: Run[Any] | None = None  # kept, with its workers
         self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
+        self._readers = num_workers if is_torchs_stream(dataset) else 0
+        self._dataset_state: tuple[Any] | None = None  # to be loaded when reading begins
         self._compose()
-        self._state = self._following = init(self._pipeline(0))  # where the next iterator begins
+        self._following = init(self._pipeline)  # where the next iterator begins
+        self._state: State | InvalidState = self._following
+        self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
+        self._is_made = True
 
-    def _refuse_what_does_not_fit(self, shuffle: Any) -> None:
-        index_sampler = self._index_sampler
-        if self.batch_size is None and self.drop_last and self.batch_sampler is None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_made = not name.startswith("_") and "_is_made" in self.__dict__
+        if is_made and name in _FIXED:
+            raise ArgumentError(f"DataLoader: {name} can't be set any more; make another loader")
+        super().__setattr__(name, value)
+        if is_made:
+            if name == "num_workers" and is_torchs_stream(self.dataset):
+                self._readers = value
+            self._compose()
+            if self._following.stages != self._pipeline.entries:
+                self._state = self._following = init(self._pipeline)
+
+    def _refuse_what_does_not_fit(self) -> None:
+        sampler = self._index_sampler
+        if self.batch_size is None and self.drop_last and not self._has_batches:
             raise ArgumentError("DataLoader: drop_last=True has no meaning with batch_size=None")
-        if self._is_iterable and (index_sampler is not None or shuffle):
+        if is_iterable(self.dataset) and (sampler is not None or self._shuffles):
             raise ArgumentError("DataLoader: an iterable data set takes no sampler and no shuffle")
-        if isinstance(index_sampler, Iterator):
+        if isinstance(sampler, Iterator):
             raise ArgumentError(
                 "DataLoader: a sampler must begin anew each epoch, got the one-shot iterator "
-                f"{brief(index_sampler)}"
+                f"{brief(sampler)}"
             )
         if not isinstance(self.timeout, (int, float)) or self.timeout < 0:
             raise ArgumentError(f"DataLoader: timeout must be >= 0, got {brief(self.timeout)}")
 
-    @property
-    def _index_sampler(self) -> Iterable[Any] | None:
-        return self.sampler if self.batch_sampler is None else self.batch_sampler
+    def __getattr__(self, name: str) -> Any:
+        if name == "_is_accelerate_prepared":
+            return needs_no_preparing()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property  # type: ignore[misc]  # object's can be set
+    def __class__(self) -> Any:
+        """Torch's, as trainers look for it; Lightning then makes one of `type(loader)` of it."""
+        torch = sys.modules.get("torch.utils.data")
+        return type(self) if torch is None else torch.DataLoader
 
     def _compose(self) -> None:
-        """The stages behind the source of an epoch, which may be a sampler."""
-        batched = partial(stage, "batch", self.batch_size, drop_last=self.drop_last)
-        is_batched = self.batch_sampler is not None or self.batch_size is not None
-        self._source: Pipeline[Any] | None = None
-        self._stages = []
-        if self._index_sampler is not None:
-            if self.batch_sampler is None and is_batched:
-                self._stages.append(batched())
-            self._stages.append(stage("map", Fetch(self.dataset, self.collate_fn, is_batched)))
+        """The pipeline, whose source may be a sampler."""
+        self._run: Run[Any] | None = None  # kept, with its workers
+        size, sampler = self.batch_size, self._index_sampler
+        is_batched = self._has_batches or size is not None
+        self._length: Any = None  # of data by index
+        self._carries = True  # whether data and samplers may have states, which outlive epochs
+        if self._readers:
+            parts = [
+                Part(self._start(0, number), size or 1, self.collate_fn, [])
+                for number in range(self._readers)
+            ]
+            self._pipeline = interleave(
+                *[iterable(part) | self._collated(part.collate) for part in parts]
+            )
             return
-        self._source = LazySequence.of(self.dataset)
-        if self._shuffles:
-            self._stages.append(stage("shuffle", seed=self._seed))
-        last = batched(collate=self.collate_fn) if is_batched else stage("map", self.collate_fn)
-        self._stages.append(last)
-
-    def _pipeline(self, epoch: int) -> Pipeline[Any]:
-        sampler = self._index_sampler
-        pipeline = self._source
-        if pipeline is None:
+        last = self._collated(self.collate_fn)
+        found: Pipeline[Any]
+        if sampler is not None:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
-            order = sampler if is_plain else Sampled(sampler, [self._seed, *self._seeds], epoch)
-            pipeline = produced("source", order)
-        for each in self._stages:
-            pipeline = pipeline | each
-        return pipeline
+            self._carries = not is_plain
+            seeds = [self._seed, *self._seeds]
+            found = produced("source", sampler) if is_plain else iterable(Sampled(sampler, seeds))
+            if is_batched and not self._has_batches:
+                found = found | stage("batch", size, drop_last=self.drop_last)
+            found = found | stage("map", Fetch(self.dataset, self.collate_fn, is_batched))
+        elif self._is_stream:
+            found = iterable(Whole(self.dataset)) | last
+        else:
+            self._carries = False
+            found = LazySequence.of(self.dataset)
+            self._length = found.machine.length
+            found = (found | stage("shuffle", seed=self._seed) if self._shuffles else found) | last
+        is_by_index = sampler is not None or found.machine.skip is not None
+        self._pipeline = found | seeded(Seeds(self._seed)) if is_by_index else found
+
+    def _collated(self, collate: Callable[[Any], Any]) -> Stage[Any, Any]:
+        if self.batch_size is None:
+            return stage("map", collate)
+        return stage("batch", self.batch_size, drop_last=self.drop_last, collate=collate)
+
+    @property
+    def _is_stream(self) -> bool:
+        """Whether the data set is an iterable that may have a state."""
+        data = self.dataset
+        return is_torchs_stream(data) or (is_iterable(data) and has_state(data))
+
+    @property
+    def _has_state(self) -> bool:
+        """Whether the data set, read by index in this process, has a state of its own."""
+        return not self.num_workers and not is_iterable(self.dataset) and has_state(self.dataset)
 
     def _executor(self, epoch: int) -> Executor | None:
         if not self.num_workers:
             return None
-        method = self.multiprocessing_context
-        return processes(
-            self.num_workers,
-            buffer_size=self.num_workers * (self.prefetch_factor or 2),
-            start_method=getattr(method, "get_start_method", lambda: method)(),
-            timeout=self.timeout or None,
-            worker_init=Start(derive(self._seed, "workers", epoch), self.worker_init_fn),
-        )
+        method, ahead = self.multiprocessing_context, self.prefetch_factor or 2
+        count = self._readers or self.num_workers
+
+        def pool(workers: int, number: int | None = None) -> Executor:
+            return processes(
+                workers,
+                buffer_size=workers * ahead,
+                start_method=getattr(method, "get_start_method", lambda: method)(),
+                timeout=self.timeout or None,
+                worker_init=self._start(epoch, number).__call__,
+            )
+
+        if not self._readers:
+            return pool(count)
+        return Readers(processes, {"executors": [pool(1, number) for number in range(count)]})
+
+    def _start(self, epoch: int, worker: int | None) -> Start:
+        count = self._readers or self.num_workers
+        return Start(self._seed, epoch, self.dataset, count, self.worker_init_fn, worker)
 
     def __iter__(self) -> Batches:
-        state = self._following
-        epoch = self._pipeline(0).machine.epoch(state.position)
-        pipeline = self._pipeline(epoch)
-        keeps = self.persistent_workers and self._index_sampler is None
-        run = self._run if keeps else None
+        if self._dataset_state is not None:
+            self.dataset.load_state_dict(*self._dataset_state)
+            self._dataset_state = None
+        machine, position = self._pipeline.machine, self._following.position
+        epoch = machine.epoch(position)
+        if not begun(machine, position) and self._has_changed():
+            self._compose()
+            self._following = init(self._pipeline, epoch=epoch)
+        state, run = self._following, self._run
         if run is None:
-            run = Run(pipeline, state, executor=self._executor(epoch))
+            run = Run(self._pipeline, state, executor=self._executor(epoch))
         else:
             run.load_state_dict(state)
-        self._run = run if keeps else None
-        self._following = init(pipeline, epoch=epoch + 1)
-        batches = Batches(self, run, pipeline, keeps)
+        self._run = run if self.persistent_workers else None
+        self._following = init(self._pipeline, epoch=epoch + 1)
+        batches = Batches(self, run, self._pipeline)
         self._batches = batches.known
         return batches
+
+    def _has_changed(self) -> bool:
+        """Whether the data are longer or shorter than they were, which an epoch begins with."""
+        return isinstance(self._length, int) and len(self.dataset) != self._length
 
     def __len__(self) -> int:
         sampler: Any = self._index_sampler
         size: int = len(self.dataset if sampler is None else sampler)
-        if self.batch_sampler is not None or self.batch_size is None:
+        if self._has_batches or self.batch_size is None:
             return size
         count: int = size // self.batch_size if self.drop_last else -(-size // self.batch_size)
         return count
@@ -233,12 +321,19 @@ class DataLoader:
         """The place after the last batch that was given, as JSON values, and the seed."""
         batches = self._batches()
         state = self._state if batches is None else batches.run.state
-        seeds = {"sampler_seeds": [hex(seed) for seed in self._seeds]} if self._seeds else {}
-        return {**state.to_dict(), "seed": hex(self._seed), **seeds}
+        if isinstance(state, InvalidState):
+            raise state
+        found = {**state.to_dict(), "seed": hex(self._seed)}
+        if self._seeds:
+            found["sampler_seeds"] = [hex(seed) for seed in self._seeds]
+        if self._has_state:
+            (own,) = self._dataset_state or (state_of(self.dataset),)
+            found["dataset"] = encode(freeze(own, "DataLoader: the data set's state_dict"))
+        return found
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
-        seed, seeds, found = _parted(state)
+        seed, seeds, of_dataset, found = parted(state)
         if seed is not None and seed != self._seed and self._given_seed is not None:
             raise StateMismatch(f"the state belongs to a loader with seed={seed}, not {self._seed}")
         if seeds and len(seeds) != len(self._seeds):
@@ -246,72 +341,33 @@ class DataLoader:
                 f"the state belongs to a sampler with {len(seeds)} generators of its own, "
                 f"not {len(self._seeds)}"
             )
-        before = self._seed, self._seeds
+        before = self._seed, self._seeds, self._readers
+        readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
         try:
-            self._reseed(self._seed if seed is None else seed, seeds or self._seeds)
-            pipeline = self._pipeline(0)
-            entered(pipeline.machine, matching(found, pipeline).position)
+            self._change(self._seed if seed is None else seed, seeds or self._seeds, readers)
+            entered(self._pipeline.machine, matching(found, self._pipeline).position)
         except BaseException:
-            self._reseed(*before)
+            self._change(*before)
             raise
         self._state = self._following = found
-        self._batches = lambda: None
+        self._dataset_state = of_dataset if self._has_state else None
+        self._batches, self._run = (lambda: None), None
 
-    def _reseed(self, seed: int, seeds: list[int]) -> None:
-        if seed != self._seed:
-            self._seed, self._run = seed, None
+    def order(self) -> Iterator[int]:
+        """The indices of the next epoch, where it shuffles."""
+        epoch = self._pipeline.machine.epoch(self._following.position)
+        order = places(len(self.dataset)) | stage("shuffle", seed=self._seed)
+        return iter(Run(order, init(order, epoch=epoch)))
+
+    def _change(self, seed: int, seeds: list[int], readers: int) -> None:
+        if (seed, seeds, readers) != (self._seed, self._seeds, self._readers):
+            self._seed, self._seeds, self._readers = seed, seeds, readers
             self._compose()
-        self._seeds = seeds
 
-
-class Batches(Iterator[Any]):
-    """One epoch of a loader, or the rest of one."""
-
-    def __init__(
-        self, loader: DataLoader, run: Run[Any], pipeline: Pipeline[Any], keeps: bool
-    ) -> None:
-        self.known = ref(self)
-        self._loader, self.run, self._keeps = loader, run, keeps
-        self._pins = loader.pin_memory and has_device()
-        self._items = ForgivingIterator(run, pipeline).items
-
-    def __next__(self) -> Any:
-        try:
-            batch = next(self._items)
-        except StopIteration:
-            state, machine = self.run.state, self._loader._pipeline(0).machine
-            self._leave(State(state.stages, 0, next_epoch(machine, state.position)))
-            raise
-        return pinned(batch) if self._pins else batch
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # a loop is left
-            self._leave(self.run.state)
-
-    def _leave(self, state: State) -> None:
-        """End workers, and have the loader remember the place."""
-        loader = self._loader
-        if loader._batches is self.known:
-            loader._state, loader._batches = state, lambda: None
-        if not self._keeps:
-            self.run.close()
-
-
-def _parted(state: Any) -> tuple[int | None, list[int], State]:
-    """A loader's state as its seed, its sampler's and the pipeline's; that alone will do."""
-    if isinstance(state, (str, bytes)):
-        with suppress(ValueError, RecursionError):
-            state = json.loads(state)
-    if not isinstance(state, Mapping) or "seed" not in state:
-        return None, [], as_state(state)
-    rest = dict(state)
-    try:
-        seed, *seeds = (
-            int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]
-        )
-    except (TypeError, ValueError):
-        raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
-    return seed, seeds, as_state(rest)
+    def _after(self, end: State) -> State:
+        """Where the epoch after one that has ended begins."""
+        machine = self._pipeline.machine
+        start = next_epoch(machine, end.position)
+        if self._carries:
+            start = carried(machine, start, end.position)
+        return State(end.stages, 0, start)

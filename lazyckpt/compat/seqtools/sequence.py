@@ -17,6 +17,7 @@ from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.core.registry import registry
+from lazyckpt.core.show import place
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline, Stage
@@ -251,7 +252,7 @@ def built_at() -> str:
     frame = sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_HERE):
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return place(frame)
 
 
 def stage(combinator: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Stage[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import importlib.util
 import os
 import pickle
@@ -9,8 +10,9 @@ import platform
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from traceback import format_exception_only
 from typing import Any
 
@@ -18,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import PipelineError, SourceChanged
 from lazyckpt.executors.ipc.reducers import reducers
 from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
-from lazyckpt.failures.notes import Failure, RebuiltError, as_failure
+from lazyckpt.failures.notes import Failure, RebuiltError, add_note, as_failure
 
 Buffers = list[NDArray[np.uint8]]
 
@@ -120,12 +122,15 @@ def serialize_handlers(
 
     Raises:
         PipelineError: A function can't be pickled; it names the stage.
+        SourceChanged: Their data aren't what they were.
     """
     error: Exception | None = None
     content = handlers if settings is None else (handlers, settings)
     for dumps in _dumps_functions(has_main):
         try:
             return bytes(dumps(content))
+        except SourceChanged:
+            raise
         except Exception as raised:
             error = raised
     remedy = (
@@ -142,16 +147,42 @@ def _has_cloudpickle() -> bool:
 
 def _dumps_functions(has_main: bool) -> list[Callable[[Any], bytes]]:
     """How to pickle functions: by name, where a worker can import what is defined here."""
-    cloud = [import_module("cloudpickle").dumps] if _has_cloudpickle() else []
+    cloud: list[Callable[[Any], bytes]] = [_dumps_by_value] if _has_cloudpickle() else []
     by_name = has_main and hasattr(sys.modules["__main__"], "__file__")
     return [pickle.dumps, *cloud] if by_name or not cloud else cloud
+
+
+def _dumps_by_value(content: Any) -> bytes:
+    """A pickle that has classes and functions by value, from cloudpickle."""
+    file = BytesIO()
+    _strict_pickler()(file, 5).dump(content)
+    return file.getvalue()
+
+
+@cache
+def _strict_pickler() -> Any:
+    """Cloudpickle's pickler, which takes nothing for something else."""
+    base = import_module("cloudpickle").Pickler
+
+    def reduce_file(file: Any) -> Any:
+        if file in (sys.stdout, sys.stderr):
+            return base.dispatch_table[TextIOWrapper](file)
+        raise TypeError("cannot pickle an open file, as its text would come: give its path")
+
+    def refuse_view(view: memoryview) -> Any:
+        raise TypeError("cannot pickle a memoryview, as bytes would come: give bytes or an array")
+
+    kinds: dict[type, Any] = {TextIOWrapper: reduce_file, memoryview: refuse_view}
+    table = {kind: way for kind, way in kinds.items() if kind not in copyreg.dispatch_table}
+    strict = {"dispatch_table": base.dispatch_table.new_child(table)}
+    return type("StrictPickler", (base,), strict)
 
 
 class _CloudPickled:
     """An item or error of a class or function that has no name where it goes to."""
 
     def __init__(self, item: Any) -> None:
-        self._frame = import_module("cloudpickle").dumps(item)
+        self._frame = _dumps_by_value(item)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickle.loads, (self._frame,)
@@ -174,7 +205,7 @@ def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:
         try:
             items.append(_picklable_item(item))
         except Exception as error:
-            error.add_note(f"lazyckpt: an item, a {type(item).__name__}, can't leave its process")
+            add_note(error, f"lazyckpt: an item, a {type(item).__name__}, can't leave its process")
             failure = picklable_failure(Failure(error, ""), worker)
             positions = outcome.positions and outcome.positions[: len(items) + 1]
             return outcome._replace(items=items, failure=failure, positions=positions, end=None)
@@ -210,7 +241,7 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
 def _strip_tracebacks(error: BaseException | None) -> None:
     """Remove tracebacks: some packages make them picklable, and they would come as cycles."""
     while error is not None and error.__traceback__ is not None:
-        error.__traceback__ = None
+        BaseException.with_traceback(error, None)  # also of one that is frozen
         _strip_tracebacks(error.__cause__)
         error = error.__context__
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import accumulate
 from mmap import PAGESIZE, mmap
 from typing import IO, Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 import numpy as np
 
@@ -21,17 +21,30 @@ _LINE = 64  # bytes of a cache line
 class SharedMemorySlots:
     """Slots of one size, and a byte for each that is 1 while it is taken.
 
-    The worker sets that byte, the consumer clears it; nobody waits.
+    The worker sets that byte, the consumer clears it; nobody waits. One byte more is
+    1 once the memory is retired: a forked process may read what the consumer had
+    then, so that no slot comes free again, and the worker takes other memory.
     """
 
     def __init__(self, file: IO[bytes], size: int, count: int) -> None:
         self.size = size
         self.count = count
-        self._start = -(-count // PAGESIZE) * PAGESIZE
+        self._start = _start(count)
         self._map = mmap(file.fileno(), self._start + size * count)
         self._view = memoryview(self._map)
         self._taken = self._view[:count]
         self._lent: dict[int, ref[_LentSlot]] = {}
+        _memories.add(self)
+
+    @property
+    def is_retired(self) -> bool:
+        return self._map[self.count] == 1
+
+    def retire_lent(self) -> None:
+        """Before this process forks: retire the memory if it is lent."""
+        with suppress(ValueError):  # closed
+            if self._lent:
+                self._map[self.count] = 1
 
     def take(self) -> int | None:
         """The number of a free slot: the first, which is likely to be in the cache."""
@@ -59,7 +72,8 @@ class SharedMemorySlots:
 
     def _free(self, number: int) -> None:
         with suppress(ValueError):  # closed
-            self._taken[number] = 0
+            if not self.is_retired:
+                self._taken[number] = 0
         del self._lent[number]
 
     def close(self) -> None:
@@ -68,6 +82,44 @@ class SharedMemorySlots:
         with suppress(BufferError):
             self._view.release()
             self._map.close()
+
+
+class UnmappedSlots:
+    """What there is to read of `SharedMemorySlots` that don't fit in the address space."""
+
+    def __init__(self, file: IO[bytes], size: int, count: int) -> None:
+        self.size = size
+        self._start = _start(count)
+        self._map = mmap(file.fileno(), self._start)
+        self._file = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)
+
+    def read(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
+        """The buffers in a slot: copies."""
+        try:
+            found = [np.empty(size, np.uint8).data for size in sizes]
+            for start, left in zip(starts(sizes), found, strict=False):
+                self._file.seek(self._start + number * self.size + start)
+                while left:
+                    left = left[self._file.readinto(left) :]
+            return found
+        finally:
+            self._map[number] = 0
+
+    def close(self) -> None:
+        self._file.close()
+        self._map.close()
+
+
+_memories: WeakSet[SharedMemorySlots] = WeakSet()
+
+
+def _retire_lent() -> None:
+    for memory in list(_memories):
+        memory.retire_lent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_retire_lent)
 
 
 class _LentSlot(np.ndarray[tuple[int], np.dtype[np.uint8]]):
@@ -81,11 +133,16 @@ def allocate(size: int, count: int) -> tuple[IO[bytes], SharedMemorySlots]:
     else:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     try:
-        file.truncate(-(-count // PAGESIZE) * PAGESIZE + size * count)
+        file.truncate(_start(count) + size * count)
         return file, SharedMemorySlots(file, size, count)
     except BaseException:
         file.close()
         raise
+
+
+def _start(count: int) -> int:
+    """Where the first of so many slots begins."""
+    return -(-(count + 1) // PAGESIZE) * PAGESIZE
 
 
 def starts(sizes: Sequence[int]) -> Sequence[int]:

@@ -31,7 +31,12 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.executors.ipc.reducers import reducers
-from lazyckpt.executors.ipc.shared_memory import SharedMemorySlots, allocate, starts
+from lazyckpt.executors.ipc.shared_memory import (
+    SharedMemorySlots,
+    UnmappedSlots,
+    allocate,
+    starts,
+)
 
 LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
 
@@ -51,9 +56,9 @@ class Sender:
     """The worker's side, for one thread.
 
     Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
-    the consumer keeps. It is allocated for the first large buffer, and again for a
-    message larger than all before. With no slot free, or `shared` false, large
-    buffers go through the pipe.
+    the consumer keeps. It is allocated for the first large buffer, again for a message
+    larger than all before, and again once the consumer has forked with some in hand.
+    With no slot free, or `shared` false, large buffers go through the pipe.
     """
 
     def __init__(
@@ -111,7 +116,8 @@ class Sender:
         """A free slot, of new memory if it has to be larger; None if there is none."""
         if not self._slots:
             return None
-        if self._memory is None or size > self._memory.size:
+        if self._memory is None or size > self._memory.size or self._memory.is_retired:
+            size = max(size, self._memory.size if self._memory is not None else 0)
             size = 1 << (max(size, PAGESIZE) - 1).bit_length()  # pages not touched cost nothing
             try:
                 file, memory = allocate(size, self._slots)
@@ -141,7 +147,7 @@ class Receiver:
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
-        self._memory: SharedMemorySlots | None = None
+        self._memory: SharedMemorySlots | UnmappedSlots | None = None
 
     def receive(self) -> Any:
         """Wait for the next message. Its arrays are writable where they were before.
@@ -200,8 +206,12 @@ class Receiver:
             _, fds, _, _ = socket.recv_fds(pipe, 1, 1)
         if not fds:
             raise EOFError("the sender is gone, or this process has too many open files")
+        memory: SharedMemorySlots | UnmappedSlots
         with open(fds[0], "r+b") as file:
-            memory = SharedMemorySlots(file, size, slots)
+            try:
+                memory = SharedMemorySlots(file, size, slots)
+            except OSError:  # a limit on the address space
+                memory = UnmappedSlots(file, size, slots)
         self.close()  # all that came through it has been read
         self._memory = memory
 

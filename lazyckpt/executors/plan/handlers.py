@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.stages import sourced
-from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     Attributes:
         items: What was made, up to an error or the end.
         failure: The error that came next.
-        positions: Of a stream, the position before the items and after each.
+        positions: Of a stream, the position before the items and after each, or None.
         end: The position of the end, if the stream has ended.
         seconds: How long it took.
         item_bytes: About how large an item is.
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
     is_transfer_error: bool = False
 
 
-Handler = Callable[[Any], Outcome]
+Handler = Callable[..., Outcome]  # of a task, and perhaps of a list for its items
 
 
 class Reader:
@@ -63,20 +63,22 @@ class Reader:
         self.calls = chain.calls
         self._skip_log = skip_log_of(chain)
         self.machine = machine or chain.machine
+        self.is_driver = machine is not None  # of a pool, whose items are ready in its flow
         self.is_stream = self.machine.skip is None
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self.machine.check(self.machine.init(0))  # that the data are those it will be made of
         return Reader, (self.chain,)
 
     def fresh(self) -> Reader:
         """The same reader, without the flow that this one has open."""
-        return Reader(self.chain, self.machine)
+        return Reader(self.chain, self.machine if self.is_driver else None)
 
-    def __call__(self, task: tuple[Position, int]) -> Outcome:
+    def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         position, count = task
-        items: list[Any] = []
+        items = [] if items is None else items
         skipped: list[tuple[int, SkipRecord]] = []
         positions: list[Any] | None = [] if self.is_stream else None
         end = failure = None
@@ -88,11 +90,15 @@ class Reader:
             if positions is None:
                 items.extend(islice(stream, count))  # keeps what comes before an error
             else:
-                positions.append(try_snapshot(flow))
+                # What leaves items out isn't read again: that would count them again.
+                log = PositionLog(flow, is_whole=self._skip_log is not None)
+                positions, add = log.known, log.add
                 for item in islice(stream, count):
                     self._add_skipped(skipped, len(items))
                     items.append(item)
-                    positions.append(try_snapshot(flow))
+                    add()
+                if len(items) == count:
+                    log.finish()
             if len(items) == count:
                 self._open.clear()
                 self._open[None if self.is_stream else flow.snapshot()] = flow, stream
@@ -127,7 +133,7 @@ class Reader:
 
 
 class Mapper:
-    """Maps pointwise stages over items: a task is (position, epoch upstream, items)."""
+    """Maps pointwise stages over items: a task is (position, epoch and share upstream, items)."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
@@ -135,13 +141,17 @@ class Mapper:
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
-    def __call__(self, task: tuple[Position, int, list[Any]]) -> Outcome:
+    def __call__(
+        self,
+        task: tuple[Position, tuple[int, Share], list[Any]],
+        made: list[Any] | None = None,
+    ) -> Outcome:
         begun = perf_counter()
-        position, epoch, items = task
-        made: list[Any] = []
+        position, upstream, items = task
+        made = [] if made is None else made
         failure = None
         try:
-            made.extend(build_machine(self.calls, items_machine(items, epoch)).flow(position))
+            made.extend(build_machine(self.calls, items_machine(items, *upstream)).flow(position))
         except BaseException as error:
             failure = as_failure(error, self.calls)
         size = item_bytes(made) + item_bytes(items)
@@ -149,6 +159,17 @@ class Mapper:
             return Outcome(made, failure, None, None, perf_counter() - begun, size)
         finally:
             del failure
+
+
+def without_flows(handlers: list[Handler], *, drivers: bool) -> list[Handler]:
+    """The same handlers, without the flows that these have open: drivers' too, or not.
+
+    Those are closed where nobody holds these any more: at once, or once a task is done.
+    """
+    return [
+        each.fresh() if isinstance(each, Reader) and (drivers or not each.is_driver) else each
+        for each in handlers
+    ]
 
 
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:
@@ -162,7 +183,8 @@ def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Mac
 def items_machine(
     items: list[Any],
     epoch: int,
-    positions: list[Position] | None = None,
+    share: Share = ALL,
+    positions: Callable[[int], Position] = lambda place: None,
     end: Position | None = None,
 ) -> Machine[Any]:
     """A machine of items at hand, entered at the first of them.
@@ -170,37 +192,22 @@ def items_machine(
     Args:
         items: The items.
         epoch: The epoch of all of them.
-        positions: Before the first item and after each; a worker doesn't know them.
+        share: Where they stand among those of all ranks.
+        positions: After so many of the items; a worker doesn't know them.
         end: Where upstream has ended, if it has.
     """
-    places = positions or [None] * (len(items) + 1)
 
     def flow(position: Position) -> Flow[Any]:
         left = iter(items)
-        return Flow(left, lambda: places[len(items) - length_hint(left)])
+        return Flow(left, lambda: positions(len(items) - length_hint(left)))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         if n > len(items):
             return end, len(items)
-        return places[n], n
+        return positions(n), n
 
     source = sourced("items", flow=flow, skip=skip)
-    return source._replace(init=lambda _: places[0], epoch=lambda _: epoch)
-
-
-def try_snapshot(flow: Flow[Any]) -> Any:
-    """The flow's position, or the error of taking it, for `raise_or_position` to raise."""
-    try:
-        return flow.snapshot()
-    except InvalidState as error:
-        return error
-
-
-def raise_or_position(found: Any) -> Position:
-    """A position that `try_snapshot` took; raises the error if it is one."""
-    if isinstance(found, InvalidState):
-        raise found
-    return found
+    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)
 
 
 def item_bytes(items: list[Any]) -> float:

@@ -9,8 +9,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.registry import registry
+from lazyckpt.core.registry import Combinator, registry
+from lazyckpt.core.show import show
 
 
 class Segment(NamedTuple):
@@ -25,6 +27,12 @@ class Segment(NamedTuple):
     kind: Literal["chunks", "items", "local"]
     calls: tuple[Call, ...]
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The stages as they are shown; of a composite that is taken apart, those inside."""
+        calls = (call for call in self.calls if not call.covers)
+        return tuple(call.shown if isinstance(call, _Half) else repr(call) for call in calls)
+
 
 def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segment]:
     """The segments of a pipeline, in order.
@@ -38,11 +46,11 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
     if chain.machine.skip is not None or (can_stream and workers == 1):
         return whole
     start = _seekable_stages(chain.calls)
-    if not _takes_time(chain.calls[:start]):
+    if not takes_time(chain.calls[:start]):
         start = 0
     segments = [Segment("chunks", chain.calls[:start])] if start else []
     for call in itertools.chain.from_iterable(map(_without_collate, chain.calls[start:])):
-        is_pointwise = call.combinator.pointwise and _takes_time((call,))
+        is_pointwise = call.combinator.pointwise and takes_time((call,))
         kind: Literal["items", "local"] = "items" if is_pointwise else "local"
         if segments and segments[-1].kind == kind:
             segments[-1] = Segment(kind, segments[-1].calls + (call,))
@@ -61,7 +69,7 @@ def _seekable_stages(calls: tuple[Call, ...]) -> int:
     return len(calls)
 
 
-def _takes_time(calls: tuple[Call, ...]) -> bool:
+def takes_time(calls: tuple[Call, ...]) -> bool:
     """Whether stages do more than look up what is in memory."""
     return any(
         not isinstance(value, (list, tuple, range, int, float, str, bool, type(None), np.ndarray))
@@ -77,6 +85,47 @@ def _without_collate(call: Call) -> Iterator[Call]:
     if name is None:
         yield call
         return
-    yield call.replaced(**{name: None})
-    collating = registry["map"]
-    yield Call(collating, collating.bind((call.arguments[name],), {}), call.site)
+    collating, function = registry["map"], call.arguments[name]
+    yield _Half(call, name, call.combinator, {**call.arguments, name: None})
+    yield _Half(call, name, collating, collating.bind((function,), {}))
+
+
+class _Half(Call):
+    """A part of a stage, which errors name as a whole."""
+
+    __slots__ = ("_name", "_whole")
+
+    _whole: Call
+    _name: str  # of the function that is apart
+
+    def __init__(
+        self, whole: Call, name: str, combinator: Combinator, arguments: dict[str, Any]
+    ) -> None:
+        super().__init__(combinator, arguments, whole.site)
+        object.__setattr__(self, "_whole", whole)
+        object.__setattr__(self, "_name", name)
+
+    @property
+    def shown(self) -> str:
+        """As a part: `batch(2, collate=...)` or `collate=stack`."""
+        if self.combinator is self._whole.combinator:
+            return repr(self._whole.replaced(**{self._name: _Elsewhere()}))
+        return f"{self._name}={show(self._whole.arguments[self._name])}"
+
+    def __repr__(self) -> str:
+        return repr(self._whole)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        public = self.combinator.public  # which pickles by reference
+        return _half, (self._whole, self._name, public, self.arguments)
+
+
+def _half(whole: Call, name: str, public: Any, arguments: dict[str, Any]) -> _Half:
+    return _Half(whole, name, public.combinator, arguments)
+
+
+class _Elsewhere(Shown):
+    """In place of a function that is called elsewhere."""
+
+    def __repr__(self) -> str:
+        return "..."

@@ -12,6 +12,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
+from lazyckpt.executors.plan.positions import PositionLog, Rereader, raise_or_position
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
@@ -117,11 +118,15 @@ def stream_tasks(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
 
 
 def pointwise_tasks(
-    upstream: Machine[Any], calls: tuple[Call, ...], skip_log: SkipLog | None = None
+    upstream: Machine[Any],
+    calls: tuple[Call, ...],
+    rereader: Rereader,
+    skip_log: SkipLog | None = None,
 ) -> TaskGenerator:
     """Tasks for a `Mapper` of pointwise stages over a stream, which is read here.
 
     What the skip log records meanwhile is recorded again where the items come back.
+    The rereader finds positions upstream.
     """
 
     def log_skips(skipped: dict[int, SkipRecord]) -> Any:
@@ -131,18 +136,21 @@ def pointwise_tasks(
 
     def generate(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
         before = _upstream_position(calls, position)
-        epoch = upstream.epoch(before)
+        origin = upstream.epoch(before), upstream.share
         flow = upstream.flow(before)
         stream = iter(flow)
         while True:
             count = sizer.size
             read = _read(flow, stream, count, skip_log)
             items = read.items
-            skip = build_machine(calls, items_machine(items, epoch, read.positions, read.end)).skip
+            places = rereader.positions(read.positions)
+            found = items_machine(items, *origin, places, read.end)
+            skip = build_machine(calls, found).skip
             assert skip is not None
             if items:
                 after = _after(skip, position)
-                yield Task((position, epoch, items), after, len(items), log_skips(read.skipped))
+                skipped = log_skips(read.skipped)
+                yield Task((position, origin, items), after, len(items), skipped)
             if read.error is not None:
                 try:
                     raise read.error
@@ -161,7 +169,7 @@ class _Read(NamedTuple):
     """Items of a stream, and then perhaps an error or the end."""
 
     items: list[Any]
-    positions: list[Position]
+    positions: list[Any]  # before them and after each, or None
     error: Exception | None
     end: Position | None
     skipped: dict[int, SkipRecord]  # after so many items
@@ -170,7 +178,8 @@ class _Read(NamedTuple):
 
 def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog | None) -> _Read:
     items: list[Any] = []
-    positions = [flow.snapshot()]
+    log = PositionLog(flow, is_whole=skip_log is not None)
+    raise_or_position(log.known[0])
     error = end = None
     skipped: dict[int, SkipRecord] = {}
     earlier = last = SkipRecord() if skip_log is None else skip_log.drain()
@@ -179,8 +188,11 @@ def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog 
             if skip_log is not None and (found := skip_log.drain()).spans:
                 skipped[len(items)] = found
             items.append(item)
-            positions.append(flow.snapshot())
-        if len(items) < count:
+            log.add()
+            raise_or_position(log.known[-1])
+        if len(items) == count:
+            log.finish()
+        else:
             end = flow.snapshot()
     except Exception as raised:
         error = raised
@@ -189,7 +201,7 @@ def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog 
             last = skip_log.drain()
             skip_log.record(earlier)
     try:
-        return _Read(items, positions, error, end, skipped, last)
+        return _Read(items, log.known, error, end, skipped, last)
     finally:
         del error  # its traceback has this frame, which would be a cycle
 

@@ -19,9 +19,10 @@ from lazyckpt.executors.ipc.serialization import (
     this_process,
 )
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
+from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
-from lazyckpt.failures.notes import Failure, as_failure
+from lazyckpt.failures.notes import Failure, add_note, as_failure
 
 _CACHED_RUNS = 8  # the last ones, whose handlers a worker keeps
 
@@ -167,7 +168,8 @@ class FuturesPool(WorkerPool):
             if pending.generation != self.generation and job.done.empty():
                 raise TaskLost
             try:
-                future = job.done.get(timeout=self._timeout)
+                with resting():
+                    future = job.done.get(timeout=self._timeout)
             except Empty:
                 self.stop()
                 raise WorkerTimeout(f"no item within {self._timeout} s, from {self}") from None
@@ -185,6 +187,7 @@ class FuturesPool(WorkerPool):
     def stop(self) -> None:
         self.generation += 1
         self._is_running = False
+        self.handlers = without_flows(self.handlers, drivers=True)
         pending_tasks, self.pending_tasks = self.pending_tasks, []
         for pending in pending_tasks:
             if not pending.handle.future.cancel():
@@ -223,7 +226,7 @@ class FuturesPool(WorkerPool):
     def _failed(self, job: Job, error: BaseException) -> Outcome:
         if job.payload.error is not None:
             error, job.payload.error = job.payload.error, None  # a pool may hold the payload
-            error.add_note("lazyckpt: an item can't be sent to a worker")
+            add_note(error, "lazyckpt: an item can't be sent to a worker")
             return Outcome([], Failure(error, ""), is_transfer_error=True)
         if not isinstance(error, PipelineError):
             if isinstance(error, BrokenExecutor):

@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
+from lazyckpt.core.flow import Position
 from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.failures.notes import Failure
 
 
 class PendingTask:
@@ -18,16 +20,34 @@ class PendingTask:
         generation: That of the pool when it was submitted; -1 once nobody wants it.
         handle: What the pool knows it by.
         size: How many items it has.
+        items: Those made so far, where a worker leaves them here.
+        made: How many were made by a worker that then died or hung; None if it did another task.
         outcome: None until `WorkerPool.result` has it.
     """
 
-    __slots__ = ("generation", "handle", "outcome", "size")
+    __slots__ = ("generation", "handle", "items", "made", "outcome", "size")
 
     def __init__(self, generation: int, handle: Any, size: int) -> None:
         self.generation = generation
         self.handle = handle
         self.size = size
+        self.items: list[Any] = []
+        self.made: int | None = None
         self.outcome: Outcome | None = None
+
+
+class Suspect(NamedTuple):
+    """The item that a worker has not survived, of a pool which others drive.
+
+    Attributes:
+        handler: Whose task it was in.
+        position: That before it.
+        failure: What is raised in its place.
+    """
+
+    handler: int
+    position: Position
+    failure: Failure
 
 
 class WorkerPool(ABC):
@@ -40,6 +60,8 @@ class WorkerPool(ABC):
         workers: How many tasks are done at the same time.
         buffer_size: Items to have ready beyond those.
         generation: How often the workers were stopped.
+        suspect: The item to fail at, once the items before it are made again.
+        is_awaited: Whether who drives the pool waits for a task, which may take its time.
     """
 
     is_driven = False
@@ -49,6 +71,8 @@ class WorkerPool(ABC):
         self.workers = workers
         self.buffer_size = buffer_size
         self.generation = 0
+        self.suspect: Suspect | None = None
+        self.is_awaited = False
 
     def start(self) -> None:  # noqa: B027  # most need no preparation
         """Start the workers, if they aren't running."""
@@ -68,6 +92,15 @@ class WorkerPool(ABC):
     @abstractmethod
     def result(self, pending: PendingTask) -> Outcome:
         """Wait for a task. `TaskLost` if its workers were stopped before it was done."""
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """Wait for a task."""
+        self.is_awaited = True
+        try:
+            yield
+        finally:
+            self.is_awaited = False
 
     def is_done(self, pending: PendingTask) -> bool:
         """Whether `result` would return at once."""

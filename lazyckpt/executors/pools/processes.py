@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import multiprocessing
 import os
 import threading
 import weakref
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from math import inf
+from multiprocessing.util import Finalize
 from time import monotonic
 from typing import Any
 
@@ -19,7 +19,10 @@ from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
 from lazyckpt.executors.ipc.transport import Unwritable
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.progress import Progress
+from lazyckpt.executors.pools.start_method import choose_start_method
 from lazyckpt.executors.pools.worker_main import (
     WorkerSettings,
     has_threadpoolctl,
@@ -30,8 +33,9 @@ from lazyckpt.executors.pools.worker_main import (
 from lazyckpt.executors.pools.worker_process import (
     PipeGate,
     WorkerProcess,
-    choose_start_method,
+    kill_all,
     reap,
+    unreaped,
     without_interrupts,
 )
 
@@ -41,7 +45,13 @@ _TICK = 0.25  # seconds between two looks whether a worker lives, if others hold
 _pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
 
 
+_at_exit: Finalize[Any] | None = None
+
+
 def _forget_all() -> None:
+    global _at_exit
+    _at_exit = None
+    unreaped.clear()
     for pool in list(_pools):
         pool.forget()
 
@@ -50,10 +60,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-@atexit.register  # after multiprocessing's own, and so called before it, which waits for workers
+def _stop_at_exit() -> None:
+    """Have all workers end before multiprocessing waits for them, in its own children too.
+
+    Those end without `atexit`.
+    """
+    global _at_exit
+    if _at_exit is None or not _at_exit.still_active():
+        _at_exit = Finalize(None, _stop_all, exitpriority=100)
+
+
 def _stop_all() -> None:
-    for pool in list(_pools):
-        pool.stop()
+    try:
+        for pool in list(_pools):
+            pool.stop()
+    finally:  # those too that a Ctrl-C kept from being stopped
+        kill_all(unreaped)
 
 
 class ProcessPool(WorkerPool):
@@ -74,6 +96,7 @@ class ProcessPool(WorkerPool):
         self._start_method = start_method
         self._settings = settings._replace(slots=2 * workers + buffer_size + 2 + LENT_SLOTS)
         self._workers: list[WorkerProcess] = []
+        self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
         self._gate: PipeGate | None = None
         self._is_allowed = True
@@ -96,20 +119,10 @@ class ProcessPool(WorkerPool):
                     each.receive_ready()
         worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
         pending = PendingTask(generation, worker, size)
-        try:  # what is noted is sent, or an answer would be taken for that of another task
-            worker.submitted += 1
-            worker.pending_tasks.append(pending)
-            worker.load += size
-            worker.sender.send((handler, payload))
+        try:
+            worker.send(handler, payload, pending)
         except Unwritable as error:
-            worker.pending_tasks.remove(pending)
-            worker.load -= size
             pending.outcome = transfer_failure(error)
-        except OSError:
-            pass  # it has died, as `result` will tell in its turn
-        except BaseException:  # in the middle of a message, perhaps
-            self.stop()
-            raise
         return pending
 
     def result(self, pending: PendingTask) -> Outcome:
@@ -120,7 +133,12 @@ class ProcessPool(WorkerPool):
                 deadline = monotonic() + self._timeout
             if pending.generation != self.generation or worker is None:
                 raise TaskLost
-            if not poll(worker.connection, min(_TICK, (deadline or inf) - monotonic())):
+            if not worker.is_whole:
+                self.stop()
+                raise TaskLost
+            with self.awaited(), resting():
+                is_ready = poll(worker.connection, min(_TICK, (deadline or inf) - monotonic()))
+            if not is_ready:
                 self._check_worker(pending, deadline)
                 continue
             try:
@@ -129,9 +147,6 @@ class ProcessPool(WorkerPool):
                         worker.receive()
             except EOFError:
                 self._raise_death(pending)
-            except BaseException:  # in the middle of a message, perhaps
-                self.stop()
-                raise
         if worker is not None and worker.has_failed_to_start:
             self.stop()
         return pending.outcome
@@ -150,16 +165,16 @@ class ProcessPool(WorkerPool):
                 worker.hang_up()
             self._lock.acquire()
         try:
+            self.generation += bool(self._workers)  # first, so that who waits knows it is over
             workers, self._workers = self._workers, []
             for worker in workers:
                 with suppress(OSError):
                     worker.receive_ready()
-            self.generation += bool(workers)
             for worker in workers:
                 worker.hang_up()
-                if not worker.is_mid_message:
+                if not worker.is_receiving:
                     worker.receiver.close()
-                for pending in worker.pending_tasks:
+                for pending in worker.pending_tasks.values():
                     pending.handle = None
         finally:
             self._lock.release()
@@ -171,23 +186,30 @@ class ProcessPool(WorkerPool):
             self._gate.open(is_allowed)
 
     def start(self) -> None:
-        if self._workers:
+        if self._workers and self._is_started and all(each.is_whole for each in self._workers):
             return
-        context: Any = multiprocessing.get_context(choose_start_method(self._start_method))
+        self.stop()
+        self._is_started = False
+        _stop_at_exit()
+        method = choose_start_method(self._start_method)
+        context: Any = multiprocessing.get_context(method)
         self._gate = PipeGate(self._is_allowed)
+        shared = context.RawArray("q", Progress.CELLS * self.workers)
         arguments: Any = self._handlers, self._settings
-        if context.get_start_method() == "forkserver":
+        if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
             import_module("multiprocessing.forkserver").ensure_running()  # with no Ctrl-C held back
-        if context.get_start_method() != "fork":
+        if method != "fork":
             self._serialized = self._serialized or serialize_handlers(*arguments)
             arguments = self._serialized
         elif has_threadpoolctl():
             import_module("threadpoolctl")  # once here, for all workers
         try:
-            with without_interrupts():
+            forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
+            with forks, without_interrupts():
                 for index in range(self.workers):
-                    self._start_worker(context, index, arguments)
+                    self._start_worker(context, index, shared, arguments)
+            self._is_started = True
         except BaseException:
             self.stop()
             raise
@@ -202,18 +224,19 @@ class ProcessPool(WorkerPool):
         self._lock = threading.RLock()
         self.generation += 1
 
-    def _start_worker(self, context: Any, index: int, arguments: Any) -> None:
+    def _start_worker(self, context: Any, index: int, shared: Any, arguments: Any) -> None:
         assert self._gate is not None
         ours, theirs = context.Pipe()
-        worker = WorkerProcess(ours, self._settings)
+        worker = WorkerProcess(ours, self._settings, Progress(shared, index))
         self._workers.append(worker)
         process = context.Process(
             target=serve,
-            args=(theirs, self._gate.reader, arguments, index),
+            args=(theirs, self._gate.reader, shared, arguments, index),
             name=f"lazyckpt-{index}",
         )
         with theirs:
             process.start()
+        unreaped.add(process)
         worker.process = process
 
     def _check_worker(self, pending: PendingTask, deadline: float | None) -> None:
@@ -225,6 +248,7 @@ class ProcessPool(WorkerPool):
             if not worker.process.is_alive() and not poll(worker.connection, 0):
                 self._raise_death(pending)
         if deadline is not None and monotonic() >= deadline:
+            worker.note_made()
             self.stop()
             raise WorkerTimeout(f"no item within {self._timeout} s, from {worker.process.name}")
 
@@ -241,5 +265,6 @@ class ProcessPool(WorkerPool):
                     "guard it with if __name__ == '__main__'"
                 )
             died = WorkerDied(f"{end} {when}")
+            worker.note_made()
         self.stop()
         raise died

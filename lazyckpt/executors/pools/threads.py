@@ -13,21 +13,19 @@ from typing import Any
 
 from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
+from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
+from lazyckpt.executors.pools.forking import own_threads, resting, working
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure
 
 _TICK = 0.25  # seconds after which a signal is seen that came just before a wait
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made
 
-live_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-
 
 class ThreadPool(WorkerPool):
     """Workers that are threads, all fed from one queue.
 
-    It may drive other pools, which have to run before a thread does: a process with
-    threads is not to be forked.
+    It may drive other pools, which have to run before a thread does.
     """
 
     def __init__(
@@ -72,27 +70,29 @@ class ThreadPool(WorkerPool):
             try:
                 if pending.generation != self.generation and pending.handle.empty():
                     raise TaskLost
-                pending.outcome = self._wait_for(pending.handle)
+                with self.awaited(), resting():
+                    pending.outcome = self._wait_for(pending)
             finally:
                 self._awaited = None
         if pending.outcome is None:
             raise TaskLost
         return pending.outcome
 
-    def _wait_for(self, results: SimpleQueue[Any]) -> Outcome | None:
+    def _wait_for(self, pending: PendingTask) -> Outcome | None:
         patience = inf if self._timeout is None else self._timeout
         deadline = monotonic() + patience
         while True:
             try:
-                found: Outcome | None = results.get(
+                found: Outcome | None = pending.handle.get(
                     timeout=max(0.0, min(_TICK, deadline - monotonic()))
                 )
                 return found
             except Empty:
-                if not self._is_allowed:  # nobody is late
+                if not self._is_allowed or any(pool.is_awaited for pool in self._drives):
                     deadline = monotonic() + patience
                 if monotonic() < deadline:
                     continue
+            pending.made = len(pending.items)
             self.stop(_PATIENCE if self._drives else 0.0)  # a driver ends with those it drives
             raise WorkerTimeout(f"no item within {self._timeout} s, from a thread")
 
@@ -116,8 +116,8 @@ class ThreadPool(WorkerPool):
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
-        if any(thread.is_alive() for thread in threads):  # and will go on with what it has
-            self._handlers = [h.fresh() if isinstance(h, Reader) else h for h in self._handlers]
+        is_busy = any(thread.is_alive() for thread in threads)  # and goes on with what it has
+        self._handlers = without_flows(self._handlers, drivers=is_busy)
 
     def allow_work(self, is_allowed: bool) -> None:
         self._is_allowed = is_allowed
@@ -129,6 +129,7 @@ class ThreadPool(WorkerPool):
             return
         if self._has_begun:
             self.stop()
+        generation = self.generation
         for pool in self._drives:
             pool.start()
         self._tasks: SimpleQueue[Any] = SimpleQueue()
@@ -144,12 +145,15 @@ class ThreadPool(WorkerPool):
                     daemon=True,  # one that hangs holds no interpreter up
                 )
                 thread.start()
-                live_threads.add(thread)
+                own_threads.add(thread)
                 threads.append(thread)
         except BaseException:
             self.stop()
             raise
         self._threads = threads
+        if self.generation != generation:  # a signal's handler has stopped it meanwhile
+            self._has_begun = True
+            self.stop()
 
     def forget(self) -> None:
         """Forget the threads, which a forked process has not."""
@@ -211,15 +215,16 @@ def _serve(tasks: SimpleQueue[Any], handlers: list[Handler], gate: _ThreadGate) 
         if gate.has_stopped():
             pending.handle.put(None)  # whoever waits for it learns that it is not done
         elif pending.generation >= 0:
-            outcome = _outcome(handlers[handler], payload)
+            with working():
+                outcome = _outcome(handlers[handler], payload, pending.items)
             is_lost = gate.has_stopped() and outcome.failure is not None  # it may be of stopping
             pending.handle.put(None if is_lost else outcome)
             del outcome
         del task, pending, payload  # an error in there may hold the run, which nobody else holds
 
 
-def _outcome(handler: Handler, payload: Any) -> Outcome:
+def _outcome(handler: Handler, payload: Any, items: list[Any]) -> Outcome:
     try:
-        return handler(payload)
+        return handler(payload, items)
     except BaseException as error:  # of ours, which nobody else would learn of
         return Outcome([], Failure(error, ""))

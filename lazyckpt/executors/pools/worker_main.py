@@ -21,7 +21,10 @@ from typing import Any, NamedTuple
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
-from lazyckpt.failures.notes import Failure, as_failure
+from lazyckpt.executors.plan.segments import takes_time
+from lazyckpt.executors.pools.forking import own_threads
+from lazyckpt.executors.pools.progress import Progress
+from lazyckpt.failures.notes import Failure, add_note, as_failure
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
 _PIPE_TASKS = 100  # tasks that a pipe has room for, with their outcomes
@@ -54,16 +57,17 @@ class StartFailed(NamedTuple):
 def serve(
     connection: Connection[Any, Any],
     gate: Connection[Any, Any],
+    shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | bytes,
     index: int,
 ) -> None:
-    """Be a worker: do tasks until the pipe ends."""
+    """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the consumer's
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
     name = multiprocessing.current_process().name
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    _start_thread(_end_with, os.getppid())
     receiver = Receiver(connection)
     sender = Sender(connection, slots=0)
     try:
@@ -77,24 +81,36 @@ def serve(
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
-            sender.send(StartFailed(picklable_failure(as_failure(error, (), name), name)))
+            sender.send((0, StartFailed(picklable_failure(as_failure(error, (), name), name))))
         return
     next_task = _tasks_of(receiver)
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
+    number, progress = 0, Progress(shared, index)
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
         if not poll(gate, None) & select.POLLIN:
             return  # it won't be opened any more
-        outcome = task if isinstance(task, Outcome) else handlers[task[0]](task[1])
+        outcome = task if isinstance(task, Outcome) else _outcome(handlers, task, progress, number)
         try:
-            _send(sender, outcome, name)
+            _send(sender, number, outcome, name)
         except OSError:
             return
+        number += 1
         del task, outcome  # not to hold them while the next are made
+
+
+def _outcome(
+    handlers: list[Handler], task: tuple[int, Any], progress: Progress, number: int
+) -> Outcome:
+    handler = handlers[task[0]]
+    if not takes_time(getattr(handler, "calls", ())):
+        return handler(task[1])
+    outcome = handler(task[1], progress.begin(number))
+    return outcome._replace(items=[*outcome.items])
 
 
 def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
@@ -110,13 +126,13 @@ def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
     return receive
 
 
-def _send(sender: Sender, outcome: Outcome, worker: str) -> None:
+def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
     if outcome.failure is not None:
         outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
-        sender.send(outcome)
+        sender.send((number, outcome))
     except Unwritable:
-        sender.send(picklable_outcome(outcome, worker))
+        sender.send((number, picklable_outcome(outcome, worker)))
 
 
 def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
@@ -131,8 +147,14 @@ def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
             tasks.put(task)
         tasks.put(None)
 
-    threading.Thread(target=listen, daemon=True).start()
+    _start_thread(listen)
     return tasks.get
+
+
+def _start_thread(target: Callable[..., None], *args: Any) -> None:
+    thread = threading.Thread(target=target, args=args, daemon=True)
+    own_threads.add(thread)
+    thread.start()
 
 
 def _end_with(parent: int) -> None:
@@ -187,5 +209,5 @@ def transfer_failure(error: Exception) -> Outcome:
     which = "can't leave its process" if isinstance(error, Unwritable) else "can't be unpickled"
     note = f"lazyckpt: an item {which}"
     if note not in getattr(cause, "__notes__", ()):
-        cause.add_note(note)
+        add_note(cause, note)
     return Outcome([], Failure(cause, ""), is_transfer_error=True)

@@ -6,25 +6,25 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from lazyckpt.errors import PipelineError
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.pool import PendingTask
-from lazyckpt.executors.pools.threads import live_threads
+from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import (
     StartFailed,
     WorkerSettings,
     poll,
     transfer_failure,
 )
+
+unreaped: set[Any] = set()  # processes that this one has started, and not seen the end of
 
 _PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
 
@@ -35,54 +35,95 @@ class WorkerProcess:
     Its connection is closed when nobody holds this any more: a thread that
     waits for an outcome may, for a while.
 
+    Unless a message is under way, each of its `pending_tasks` has been sent, and no
+    outcome that was read is missing. What leaves one under way, as a Ctrl-C does,
+    makes the worker one to be replaced.
+
     Attributes:
         process: It, once it is started.
         connection: The pipe to it.
-        pending_tasks: Its tasks, first in, first out.
+        pending_tasks: Its tasks, by their numbers.
         load: How many items those have.
-        submitted: How many tasks it was ever given.
+        progress: How far it is.
+        submitted: How many tasks it was ever sent, and so the number of the next.
         has_answered: Whether any outcome has come.
-        is_mid_message: Whether half a message may have been read.
+        is_sending: Whether a task is being sent, or was left half sent.
+        is_receiving: Whether an outcome is being taken in, or was left half read.
         has_failed_to_start: Whether it has said so.
     """
 
-    def __init__(self, connection: Connection[Any, Any], settings: WorkerSettings) -> None:
+    def __init__(
+        self, connection: Connection[Any, Any], settings: WorkerSettings, progress: Progress
+    ) -> None:
         self.process: Any = None
+        self.progress = progress
+        progress.end()
         self.connection = connection
         self.sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         self.receiver = Receiver(connection)
-        self.pending_tasks: deque[PendingTask] = deque()
+        self.pending_tasks: dict[int, PendingTask] = {}
         self.load = 0
         self.submitted = 0
         self.has_answered = False
-        self.is_mid_message = False
+        self.is_sending = False
+        self.is_receiving = False
         self.has_failed_to_start = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no message is under way."""
+        return not self.is_sending and not self.is_receiving
+
+    def send(self, handler: int, payload: Any, pending: PendingTask) -> None:
+        """Send a task; Unwritable if it can't be, and then it is none of the worker's."""
+        self.is_sending = True
+        self.pending_tasks[self.submitted] = pending
+        self.load += pending.size
+        try:
+            self.sender.send((handler, payload))
+        except Unwritable:
+            self._take(self.submitted)
+            self.is_sending = False
+            raise
+        except OSError:
+            pass  # it has died, as waiting for the task will tell
+        self.submitted += 1
+        self.is_sending = False
 
     def receive(self) -> None:
         """Wait for the next outcome and take it in; EOFError if there can be none."""
-        self.is_mid_message = True
+        self.is_receiving = True
         try:
-            found = self.receiver.receive()
+            number, found = self.receiver.receive()
+        except EOFError:  # as it will be again
+            self.is_receiving = False
+            raise
         except Unreadable as error:
-            found = transfer_failure(error)
-        self.is_mid_message, self.has_answered = False, True
+            number, found = next(iter(self.pending_tasks)), transfer_failure(error)
+        self.has_answered = True
         if isinstance(found, StartFailed):
             self.has_failed_to_start = True
-            while self.pending_tasks:
-                self._finish_next(Outcome([], found.failure))
+            for each in [*self.pending_tasks]:
+                self._take(each).outcome = Outcome([], found.failure)
         else:
-            self._finish_next(found)
+            self._take(number).outcome = found
+        self.is_receiving = False
 
-    def _finish_next(self, outcome: Outcome) -> None:
-        pending = self.pending_tasks.popleft()
+    def _take(self, number: int) -> PendingTask:
+        pending = self.pending_tasks.pop(number)
         self.load -= pending.size
-        pending.outcome = outcome
+        return pending
 
     def receive_ready(self) -> None:
         """Take in the outcomes that have come."""
         with suppress(EOFError):  # as waiting for a task will tell
-            while self.pending_tasks and not self.is_mid_message and poll(self.connection, 0):
+            while self.pending_tasks and not self.is_receiving and poll(self.connection, 0):
                 self.receive()
+
+    def note_made(self) -> None:
+        """Note how many items it has made of the task that it does."""
+        for number, pending in self.pending_tasks.items():
+            pending.made = self.progress.made(number)
 
     def hang_up(self) -> None:
         """Whoever waits at either end learns that it is over."""
@@ -120,17 +161,28 @@ class PipeGate:
 
 
 def reap(processes: list[Any]) -> None:
-    """See that processes end which have been told to."""
-    for end in ("", "terminate", "kill"):
-        for process in processes:
-            if end and process.is_alive():
-                getattr(process, end)()
-        deadline = monotonic() + _PATIENCE
-        for process in processes:
-            process.join(max(0.0, deadline - monotonic()))
+    """See that processes end which have been told to: at once, if a Ctrl-C comes meanwhile."""
+    try:
+        for end in ("", "terminate", "kill"):
+            for process in processes:
+                if end and process.is_alive():
+                    getattr(process, end)()
+            deadline = monotonic() + _PATIENCE
+            for process in processes:
+                process.join(max(0.0, deadline - monotonic()))
+    except BaseException:
+        kill_all(processes)
+        raise
     for process in processes:
         if not process.is_alive():
+            unreaped.discard(process)
             process.close()
+
+
+def kill_all(processes: Iterable[Any]) -> None:
+    """Kill processes, without waiting for their end."""
+    for process in processes:
+        process.kill()
 
 
 @contextmanager
@@ -140,23 +192,9 @@ def without_interrupts() -> Iterator[None]:
         yield
         return
     resource_tracker.ensure_running()  # which would let it through
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:  # a Ctrl-C that came before is raised by the next line, which blocks those behind it
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def choose_start_method(wanted: str | None) -> str:
-    """The start method: never fork where a thread of ours lives, for it may hold a lock."""
-    threads = any(thread.is_alive() for thread in live_threads)
-    if wanted == "fork" and threads:
-        raise PipelineError(
-            "processes(start_method='fork') can't start while threads of another run are alive; "
-            "use 'forkserver', or close that run"
-        )
-    if wanted is not None:
-        return wanted
-    default = multiprocessing.get_start_method(allow_none=True)
-    default = default or multiprocessing.get_all_start_methods()[0]
-    return "forkserver" if default == "fork" and threads else default

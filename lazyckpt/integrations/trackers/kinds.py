@@ -15,8 +15,9 @@ Texts = Mapping[int, Callable[[], str]]
 """How to read the state of each step; of a step that came twice, the later one."""
 
 ACCEPTED = """
-    mlflow       mlflow.start_run(), a run of a client, a client, or the module mlflow
-    wandb        wandb.init() or the module wandb; to load, also an offline run's folder
+    mlflow       mlflow.start_run(), a run of a client, a client, or the module mlflow;
+                 to load, also a run's id
+    wandb        wandb.init() or the module wandb; to load, also a run's folder
     trackio      trackio.init() or the module trackio; to load, also a run of trackio.Api()
     aim          aim.Run()
     tensorboard  torch.utils.tensorboard.SummaryWriter(); to load, also its folder

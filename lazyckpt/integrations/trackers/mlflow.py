@@ -7,13 +7,29 @@ Artifacts are stored beside the SQLite file, not in it: copy both.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
-from lazyckpt.integrations.trackers.kinds import NAME, Texts, not_started, package, unfit
+from lazyckpt.core.checks import brief
+from lazyckpt.integrations.trackers.kinds import (
+    NAME,
+    NoState,
+    Texts,
+    not_started,
+    package,
+    unfit,
+)
+
+_ID = re.compile(r"(?:runs:/)?([0-9a-f]{32})/?")
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is what MLflow has as the id of a run, or its URI."""
+    return _ID.fullmatch(text) is not None
 
 
 def log(where: Any, text: str, step: int) -> None:
@@ -36,8 +52,23 @@ def _opened(where: Any) -> tuple[Any, str]:
     """A client and the id of a run: where the run is not told, the active one."""
     mlflow = package("mlflow", "mlflow")
     client = where if isinstance(where, mlflow.MlflowClient) else mlflow.MlflowClient()
+    if isinstance(where, str):
+        return client, _known(mlflow, client, where)
     if client is where or isinstance(where, ModuleType):
         where = mlflow.active_run() or not_started("MLflow", "mlflow.start_run()")
     if not isinstance(where, mlflow.entities.Run):
         unfit(where)
     return client, where.info.run_id
+
+
+def _known(mlflow: Any, client: Any, text: str) -> str:
+    """The id of a run that there is."""
+    found = _ID.fullmatch(text)
+    assert found is not None
+    try:
+        return str(client.get_run(found[1]).info.run_id)
+    except mlflow.exceptions.MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        where = brief(mlflow.get_tracking_uri())
+        raise NoState(f"MLflow has no run {found[1]} at {where}") from error

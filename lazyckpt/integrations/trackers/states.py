@@ -11,7 +11,7 @@ from typing import Any
 from lazyckpt.core.checks import at_least, brief, checked, optional
 from lazyckpt.errors import ArgumentError
 from lazyckpt.integrations.trackers import aim, dvclive, mlflow, tensorboard, trackio, wandb
-from lazyckpt.integrations.trackers.kinds import NoState, Tracker, unfit
+from lazyckpt.integrations.trackers.kinds import NoState, Texts, Tracker, unfit
 from lazyckpt.run import Run
 from lazyckpt.state.state import State, as_state
 
@@ -26,6 +26,7 @@ _TRACKERS: Mapping[str, Tracker] = {
 _FOLDERS: Mapping[str, Tracker] = {
     "*.tfevents.*": tensorboard,
     "*.wandb": wandb,
+    "../*.wandb": wandb,  # of `run.dir`, which is a folder in the run's own
     "plots/metrics": dvclive,
 }
 
@@ -64,7 +65,8 @@ def log_state(
     number = checked("log_state", "step", step, _step)
     found = state.state if isinstance(state, Run) else as_state(state)
     if isinstance(where, (str, PathLike)):
-        raise ArgumentError(f"log_state: a path can only be read, got {brief(where)}")
+        what = "the id of a run" if mlflow.is_id(str(where)) else "a path"
+        raise ArgumentError(f"log_state: {what} can only be read, got {brief(where)}")
     _tracker(where).log(where, found.to_json(), number)
 
 
@@ -72,8 +74,9 @@ def load_state(where: Any, step: int | None = None) -> State:
     """The state that `log_state` stored at a step, or that of the highest step.
 
     Args:
-        where: What `log_state` accepts, a run that is over, or the folder of
-            TensorBoard's events, of an offline run of W&B, or of DVCLive.
+        where: What `log_state` accepts, or a run that is over; the id of a run of
+            MLflow; the folder of a run of W&B (also its `run.dir`), of TensorBoard's
+            events, or of DVCLive.
         step: An int >= 0, or None for the highest.
 
     Raises:
@@ -82,11 +85,10 @@ def load_state(where: Any, step: int | None = None) -> State:
 
     >>> load_state("runs/of/yesterday")
     Traceback (most recent call last):
-    lazyckpt.integrations.trackers.kinds.NoState: no run of TensorBoard, W&B (offline) or ...
+    lazyckpt.integrations.trackers.kinds.NoState: no run of TensorBoard, W&B or DVCLive in ...
     """
     number = checked("load_state", "step", step, optional(_step))
-    folder = Path(where) if isinstance(where, (str, PathLike)) else None
-    texts = (_tracker(where) if folder is None else _reader(folder)).texts(folder or where)
+    texts = _texts(where)
     if not texts:
         raise NoState(f"no state was logged in {brief(where)}")
     last = max(texts)
@@ -96,6 +98,15 @@ def load_state(where: Any, step: int | None = None) -> State:
             f"there are {len(texts)}, the last one at {last}"
         )
     return State.from_json(texts[last if number is None else number]())
+
+
+def _texts(where: Any) -> Texts:
+    if not isinstance(where, (str, PathLike)):
+        return _tracker(where).texts(where)
+    folder = Path(where)
+    if isinstance(where, str) and mlflow.is_id(where) and not folder.exists():
+        return mlflow.texts(where)
+    return _reader(folder).texts(folder)
 
 
 def _tracker(where: Any) -> Tracker:
@@ -119,4 +130,6 @@ def _reader(folder: Path) -> Tracker:
     for pattern, tracker in _FOLDERS.items():
         if any(folder.glob(pattern)):
             return tracker
-    raise NoState(f"no run of TensorBoard, W&B (offline) or DVCLive in {brief(str(folder))}")
+    raise NoState(
+        f"no run of TensorBoard, W&B or DVCLive in {brief(str(folder))}, and no id of one of MLflow"
+    )

@@ -27,7 +27,9 @@ def log(where: Any, text: str, step: int) -> None:
 
 
 def texts(where: Any) -> Texts:
-    folder = where / "files" if isinstance(where, Path) else Path(_run(where).dir)
+    folder = where if isinstance(where, Path) else Path(_run(where).dir)
+    if any(folder.glob("*.wandb")):  # the run's own
+        folder /= "files"
     return {int(path.stem): path.read_text for path in Path(folder, NAME).glob("[0-9]*.json")}
 
 

@@ -52,26 +52,47 @@ PLANS = {
     "a collate": (lz.source(Stream()) | lz.batch(2, collate=total), [HERE, "item by item"]),
     "stack is one": (lz.source(Stream()) | lz.batch(2, collate=lz.stack), [HERE, "item by item"]),
     "between streams": (
-        NUMBERS | lz.map(double) | lz.shuffle(9, seed=0) | lz.tap(odd) | lz.filter(odd),
+        NUMBERS | lz.map(double) | lz.group_by(odd) | lz.tap(odd) | lz.filter(odd),
         ["each item from its own state", HERE, "item by item", HERE],
     ),
     "nothing to do": (lz.source(Stream()) | lz.enumerate() | lz.batch(2), ["as one stream"]),
 }
 
 
+def segments(pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None) -> list[str]:
+    """A line for each segment, however long."""
+    return lz.explain(pipeline, executor).replace("\n| ", " | ").splitlines()
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_what_runs_where(name: str) -> None:
     pipeline, expected = PLANS[name]
     for executor in (lz.threads(2), lz.processes(2)):
-        lines = lz.explain(pipeline, executor).splitlines()
+        lines = segments(pipeline, executor)
         assert len(lines) == len(expected)
         for line, part in zip(lines, expected, strict=True):
             assert line.endswith(part)
     for one in (lz.threads(), lz.processes()):
-        (line,) = lz.explain(pipeline, one).splitlines()
+        (line,) = segments(pipeline, one)
         assert "in one " in line
-    (line,) = lz.explain(pipeline).splitlines()
+    (line,) = segments(pipeline)
     assert line.endswith("in the consumer's thread, when asked for")
+
+
+def fails(items: list[int]) -> int:
+    raise ValueError(items)
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [lz.inline(), lz.threads(2), lz.processes(2)],
+    ids=["inline", "threads", "processes"],
+)
+def test_an_error_in_a_collate_that_runs_apart_names_the_stage(executor: lz.Executor) -> None:
+    pipeline = lz.source(Stream()) | lz.batch(2, collate=fails)
+    with lz.run(pipeline, executor=executor) as run, pytest.raises(ValueError, match="0, 1") as got:
+        next(run)
+    assert got.value.__notes__[0].startswith("lazyckpt: in batch(2, collate=fails), built at ")
 
 
 def test_executors_are_values() -> None:

@@ -200,7 +200,8 @@ def test_a_worker_that_hangs(executor: Executor, shape: Any, flag: Path) -> None
     with lz.run(shape(Fault(flag, 5, wait)), executor=executor) as run:
         for _ in range(2):
             begun = monotonic()
-            fails(run, found, lz.WorkerTimeout, r"within 0\.3 s")
+            error = fails(run, found, lz.WorkerTimeout, r"within 0\.3 s")
+            assert isinstance(error, RuntimeError)  # as one that died is
             assert monotonic() - begun < 0.3 * 6 + SOON
         flag.unlink()
         while len(found) < 9:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,22 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.pools import forking
 from tests.executors.faults import (
     EVERY,
     FORKED,
     OTHERS,
     QUICK,
+    SOON,
+    Fault,
     Sorry,
     each,
     fails,
+    keep,
     notes,
     seekable,
     shapes,
+    wait,
 )
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
@@ -103,21 +109,95 @@ def test_a_start_from_another_thread(executor: Executor, shape: Any) -> None:
     assert found == list(range(99))
 
 
-def test_no_fork_beside_threads_of_a_run() -> None:
-    with lz.run(seekable(int, 10**6), executor=lz.threads()) as beside:
+@pytest.fixture
+def _told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "_is_said", False)
+
+
+@pytest.mark.usefixtures("_told_nothing")
+@each(QUICK)
+@shapes
+def test_the_start_method_is_the_same_beside_other_runs(executor: Executor, shape: Any) -> None:
+    with lz.run(shape(int, 10**6), executor=executor) as beside:
+        next(beside)
+        for _ in range(2):
+            with lz.run(seekable(method), executor=lz.processes()) as run:
+                assert list(run) == [multiprocessing.get_start_method()] * 9
+        assert next(beside) == 1
+
+
+class Locked:
+    """A data set with a lock, which is taken nearly always."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return 10**6
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock:
+            sleep(2e-3)
+        return index
+
+
+@pytest.mark.usefixtures("_told_nothing")
+@pytest.mark.parametrize("stage", [lz.map(int), lz.filter(keep)], ids=str)
+def test_a_worker_inherits_no_lock_that_a_thread_of_a_run_holds(stage: Any) -> None:
+    pipeline = lz.source(Locked()) | stage
+    with lz.run(pipeline, executor=lz.threads(2)) as beside:
+        next(beside)
+        for _ in range(20):
+            with lz.run(pipeline, executor=lz.processes(2, timeout=SOON)) as run:
+                assert [next(run) for _ in range(3)] == [0, 1, 2]
+        next(beside)
+
+
+@pytest.mark.usefixtures("_told_nothing")
+def test_a_fork_beside_threads_of_others_is_told_of_once() -> None:
+    done = threading.Event()
+    other = threading.Thread(target=done.wait, name="other")
+    other.start()
+    try:
+        with lz.run(seekable(int), executor=lz.processes(start_method="fork")) as run:
+            assert list(run) == list(range(9))  # as it was asked for
+        with (
+            lz.run(seekable(int), executor=lz.processes()) as run,
+            pytest.warns(RuntimeWarning, match=r"\(other\).*start_method='forkserver'"),
+        ):
+            assert list(run) == list(range(9))
+        with lz.run(seekable(int), executor=lz.processes()) as run:
+            assert list(run) == list(range(9))
+    finally:
+        done.set()
+        other.join()
+
+
+@pytest.mark.usefixtures("_told_nothing")
+def test_a_fork_beside_a_function_that_takes_long_is_told_of(flag: Path) -> None:
+    with lz.run(seekable(Fault(flag, 1, wait)), executor=lz.threads()) as beside:
         next(beside)
         with (
-            lz.run(seekable(int), executor=lz.processes(start_method="fork")) as run,
-            pytest.raises(lz.PipelineError, match=r"forkserver"),
+            lz.run(seekable(int), executor=lz.processes()) as run,
+            pytest.warns(RuntimeWarning, match=r"\(lazyckpt-0\).*start_method='forkserver'"),
         ):
-            list(run)
-        with lz.run(seekable(os_name), executor=lz.processes()) as run:
-            assert list(run) == ["forkserver"] * 9
-    with lz.run(seekable(int), executor=lz.processes(start_method="fork")) as run:
-        assert list(run) == list(range(9))
+            assert list(run) == list(range(9))
+        flag.unlink()
+        assert list(beside) == list(range(1, 9))
 
 
-def os_name(item: int) -> str | None:
+def test_a_daemonic_process_has_no_workers() -> None:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert "daemonic" in pool.apply(start_error)
+
+
+def start_error() -> str:
+    with pytest.raises(lz.PipelineError) as caught:
+        next(lz.run(seekable(int), executor=lz.processes()))
+    return str(caught.value)
+
+
+def method(item: int) -> str | None:
     return multiprocessing.get_start_method()
 
 
@@ -137,16 +217,31 @@ def test_ends(executor: Executor, shape: Any, n: int) -> None:
 
 UNGUARDED = """
 import lazyckpt as lz
+print("begins", flush=True)
+{before}
 try:
-    next(lz.run(lz.source([1]) | lz.map(abs), executor=lz.processes(start_method="spawn")))
-except lz.WorkerDied as error:
-    print(error)
+    next(lz.run(lz.source([1]) | lz.map(abs), executor=lz.processes(start_method="{method}")))
+except lz.PipelineError as error:
+    print(type(error).__name__, error)
 """
 
 
-def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
-    path = tmp_path / "script.py"
-    path.write_text(UNGUARDED)
+def unguarded(folder: Path, method: str, before: str = "") -> str:
+    path = folder / "script.py"
+    path.write_text(UNGUARDED.format(method=method, before=before))
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
-    assert "ended with exit code 1 before its first item" in done.stdout, done.stderr
-    assert "guard it with if __name__ == '__main__'" in done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_script_without_a_guard_is_not_run_again(method: str, tmp_path: Path) -> None:
+    begins, error = unguarded(tmp_path, method).splitlines()
+    assert begins == "begins"
+    assert error.startswith(f"PipelineError processes: start_method='{method}' runs {tmp_path}")
+    assert error.endswith("put line 6 under if __name__ == '__main__':")
+
+
+def test_a_script_with_a_guard_that_guards_nothing_is_told_so(tmp_path: Path) -> None:
+    out = unguarded(tmp_path, "spawn", "if __name__: pass")
+    assert "ended with exit code 1 before its first item" in out
+    assert "guard it with if __name__ == '__main__'" in out

@@ -1,0 +1,115 @@
+"""Positions of a stream that is read ahead: all of them, or some and how to find the others.
+
+The position of what joins a thousand pipelines takes a thousand times what an item does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
+from lazyckpt.core.machine import Machine
+from lazyckpt.errors import InvalidState
+
+_WIDE = 64  # numbers in a position that is not taken after every item
+_COST = 8  # times what one takes, until the next is taken
+
+
+class PositionLog:
+    """The positions before the items of a chunk and after each; None for those not taken.
+
+    Attributes:
+        known: They, as far as items were added.
+        is_whole: Whether none is None.
+    """
+
+    def __init__(self, flow: Flow[Any], *, is_whole: bool = False) -> None:
+        self._flow = flow
+        self.known: list[Any] = []
+        self._cost = self._taken_at = 0.0
+        self._take()
+        self.is_whole = is_whole or not is_wide(self.known[0])
+
+    def add(self) -> None:
+        """Note that an item was given."""
+        if self.is_whole:
+            self.known.append(try_snapshot(self._flow))
+        elif perf_counter() - self._taken_at < _COST * self._cost:
+            self.known.append(None)
+        else:
+            self._take()
+
+    def finish(self) -> None:
+        """Have the last one too, if that is not the end: the stream has another place there."""
+        if self.known[-1] is None:
+            self.known[-1] = try_snapshot(self._flow)
+
+    def _take(self) -> None:
+        begun = perf_counter()
+        self.known.append(try_snapshot(self._flow))
+        self._taken_at = perf_counter()
+        self._cost = self._taken_at - begun
+
+
+def is_wide(position: Position) -> bool:
+    """Whether a position has so many numbers that taking it is work."""
+    left, parts = _WIDE, [position]
+    while parts and left:
+        part = parts.pop()
+        if isinstance(part, tuple):
+            parts.extend(part)
+        else:
+            left -= 1
+    return bool(parts)
+
+
+class Rereader:
+    """Finds the positions of a stream between two known ones, by reading it again from the first.
+
+    For the next position of the same chunk it goes on from where it is.
+    """
+
+    def __init__(self, machine: Machine[Any]) -> None:
+        self._machine = machine
+        self._open: tuple[Position, int, Flow[Any]] | None = None
+
+    def positions(self, known: Sequence[Any]) -> Callable[[int], Any]:
+        """The position after so many items, of those that a log has noted."""
+        return partial(self._position, known)
+
+    def _position(self, known: Sequence[Any], given: int) -> Any:
+        if known[given] is not None:
+            return known[given]
+        place = next(place for place in range(given, -1, -1) if known[place] is not None)
+        start = raise_or_position(known[place])
+        opened, self._open = self._open, None  # so that an interrupt leaves none half read
+        if opened is None or opened[0] is not start or opened[1] > given:
+            opened = start, place, self._machine.flow(start)
+        _, passed, flow = opened
+        pass_over(flow, given - passed)
+        self._open = start, given, flow
+        return try_snapshot(flow)
+
+    def close(self) -> None:
+        """Close what it reads from."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            close_stream(opened[2])
+
+
+def try_snapshot(flow: Flow[Any]) -> Any:
+    """The flow's position, or the error of taking it, for `raise_or_position` to raise."""
+    try:
+        return flow.snapshot()
+    except InvalidState as error:
+        return error
+
+
+def raise_or_position(found: Any) -> Position:
+    """A position that `try_snapshot` took; raises the error if it is one."""
+    if isinstance(found, InvalidState):
+        raise found
+    return found

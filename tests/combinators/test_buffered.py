@@ -1,0 +1,135 @@
+"""Shuffles within a buffer: what they hold, what a resume reads, and the laws around blocks."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing.laws import Stream
+from tests.combinators.long_orders import LENGTHS, keep_laws
+from tests.helpers import Costly
+
+
+def batched(n: int) -> Any:
+    """Random access without a table."""
+    return lz.source(range(n)) | lz.batch(1, collate=lambda items: items[0])
+
+
+def indexed(n: int) -> Any:
+    return lz.source(range(n))
+
+
+def stream(n: int) -> Any:
+    return lz.source(Stream(range(n)))
+
+
+@pytest.mark.parametrize("kind", [indexed, batched, stream])
+@settings(max_examples=15)
+@given(n=LENGTHS, buffer=st.sampled_from([1, 2, 5, 33, 100, 257, 600]), seed=st.integers(0))
+def test_it_keeps_the_laws_across_its_blocks(kind: Any, n: int, buffer: int, seed: int) -> None:
+    keep_laws(kind(n) | lz.shuffle(buffer, seed=seed))
+
+
+@given(
+    n=st.integers(0, 900), buffer=st.integers(1, 200), seed=st.integers(0), place=st.floats(0, 1)
+)
+def test_the_order_does_not_depend_on_access(n: int, buffer: int, seed: int, place: float) -> None:
+    whole, *others = (list(kind(n) | lz.shuffle(buffer, seed=seed)) for kind in KINDS)
+    assert sorted(whole) == list(range(n))
+    assert others == [whole, whole]
+    cut = int(place * n)
+    for kind in KINDS:
+        pipeline = kind(n) | lz.shuffle(buffer, seed=seed)
+        assert list(lz.run(pipeline, lz.state_at(pipeline, cut))) == whole[cut:]
+
+
+KINDS = (indexed, batched, stream)
+
+
+class Held:
+    """Items that count how many of them there are."""
+
+    alive = most = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        Held.alive += 1
+        Held.most = max(Held.most, Held.alive)
+
+    def __del__(self) -> None:
+        Held.alive -= 1
+
+
+class Holding:
+    """A stream of them."""
+
+    def __iter__(self) -> Iterator[Held]:
+        return map(Held, range(3000))
+
+
+@pytest.mark.parametrize("buffer", [1, 2, 16, 17, 40, 100, 333, 1000])
+@pytest.mark.parametrize("cut", [0, 1, 1500, 2990])
+def test_it_holds_no_more_than_its_buffer(buffer: int, cut: int) -> None:
+    pipeline = lz.source(Holding()) | lz.shuffle(buffer, seed=0)
+    state = lz.state_at(pipeline, cut)
+    gc.collect()
+    before = Held.most = Held.alive
+    for _ in lz.run(pipeline, state):
+        pass
+    assert Held.most - before <= buffer + 2  # and what was read last and given last
+
+
+@pytest.mark.parametrize("buffer", [1, 10, 300, 5000])
+def test_a_resume_over_a_stream_reads_two_buffers(buffer: int) -> None:
+    pipeline = lz.source(Stream(range(12 * buffer + 30))) | lz.shuffle(buffer, seed=0)
+    for n in range(0, 12 * buffer, max(1, buffer // 7)):
+        anchor, given = lz.state_at(pipeline, n).position
+        assert given == n
+        assert 0 <= n - anchor[1] < buffer + max(96, buffer // 16)
+        costs = lz.resume_cost(pipeline, lz.state_at(pipeline, n)).stages
+        assert all(
+            cost.items <= 2 * buffer + 64 * (buffer < 512)
+            for cost in costs
+            if cost.name == "shuffle"
+        )
+
+
+def test_a_resume_over_steps_reads_what_it_gives() -> None:
+    data = Costly(5000)
+    pipeline = lz.source(data) | lz.shuffle(100, seed=0)
+    whole = list(pipeline)
+    state = lz.state_at(pipeline, 3000)
+    data.read.clear()
+    assert list(islice(lz.run(pipeline, state), 5)) == whole[3000:3005]
+    assert [10 * index for index in data.read] == whole[3000:3005]
+
+
+def test_random_access_reads_what_is_asked_for() -> None:
+    data = Costly(5000)
+    pipeline = lz.source(data) | lz.shuffle(100, seed=0)
+    whole = list(pipeline)
+    data.read.clear()
+    assert pipeline[4321] == whole[4321]
+    assert data.read == [whole[4321] // 10]
+    assert list(pipeline[100:2000:150]) == whole[100:2000:150]
+
+
+def test_a_source_that_became_shorter_is_told() -> None:
+    state = lz.state_at(stream(300) | lz.shuffle(20, seed=0), 250)
+    with pytest.raises(lz.SourceChanged, match="after item 250 of what now has 240"):
+        list(lz.run(stream(240) | lz.shuffle(20, seed=0), state))
+
+
+def test_over_an_endless_stream_repeated() -> None:
+    for endless in (lz.count(), lz.source(range(7)) | lz.repeat()):
+        pipeline = endless | lz.repeat() | lz.shuffle(5, seed=0)
+        steps = list(islice(lz.run(pipeline).with_state(), 40))
+        for (_, state), (item, _) in pairwise(steps):
+            assert next(lz.run(pipeline, state)) == item

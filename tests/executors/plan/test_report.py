@@ -1,0 +1,149 @@
+"""`explain`: lines of at most 100 characters, of stages as they were written, and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import lazyckpt as lz
+from lazyckpt.testing import strategies
+
+NUMBERS = lz.source(range(10))
+SHUFFLED = NUMBERS | lz.shuffle(seed=0)
+
+
+class Stream:
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(9))
+
+
+def tokens(item: Any) -> Any:
+    return item
+
+
+def mixture() -> lz.Pipeline[Any]:
+    webs = [
+        lz.source(list(range(9)), name=f"web{number}")
+        | lz.shuffle(seed=0)
+        | lz.repeat()
+        | lz.flat_map(iter)
+        | lz.shuffle(1000, seed=number)
+        for number in range(2)
+    ]
+    return lz.mix(webs, [1, 2], seed=0) | lz.map(tokens) | lz.batch(32, collate=lz.stack)
+
+
+MIXTURE = """\
+mix(
+    (
+        (
+            source([0, 1, 2, ...], name='web0')
+            | shuffle(seed=0)
+            | repeat()
+            | flat_map(iter)
+            | shuffle(buffer_size=1000, seed=0)
+        ),
+        (
+            source([0, 1, 2, ...], name='web1')
+            | shuffle(seed=0)
+            | repeat()
+            | flat_map(iter)
+            | shuffle(buffer_size=1000, seed=1)
+        ),
+    ),
+    (1, 2),
+    seed=0,
+)"""
+
+
+def test_a_mixture_is_laid_out_and_its_batches_are_shown_as_written() -> None:
+    assert lz.explain(mixture(), lz.threads(4)) == (
+        MIXTURE + "                       in one thread beside the consumer\n"
+        "map(tokens)             in 4 threads, item by item\n"
+        "batch(32, collate=...)  in one thread beside the consumer\n"
+        "collate=stack           in 4 threads, item by item"
+    )
+    assert lz.explain(mixture()) == (
+        MIXTURE
+        + " | map(tokens) | batch(32, collate=stack)  in the consumer's thread, when asked for"
+    )
+
+
+def test_long_pipelines_go_on_in_the_next_line() -> None:
+    long = SHUFFLED | lz.filter(bool) | lz.map(tokens) | lz.batch(2, collate=tokens)
+    long = long | lz.repeat() | lz.sliding_window(3, stride=2) | lz.map(tokens)
+    assert lz.explain(long).splitlines() == [
+        "source(range(0, 10)) | shuffle(seed=0) | filter(bool)",
+        "| map(tokens) | batch(2, collate=tokens) | repeat()",
+        "| sliding_window(3, stride=2) | map(tokens)  in the consumer's thread, when asked for",
+    ]
+
+
+def test_a_long_stage_has_its_place_below() -> None:
+    names = {name * 12: [1, 2] for name in "abcdef"}
+    lines = lz.explain(lz.columns(**names) | lz.filter(len) | lz.map(str), lz.threads(2)).split(
+        "\n"
+    )
+    assert lines[0].startswith("columns(aaaaaaaaaaaa=[1, 2], ")
+    assert lines[1:] == [
+        "             in 2 threads, each item from its own state",
+        "filter(len)  in one thread beside the consumer",
+        "map(str)     in 2 threads, item by item",
+    ]
+    assert lz.explain(lz.columns(**names), lz.threads()).split("\n")[1:] == [
+        "  in one thread beside the consumer, each item from its own state"
+    ]
+
+
+@given(strategies.pipelines())
+def test_what_runs_where_fits_in_100_columns(pipeline: lz.Pipeline[Any]) -> None:
+    for executor in (None, lz.threads(), lz.threads(3), lz.processes(12)):
+        text = lz.explain(pipeline, executor)
+        for line in text.splitlines():
+            assert len(line.strip()) <= 100 or " | " not in line, text  # as deep as it is nested
+        assert "collate=..." not in text or "collate=" in text.replace("collate=...", "")
+
+
+# --- warnings ---
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "cut"),
+    [
+        (SHUFFLED | lz.batch(2) | lz.take(2), "take(2)"),
+        ((SHUFFLED | lz.batch(2))[:3], "take(3)"),
+        (SHUFFLED | lz.skip(2), "skip(2)"),
+        (lz.source(Stream()) | lz.shuffle(40, seed=0) | lz.take(2), "take(2)"),
+        (NUMBERS | lz.block_shuffle(4, seed=0) | lz.map(str) | lz.take(2), "take(2)"),
+    ],
+)
+def test_a_subset_that_changes_with_the_epoch_is_warned_of(
+    pipeline: lz.Pipeline[Any], cut: str
+) -> None:
+    first, second = (list(pipeline.machine.flow(pipeline.machine.init(e))) for e in (0, 1))
+    assert sorted(map(str, first)) != sorted(map(str, second))
+    for executor in (None, lz.threads(2)):
+        said = " ".join(lz.explain(pipeline, executor).partition("warning: ")[2].split())
+        assert said.startswith(f"{cut} gives another subset in each epoch, for ")
+        assert "shuffle(" in said
+        assert f"to keep one subset, put {cut[:4]} before" in said
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        NUMBERS | lz.take(3) | lz.shuffle(seed=0) | lz.batch(2),
+        SHUFFLED | lz.take(10),
+        SHUFFLED | lz.take(99),
+        SHUFFLED | lz.repeat() | lz.take(3),
+        SHUFFLED | lz.shard(num_shards=2, index=0) | lz.batch(2, drop_last=True),
+        SHUFFLED | lz.shard(num_shards=2, index=0, contiguous=True),
+        SHUFFLED | lz.sliding_window(3) | lz.cache(3) | lz.filter(bool) | lz.enumerate(),
+        SHUFFLED | lz.repeat(2) | lz.scan(lambda s, x: (s, x), 0),
+    ],
+)
+def test_nothing_else_is(pipeline: lz.Pipeline[Any]) -> None:
+    assert "warning" not in lz.explain(pipeline)

@@ -1,0 +1,146 @@
+"""Processes with an open run: they end, however they do, and their workers with them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from tests.executors.faults import SOON, seekable
+from tests.helpers import is_alive, until
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+
+def fail() -> None:
+    raise ValueError("mine")
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+def leave_at_once() -> None:
+    os._exit(4)
+
+
+def terminate() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def kill() -> None:
+    signal.raise_signal(signal.SIGKILL)
+
+
+ENDS: dict[Callable[[], None], int] = {
+    int: 0,
+    fail: 1,
+    leave: 3,
+    leave_at_once: 4,
+    terminate: -signal.SIGTERM,
+    kill: -signal.SIGKILL,
+}
+
+
+def sleepy(item: int) -> int:
+    time.sleep(60 * (item > 1))
+    return item
+
+
+def consume(pipe: Any, ends: Callable[[], None]) -> None:
+    """Leave with two runs open, one of them with busy workers."""
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # of what multiprocessing prints
+    runs = [
+        lz.run(seekable(fn), executor=lz.processes(2, start_method="fork")) for fn in (int, sleepy)
+    ]
+    for run in runs:
+        next(run)
+    pipe.send([child.pid for child in multiprocessing.active_children()])
+    ends()
+    del runs  # not before
+
+
+@pytest.mark.parametrize(
+    ("method", "ends"),
+    [*(("fork", end) for end in ENDS), ("spawn", fail), ("forkserver", int)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_process_with_an_open_run_ends(method: str, ends: Callable[[], None]) -> None:
+    context: Any = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=consume, args=(theirs, ends))
+    process.start()
+    pids = ours.recv()
+    assert len(pids) == 4
+    process.join(SOON)
+    try:
+        assert process.exitcode == ENDS[ends]
+        until(lambda: not any(map(is_alive, pids)))
+    finally:
+        process.kill()
+
+
+def rank(index: int, folder: str) -> None:
+    run = lz.run(seekable(sleepy), executor=lz.processes(2, start_method="fork"))
+    next(run)
+    (Path(folder) / str(index)).touch()
+    until((Path(folder) / str(1 - index)).exists)
+    if index:
+        raise ValueError("mine")
+    time.sleep(60)
+
+
+def test_a_rank_of_torch_that_fails_ends_the_others(tmp_path: Path) -> None:
+    spawning = pytest.importorskip("torch.multiprocessing")
+    ranks = spawning.start_processes(
+        rank, args=(str(tmp_path),), nprocs=2, join=False, start_method="fork"
+    )
+    with pytest.raises(spawning.ProcessRaisedException, match="mine"):
+        until(lambda: ranks.join(SOON))
+    until(lambda: not any(map(is_alive, ranks.pids())))
+
+
+INTERRUPTED_TWICE = """
+import multiprocessing, signal, time
+import lazyckpt as lz
+
+def sleepy(x):
+    time.sleep(60 * (x > 1))
+    return x
+
+def ctrl_c(*_):
+    signal.raise_signal(signal.SIGINT)
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, ctrl_c)
+    run = lz.run(lz.source(range(9)) | lz.map(sleepy), executor=lz.processes({workers}))
+    print(next(run))
+    print(*[child.pid for child in multiprocessing.active_children()])
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        list(run)
+    except KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, {gap})
+        run.close()
+"""
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-4, 0.01, 0.1])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_ctrl_c_while_workers_are_busy(workers: int, gap: float, tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(INTERRUPTED_TWICE.format(workers=workers, gap=gap))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=30)
+    assert done.returncode == -signal.SIGINT, done.stderr
+    first, *pids = map(int, done.stdout.split())
+    assert (first, len(pids)) == (0, workers)
+    until(lambda: not any(map(is_alive, pids)))

@@ -1,0 +1,102 @@
+"""Which item a worker died or hung at: those before it come, and the error names it."""
+
+from __future__ import annotations
+
+import json
+from multiprocessing import RawArray
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.pools.progress import Progress
+from tests.executors.faults import FORKED, OTHERS, Fault, each, fails, kill, notes, shapes, wait
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+SIZE, AT = 400, 333  # within a task of many
+HUNG: dict[str, Executor] = {
+    "threads": lz.threads(timeout=1),
+    "threads2": lz.threads(2, timeout=1),
+    "fork": lz.processes(timeout=1, start_method="fork"),
+    "fork2": lz.processes(2, timeout=1, start_method="fork"),
+}
+
+
+def replayed(pipeline: Any, error: BaseException) -> Any:
+    """The item that the error's note tells how to make again."""
+    _, _, text = notes(error).partition("lz.replay(pipeline, state) makes it again; state = '")
+    return lz.replay(pipeline, json.loads(text.partition("'")[0]))
+
+
+def names_the_item(run: lz.Run[Any], pipeline: Any, kind: type[Exception], flag: Path) -> None:
+    found: list[Any] = []
+    error = fails(run, found, kind)
+    assert found == list(range(AT))
+    assert f"after {AT} delivered items" in notes(error)
+    if len(pipeline.calls) < 4:  # few stages it may come from
+        assert "map(<Fault>), built at" in notes(error)
+    assert "sieve" not in notes(error)
+    flag.unlink(missing_ok=True)
+    assert replayed(pipeline, error) == AT
+    assert [*found, *run] == list(range(SIZE))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@shapes
+@each(FORKED)
+def test_a_worker_that_dies(executor: Executor, shape: Any, on_error: str, flag: Path) -> None:
+    pipeline = shape(Fault(flag, AT, kill), SIZE)
+    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
+        names_the_item(run, pipeline, lz.WorkerDied, flag)
+
+
+@each(OTHERS)
+def test_a_worker_that_dies_however_it_was_started(executor: Executor, flag: Path) -> None:
+    pipeline = lz.source(range(SIZE)) | lz.map(Fault(flag, AT, kill))
+    with lz.run(pipeline, executor=executor) as run:
+        names_the_item(run, pipeline, lz.WorkerDied, flag)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@shapes
+@each(HUNG)
+def test_a_worker_that_hangs(executor: Executor, shape: Any, on_error: str, flag: Path) -> None:
+    pipeline = shape(Fault(flag, AT, wait), SIZE)
+    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
+        names_the_item(run, pipeline, lz.WorkerTimeout, flag)
+
+
+def test_one_stage_is_named_where_only_one_can_be_meant(flag: Path) -> None:
+    pipeline = lz.source(range(9)) | lz.map(Fault(flag, 5, kill)) | lz.batch(2)
+    with lz.run(pipeline, executor=FORKED["fork2"]) as run:
+        error = fails(run, [], lz.WorkerDied)
+        assert "lazyckpt: in map(<Fault>), built at" in notes(error)
+
+
+def test_a_worker_that_is_killed_while_it_is_idle_blames_no_stage(flag: Path) -> None:
+    executor = lz.processes(start_method="fork", worker_init=lambda index: kill(flag))
+    with lz.run(lz.source(range(9)) | lz.map(int), executor=executor) as run:
+        error = fails(run, [], lz.WorkerDied)
+        assert "lazyckpt: after 0 delivered items" in notes(error)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000])
+def test_items_are_counted_while_they_are_made(size: int) -> None:
+    progress = Progress(RawArray("q", 2 * Progress.CELLS), 1)
+    progress.end()
+    assert progress.made(7) is None
+    items, seen = progress.begin(7), []
+
+    def make() -> Any:
+        for number in range(size):
+            seen.append(progress.made(7))
+            yield number
+
+    items.extend(make())
+    assert items == list(range(size))
+    assert seen == [min(number, 4096) for number in range(size)]
+    progress.begin(8).append("one")
+    assert (progress.made(7), progress.made(8)) == (None, 1)

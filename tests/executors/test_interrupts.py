@@ -1,0 +1,153 @@
+"""Interrupts and closes at every point of ours where a signal's handler may run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import lazyckpt as lz
+from lazyckpt.executors.executor import Executor
+from tests.executors.cases import Stream
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+OURS = str(Path(lz.__file__).parent)
+N = 40
+
+
+class At:
+    """Does something at the n-th point, of all function entries and returns of C functions.
+
+    CPython runs signals' handlers there. With `lines` it is before each line as well.
+    """
+
+    def __init__(self, number: int, do: Callable[[], Any], *, lines: bool = False) -> None:
+        self._left, self._do, self._lines, self._pid = number, do, lines, os.getpid()
+        self.has_come = False
+
+    def __enter__(self) -> At:
+        if self._lines:
+            sys.settrace(self._trace)
+        else:
+            sys.setprofile(self._profile)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+        sys.settrace(None)
+
+    def _profile(self, frame: FrameType, event: str, found: Any) -> None:
+        if event in ("call", "c_return"):
+            self._pass(frame)
+
+    def _trace(self, frame: FrameType, event: str, found: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event in ("call", "line"):
+            self._pass(frame)
+        return self._trace
+
+    def _pass(self, frame: FrameType) -> None:
+        # A forked worker has the same hook.
+        if os.getpid() == self._pid and frame.f_code.co_filename.startswith(OURS):
+            self._left -= 1
+            if not self._left:
+                self.__exit__()
+                self.has_come = True
+                self._do()
+
+
+def yes(x: Any) -> bool:
+    return True
+
+
+def some(x: int) -> list[int]:
+    return [x] * (x % 3)
+
+
+def array(x: int) -> Any:
+    return np.full(5_000, x)
+
+
+def plain(item: Any) -> Any:
+    return int(item[0]) if isinstance(item, np.ndarray) else item
+
+
+PIPELINES: dict[str, lz.Pipeline[Any]] = {
+    "list": lz.source([*range(N)]),
+    "random access": lz.source(range(N)) | lz.map(abs),
+    "stream": lz.source(range(N)) | lz.filter(yes) | lz.map(abs),
+    "beside": lz.source(Stream(N)) | lz.map(abs) | lz.filter(yes) | lz.map(abs),
+    "some": lz.source(range(N)) | lz.flat_map(some) | lz.map(abs),
+    "window": lz.source(Stream(N)) | lz.shuffle(buffer_size=8, seed=0),
+    "joined": lz.interleave(lz.source(range(N)) | lz.filter(yes), lz.source(range(9))),
+    "arrays": lz.source(range(12)) | lz.map(array),
+    "streamed arrays": lz.source(range(12)) | lz.filter(yes) | lz.map(array),
+}
+EXECUTORS: dict[str, Executor | None] = {
+    "inline": None,
+    "threads": lz.threads(),
+    "threads2": lz.threads(2),
+    "fork": lz.processes(start_method="fork"),
+    "fork2": lz.processes(2, start_method="fork"),
+}
+
+
+def points(name: str, executor: str) -> Iterator[int]:
+    """Numbers of points to try: of each pipeline others, and all of them where there is time."""
+    step = {"inline": 3, "threads": 31, "threads2": 31}.get(executor, 97)
+    step = 1 if settings().max_examples > 100 else step
+    first = 1 + sum(map(ord, name)) % step
+    yield from range(first, 1 << 30, step)
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def interrupt() -> None:
+    raise Interrupt
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["calls", "lines"])
+@pytest.mark.parametrize("is_close", [False, True], ids=["interrupt", "close"])
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_at_every_point(
+    name: str, executor: str, is_close: bool, lines: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After either the state is that of the items the loop had, and the others come."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # an interrupt within a callback
+    pipeline = PIPELINES[name]
+    expected = [plain(item) for item in pipeline]
+    for number in points(name, executor):
+        run, found = lz.run(pipeline, executor=EXECUTORS[executor]), list[Any]()
+        at = At(number, run.close if is_close else interrupt, lines=lines)
+        try:
+            with at:
+                for item in run:
+                    found.append(plain(item))
+        except Interrupt:
+            pass
+        except lz.PipelineError as error:
+            assert "the run is closed" in str(error)  # noqa: PT017  # before the loop began
+            assert not found
+        if not at.has_come:
+            run.close()
+            assert number > 100
+            return
+        state = run.state
+        assert state.items == len(found), number
+        with run:
+            found.extend(map(plain, run))
+        assert found == expected, number
+        assert run.state.items == len(expected), number
+        assert [plain(item) for item in lz.run(pipeline, state)] == expected[state.items :]
