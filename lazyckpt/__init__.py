@@ -26,39 +26,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lazyckpt.combinators.batch import batch, stack
-from lazyckpt.combinators.bucket_batch import bucket_batch
-from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
-from lazyckpt.combinators.cache import cache
-from lazyckpt.combinators.concat import concat
-from lazyckpt.combinators.count import count, random_floats, random_indices
-from lazyckpt.combinators.enumerate import enumerate, random_map
-from lazyckpt.combinators.filter import filter
-from lazyckpt.combinators.flat_map import flat_map, unbatch
-from lazyckpt.combinators.flat_scan import flat_scan
-from lazyckpt.combinators.gather import gather
-from lazyckpt.combinators.group_by import group_by
-from lazyckpt.combinators.interleave import interleave
-from lazyckpt.combinators.interleave_map import interleave_map
-from lazyckpt.combinators.lanes import lanes
-from lazyckpt.combinators.map import map, starmap, tap
-from lazyckpt.combinators.mix import mix, mix_counts
-from lazyckpt.combinators.multiplex import multiplex
-from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
-from lazyckpt.combinators.repeat import repeat
-from lazyckpt.combinators.scan import scan
-from lazyckpt.combinators.shard import shard
-from lazyckpt.combinators.shuffle import block_shuffle, shuffle
-from lazyckpt.combinators.sliding_window import sliding_window
-from lazyckpt.combinators.source import columns, source
-from lazyckpt.combinators.split_batch import split_batch
-from lazyckpt.combinators.switch import case, switch
-from lazyckpt.combinators.take import skip, take
-from lazyckpt.combinators.take_while import drop_while, take_while
-from lazyckpt.combinators.unfold import once, unfold
-from lazyckpt.combinators.zip import zip
 from lazyckpt.core.registry import registry
-from lazyckpt.decorators import combinator, composite, source_combinator
 from lazyckpt.errors import (
     ArgumentError,
     Exhausted,
@@ -69,23 +37,56 @@ from lazyckpt.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from lazyckpt.executors.device import to_device
-from lazyckpt.executors.executor import Executor, explain
-from lazyckpt.executors.local import inline, processes, threads
-from lazyckpt.executors.remote import futures, ray
-from lazyckpt.origins import Origin
+from lazyckpt.executors.executor import Executor
 from lazyckpt.pipeline import Pipeline, Stage, run
-from lazyckpt.provenance import trace
 from lazyckpt.run import Run
-from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
-from lazyckpt.state.rebase import rebase
-from lazyckpt.state.reshard import reshard
-from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
-from lazyckpt.state.saving import load, save
 from lazyckpt.state.state import State
 
 if TYPE_CHECKING:
+    from lazyckpt.combinators.batch import batch, stack
+    from lazyckpt.combinators.bucket_batch import bucket_batch
+    from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
+    from lazyckpt.combinators.cache import cache
+    from lazyckpt.combinators.concat import concat
+    from lazyckpt.combinators.count import count, random_floats, random_indices
+    from lazyckpt.combinators.enumerate import enumerate, random_map
+    from lazyckpt.combinators.filter import filter
+    from lazyckpt.combinators.flat_map import flat_map, unbatch
+    from lazyckpt.combinators.flat_scan import flat_scan
+    from lazyckpt.combinators.gather import gather
+    from lazyckpt.combinators.group_by import group_by
+    from lazyckpt.combinators.interleave import interleave
+    from lazyckpt.combinators.interleave_map import interleave_map
+    from lazyckpt.combinators.lanes import lanes
+    from lazyckpt.combinators.map import map, starmap, tap
+    from lazyckpt.combinators.mix import mix, mix_counts
+    from lazyckpt.combinators.multiplex import multiplex
+    from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
+    from lazyckpt.combinators.repeat import repeat
+    from lazyckpt.combinators.scan import scan
+    from lazyckpt.combinators.shard import shard
+    from lazyckpt.combinators.shuffle import block_shuffle, shuffle
+    from lazyckpt.combinators.sliding_window import sliding_window
+    from lazyckpt.combinators.source import columns, source
+    from lazyckpt.combinators.split_batch import split_batch
+    from lazyckpt.combinators.switch import case, switch
+    from lazyckpt.combinators.take import skip, take
+    from lazyckpt.combinators.take_while import drop_while, take_while
+    from lazyckpt.combinators.unfold import once, unfold
+    from lazyckpt.combinators.zip import zip
+    from lazyckpt.decorators import combinator, composite, source_combinator
+    from lazyckpt.executors.device import to_device
+    from lazyckpt.executors.explain import explain
+    from lazyckpt.executors.local import inline, processes, threads
+    from lazyckpt.executors.remote import futures, ray
     from lazyckpt.integrations import torch as torch
+    from lazyckpt.origins import Origin
+    from lazyckpt.provenance import trace
+    from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
+    from lazyckpt.state.rebase import rebase
+    from lazyckpt.state.reshard import reshard
+    from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
+    from lazyckpt.state.saving import load, save
 
 __version__ = "0.1.0"
 
@@ -180,20 +181,76 @@ __all__ = [
     "zip",
 ]
 
-
-_MODULES = {  # imported when asked for, since some bring a framework along
+_MODULES = {  # what is imported when a name of it is asked for
+    "combinators.batch": "batch stack",
+    "combinators.bucket_batch": "bucket_batch",
+    "combinators.bucket_by_boundaries": "bucket_by_boundaries",
+    "combinators.cache": "cache",
+    "combinators.concat": "concat",
+    "combinators.count": "count random_floats random_indices",
+    "combinators.enumerate": "enumerate random_map",
+    "combinators.filter": "filter",
+    "combinators.flat_map": "flat_map unbatch",
+    "combinators.flat_scan": "flat_scan",
+    "combinators.gather": "gather",
+    "combinators.group_by": "group_by",
+    "combinators.interleave": "interleave",
+    "combinators.interleave_map": "interleave_map",
+    "combinators.lanes": "lanes",
+    "combinators.map": "map starmap tap",
+    "combinators.mix": "mix mix_counts",
+    "combinators.multiplex": "multiplex",
+    "combinators.pack": "concat_then_split pack_first_fit",
+    "combinators.repeat": "repeat",
+    "combinators.scan": "scan",
+    "combinators.shard": "shard",
+    "combinators.shuffle": "block_shuffle shuffle",
+    "combinators.sliding_window": "sliding_window",
+    "combinators.source": "columns source",
+    "combinators.split_batch": "split_batch",
+    "combinators.switch": "case switch",
+    "combinators.take": "skip take",
+    "combinators.take_while": "drop_while take_while",
+    "combinators.unfold": "once unfold",
+    "combinators.zip": "zip",
+    "decorators": "combinator composite source_combinator",
+    "executors.device": "to_device",
+    "executors.explain": "explain",
+    "executors.local": "inline processes threads",
+    "executors.remote": "futures ray",
+    "origins": "Origin",
+    "provenance": "trace",
+    "state.algebra": "Difference Move advance diff init replay state_at step",
+    "state.rebase": "rebase",
+    "state.reshard": "reshard",
+    "state.resume_cost": "ResumeCost StageCost resume_cost",
+    "state.saving": "load save",
+}
+_PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "testing")},
     **{name: f"lazyckpt.integrations.{name}" for name in ("grain", "jax", "torch", "transformers")},
 }
 
+_places = {
+    name: f"lazyckpt.{module}" for module, names in _MODULES.items() for name in names.split()
+}
+registry.locate({name: module for name, module in _places.items() if ".combinators." in module})
+
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(_MODULES[name])
+    if name in _places:
+        found = globals()[name] = getattr(import_module(_places[name]), name)
+        return found
+    if name in _PACKAGES:
+        return import_module(_PACKAGES[name])
     if name == "prefetch":
         raise AttributeError(
             "lazyckpt has no prefetch stage: how a pipeline is run is not part of it"
         )
-    alike = import_module("difflib").get_close_matches(name, [*__all__, *_MODULES], n=1)
+    alike = import_module("difflib").get_close_matches(name, [*__all__, *_PACKAGES], n=1)
     remedy = f"; did you mean {alike[0]!r}?" if alike else ""
     raise AttributeError(f"module 'lazyckpt' has no attribute {name!r}{remedy}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

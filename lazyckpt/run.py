@@ -24,7 +24,7 @@ from lazyckpt.diagram import diagram
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.handlers import TaskLost
+from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import SkipLog, Skipped, with_marks, without_marks
 from lazyckpt.failures.skipping import skipping

@@ -252,8 +252,48 @@ def test_the_wheel_needs_numpy_and_toolz_alone() -> None:
     assert (ROOT / "py.typed").exists()
 
 
-def test_importing_brings_no_optional_package() -> None:
-    code = "import sys, lazyckpt; print(*sorted(sys.modules))"
+def loaded(code: str) -> set[str]:
+    """The modules that a new interpreter has after some code."""
+    code = f"import sys\n{code}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_brings_no_optional_package() -> None:
     heavy = {"hypothesis", "torch", "datasets", "pandas", "multiprocessing", "asyncio", "argparse"}
-    assert not heavy & set(done.stdout.split())
+    assert not heavy & loaded("import lazyckpt")
+
+
+def test_importing_brings_no_stage_and_little_of_the_standard_library() -> None:
+    found = loaded("import lazyckpt") - loaded("import numpy")
+    assert not [name for name in found if name.startswith("lazyckpt.combinators")]
+    assert not {"pathlib", "html", "fractions", "queue", "importlib.util", "threading"} & found
+
+
+def test_a_pipeline_brings_what_it_uses_alone() -> None:
+    code = "import lazyckpt as lz; list(lz.source([1, 2]) | lz.map(str) | lz.batch(2))"
+    found = {name for name in loaded(code) if name.startswith("lazyckpt.")}
+    others = ("concat", "filter", "mix", "repeat", "reservoir", "shuffle", "zip")
+    assert not found & {f"lazyckpt.combinators.{name}" for name in others}
+    pools = ("lazyckpt.executors.pool", "lazyckpt.executors.ipc", "lazyckpt.provenance")
+    assert not [name for name in found if name.startswith(pools)]
+
+
+def test_names_come_from_where_type_checkers_see_them() -> None:
+    tree = ast.parse((ROOT / "__init__.py").read_text("utf-8"))
+    seen = {
+        f"{node.module}.{alias.name}"
+        for each in tree.body
+        if isinstance(each, ast.If)
+        for node in each.body
+        if isinstance(node, ast.ImportFrom) and node.module != "lazyckpt.integrations"
+        for alias in node.names
+    }
+    found = {f"{module}.{name}" for name, module in vars(lz)["_places"].items()}
+    assert found == seen
+
+
+def test_dir_lists_names_that_are_not_imported_yet() -> None:
+    code = "import lazyckpt; print(*dir(lazyckpt))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {*lz.__all__} <= set(done.stdout.split())

@@ -47,7 +47,7 @@ CODE = [
 
 @pytest.mark.parametrize("code", CODE)
 def test_the_repr_reads_like_the_code(code: str) -> None:
-    pipeline = eval(code, {"__builtins__": __builtins__} | vars(lz))
+    pipeline = eval(code, {name: getattr(lz, name) for name in lz.__all__})
     assert repr(pipeline) == code
     copy = pickle.loads(pickle.dumps(pipeline))
     assert copy == pipeline

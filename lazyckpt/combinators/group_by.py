@@ -74,23 +74,37 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
 
         def runs() -> Iterator[tuple[K, list[A]]]:
             nonlocal given, ended, mark
-            run: list[A] = []
-            found: Any = None
-            here = position
-            for item in before:
+            here, items = position, iter(before)
+            for item in items:
+                found, run = key(item), [item]
+                break
+            else:
+                ended = True
+                return
+            if jump is None:
+                here = before.snapshot()
+            append = run.append
+            for item in items:
                 new = key(item)
-                if run and not (new is found or alike("group_by", found, new)):
+                try:  # which spares most keys a call
+                    is_same = found == new
+                except Exception:
+                    is_same = None
+                if (
+                    is_same is True
+                    or new is found
+                    or (is_same is not False and alike("group_by", found, new))
+                ):
+                    append(item)
+                else:
                     given, mark = given + len(run), here
                     yield found, run
-                    run = []
-                if not run:
-                    found = new
-                run.append(item)
+                    found, run = new, [item]
+                    append = run.append
                 if jump is None:
                     here = before.snapshot()
             ended = True
-            if run:
-                yield found, run
+            yield found, run
 
         def reached() -> Position:
             if ended:

@@ -196,7 +196,11 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
                     f"pack_first_fit: a sequence of {size} tokens is longer than "
                     f"length={length}: {brief(item)}"
                 )
-            chosen = next((i for i, room in enumerate(rooms) if room >= size), len(bins))
+            for chosen, room in enumerate(rooms):  # noqa: B007  # used behind the loop
+                if room >= size:
+                    break
+            else:
+                chosen = len(bins)
             if chosen == num_bins:
                 yield from emptied(here)
                 anchor, given = here, 0
@@ -245,6 +249,10 @@ def _packed(
 
 def _sequence(stage: str, item: Any) -> tuple[int, Features]:
     """How many tokens an item has, and its features as arrays."""
+    if not isinstance(item, dict):
+        tokens = np.asarray(item)
+        if tokens.ndim:
+            return len(tokens), {"tokens": tokens}
     fields = item if isinstance(item, dict) else {"tokens": item}
     features = {name: np.asarray(values) for name, values in fields.items()}
     sizes = {name: len(each) if each.ndim else None for name, each in features.items()}
@@ -262,20 +270,23 @@ def _sequence(stage: str, item: Any) -> tuple[int, Features]:
 
 def _row(stage: str, parts: list[Features], length: int) -> Features:
     """The parts end to end, filled up with zeros, numbered and counted."""
-    names = list(parts[0])
+    first = parts[0]
     for part in parts:
-        if part.keys() != parts[0].keys():
-            raise ValueError(f"{stage}: an item has features {list(part)}, others have {names}")
-    sizes = [len(part[names[0]]) for part in parts]
-    empty = length - sum(sizes)
+        if part.keys() != first.keys():
+            raise ValueError(
+                f"{stage}: an item has features {list(part)}, others have {list(first)}"
+            )
+    columns = {name: [part[name] for part in parts] for name in first}
+    sizes = np.array([len(each) for each in next(iter(columns.values()))])
+    ends = sizes.cumsum()
+    full = int(ends[-1])
     row = {}
-    for name in names:
-        arrays = [part[name] for part in parts]
-        fill = np.zeros((empty, *arrays[0].shape[1:]), arrays[0].dtype)
-        row[name] = np.concatenate([*arrays, fill])
-    runs = [*sizes, empty]
-    places = np.arange(length) - np.repeat(np.cumsum([0, *sizes]), runs)
-    places[length - empty :] = 0
-    numbers = np.repeat([*range(1, len(parts) + 1), 0], runs)
-    row["segment_ids"], row["positions"] = numbers.astype(np.int32), places.astype(np.int32)
+    for name, arrays in columns.items():
+        if full < length:
+            arrays.append(np.zeros((length - full, *arrays[0].shape[1:]), arrays[0].dtype))
+        row[name] = np.concatenate(arrays)
+    numbers, places = np.zeros(length, np.int32), np.zeros(length, np.int32)
+    numbers[:full] = np.arange(1, len(parts) + 1).repeat(sizes)
+    places[:full] = np.arange(full) - (ends - sizes).repeat(sizes)
+    row["segment_ids"], row["positions"] = numbers, places
     return row

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
-from lazyckpt.core.flow import Position
+from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
@@ -137,4 +138,7 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
             raise End(after)
         return after, lambda: upstream.step(position)[1]
 
-    return stateless(upstream, rate=Rate(), step=step, skip=jump, length=upstream.length)
+    view = None
+    if upstream.view is not None:  # by which many positions are found at once
+        view = View(Table(partial(partial, upstream.view.table.get)), upstream.view.ahead)
+    return stateless(upstream, rate=Rate(), step=step, skip=jump, length=upstream.length, view=view)

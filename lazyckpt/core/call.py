@@ -205,7 +205,7 @@ class Chain(Shown):
         self.__dict__["calls"] = calls
 
     calls: tuple[Call, ...]
-    reached: Any = object()  # where the last step led, which needs no check
+    reached: Any = None  # the state where the last step led, which needs no check
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be set")

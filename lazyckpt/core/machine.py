@@ -188,15 +188,23 @@ def begun(machine: Machine[Any], position: Position) -> int:
     return int(position != machine.init(machine.epoch(position)))
 
 
+MISFITS = (TypeError, ValueError, IndexError, OverflowError, RecursionError)
+
+
 @contextmanager
 def fitting(position: Position) -> Iterator[None]:
     """What is done with a position out of a state; `InvalidState` if it doesn't fit."""
     try:
         yield
-    except (TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
-        if isinstance(error, InvalidState):
-            raise
-        raise InvalidState(f"a state's position {brief(position)} does not fit: {error}") from None
+    except MISFITS as error:
+        raise misfit(position, error) from None
+
+
+def misfit(position: Position, error: Exception) -> InvalidState:
+    """The error of a position that doesn't fit, if it isn't one already."""
+    if isinstance(error, InvalidState):
+        return error
+    return InvalidState(f"a state's position {brief(position)} does not fit: {error}")
 
 
 def entered(machine: Machine[U], position: Position) -> Flow[U]:

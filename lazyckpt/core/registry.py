@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lazyckpt.core.checks import Check, checked
@@ -88,4 +89,36 @@ class Combinator(NamedTuple):
         return f"; the signature is {self.name}{self.signature}"
 
 
-registry: dict[str, Combinator] = {}
+class Registry(MutableMapping[str, Combinator]):
+    """Combinators by name. One that nobody has asked for is not imported yet."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Combinator] = {}
+        self._modules: dict[str, str] = {}
+
+    def locate(self, modules: Mapping[str, str]) -> None:
+        """Say which module to import for a name, which may be that of a combinator."""
+        self._modules.update(modules)
+
+    def __getitem__(self, name: str) -> Combinator:
+        if name not in self._known and name in self._modules:
+            import_module(self._modules[name])
+        return self._known[name]
+
+    def __setitem__(self, name: str, combinator: Combinator) -> None:
+        self._known[name] = combinator
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in an order that does not depend on what was imported first."""
+        for module in self._modules.values():
+            import_module(module)
+        return iter([name for name in {**self._modules, **self._known} if name in self._known])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+registry = Registry()

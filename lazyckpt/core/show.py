@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import sys
-from pathlib import PurePath
+from os import PathLike
 from textwrap import indent
 from types import FrameType
 from typing import Any
@@ -25,7 +25,7 @@ def show(value: Any) -> str:
         if name is None and hasattr(value, "func"):  # functools.partial
             return f"{kind.__name__}({show(value.func)}, ...)"
         return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"
-    if isinstance(value, (Shown, PurePath)) or kind in (float, bool, type(None)):
+    if isinstance(value, (Shown, PathLike)) or kind in (float, bool, type(None)):
         return repr(value)
     if kind in (range, int):
         try:

@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import Any
 
 from lazyckpt.core.checks import Unfit, boolean, finite, function, optional, positive
-from lazyckpt.executors.executor import Executor, PoolSpec, pool_executor
+from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
 from lazyckpt.executors.pools.pool import WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
 

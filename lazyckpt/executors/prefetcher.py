@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import SourceChanged, WorkerDied, WorkerTimeout
-from lazyckpt.executors.plan.handlers import Outcome, TaskLost
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon

@@ -8,9 +8,9 @@ from typing import Any
 
 from lazyckpt.core.checks import Unfit, optional, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.executor import PoolSpec, pool_executor
 from lazyckpt.executors.local import seconds
 from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
 from lazyckpt.executors.pools.pool import WorkerPool
 
 

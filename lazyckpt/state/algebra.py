@@ -55,18 +55,26 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
     >>> item, state.items, lz.step(pipeline, state)[1]
     ([0, 1, 2], 1, [3, 4])
     """
-    found = matching(as_state(state), runnable("step", pipeline))
-    if pipeline.reached is not found.position:
-        with fitting(found.position):
-            pipeline.machine.check(found.position)
+    found = pipeline.reached if isinstance(pipeline, Chain) else None
+    if found is not state or not isinstance(found, State):
+        found = _checked(pipeline, state)
     try:
         position, item = pipeline.machine.step(found.position)
     except End as end:
         raise Exhausted(replace(found, position=end.position)) from None
     except Exception as error:
         raise annotated(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
-    pipeline.__dict__["reached"] = position
-    return State(found.stages, found.items + 1, position, found.skipped, found.rebased), item
+    after = State(found.stages, found.items + 1, position, found.skipped, found.rebased)
+    pipeline.__dict__["reached"] = after
+    return after, item
+
+
+def _checked(pipeline: Chain, state: AnyState) -> State:
+    """The state, if it is one that the pipeline can be in."""
+    found = matching(as_state(state), runnable("step", pipeline))
+    with fitting(found.position):
+        pipeline.machine.check(found.position)
+    return found
 
 
 def state_at(pipeline: Chain, n: int) -> State:

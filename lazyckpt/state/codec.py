@@ -6,6 +6,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from lazyckpt.core.checks import brief
@@ -29,9 +30,9 @@ def parsed(text: str | bytes) -> Any:
     )
 
 
-def checksum(fields: Mapping[str, str]) -> str:
-    """That of the fields of a state, as JSON texts."""
-    return f"{zlib.crc32(joined(fields).encode()):08x}"
+def checksum(text: str) -> str:
+    """That of the JSON text of a state without it."""
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def is_whole(text: str | bytes) -> bool:
@@ -44,7 +45,7 @@ def is_whole(text: str | bytes) -> bool:
 
 def joined(fields: Mapping[str, str]) -> str:
     """The JSON object of these fields."""
-    return "{" + ",".join(f'"{name}":{text}' for name, text in fields.items()) + "}"
+    return "{" + ",".join([f'"{name}":{text}' for name, text in fields.items()]) + "}"
 
 
 def encode_stages(entries: Entries, position: Position) -> str:
@@ -52,14 +53,13 @@ def encode_stages(entries: Entries, position: Position) -> str:
 
     Behind these its own place, if it has one, and the pipelines that it joins.
     """
-    pairs = zip(entries, places(entries, position), strict=True)
-    return f"[{','.join([_encode_stage(entry, part) for entry, part in pairs])}]"
+    return f"[{','.join(map(_encode_stage, entries, places(entries, position)))}]"
 
 
 def _encode_stage(entry: Entry, part: Place) -> str:
-    found = f"[{dumps(entry.name)},{entry.arguments}"
+    found = f"[{encode_basestring_ascii(entry.name)},{entry.arguments}"
     if entry.owns:
-        found += f",{'null' if part.own is None else dumps(encode(part.own))}"
+        found += f",{'null' if part.own is None else written(part.own)}"
     if entry.pipelines:
         pairs = zip(entry.pipelines, part.children, strict=True)
         found += f",[{','.join([_encode_pipeline(*pair) for pair in pairs])}]"
@@ -68,7 +68,8 @@ def _encode_stage(entry: Entry, part: Place) -> str:
 
 def _encode_pipeline(pipeline: Described, place: Position) -> str:
     if isinstance(pipeline, str):
-        return dumps([pipeline] if place == () else [pipeline, encode(place)])
+        place_text = "" if place == () else f",{written(place)}"
+        return f"[{encode_basestring_ascii(pipeline)}{place_text}]"
     return encode_stages(pipeline, place)
 
 
@@ -113,6 +114,16 @@ def _decode_pipeline(found: Any) -> tuple[Described, Position]:
             raise InvalidState(f"a place is made of tuples and ints >= 0, got {brief(place)}")
         return found[0], place
     return decode_stages(found)
+
+
+def written(value: Any) -> str:
+    """A position as JSON text: what `encode` makes of it, written."""
+    kind = type(value)
+    if kind is int and -_EXACT < value < _EXACT:
+        return str(value)
+    if kind is tuple:
+        return f"[{','.join([written(v) for v in value])}]"
+    return dumps(encode(value))
 
 
 def encode(value: Any) -> Any:

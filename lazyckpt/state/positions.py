@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lazyckpt.core.checks import brief, cut
 from lazyckpt.core.entries import Described, Entries, Entry
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import fitting
+from lazyckpt.core.machine import MISFITS, misfit
 from lazyckpt.errors import InvalidState
 
 
@@ -24,13 +24,18 @@ class Place(NamedTuple):
     children: tuple[Position, ...] = ()
 
 
+_NOT_OWN = Place()
+
+
 def places(entries: Entries, position: Position) -> list[Place]:
     """The parts of a position, one for each stage from the source on; `()` is that of none.
 
     An `InvalidState` for one that these stages can't have.
     """
-    with fitting(position):
+    try:
         return _places(entries, position)
+    except MISFITS as error:
+        raise misfit(position, error) from None
 
 
 def _places(entries: Entries, position: Position) -> list[Place]:
@@ -40,7 +45,7 @@ def _places(entries: Entries, position: Position) -> list[Place]:
             position, *own = position
             found.append(Place(tuple(own)))
         else:
-            found.append(Place())
+            found.append(_NOT_OWN)
     first = entries[0]
     if position == ():
         found.append(Place(None, ((),) * len(first.pipelines)))

@@ -18,6 +18,7 @@ from grouping import grouping, w3
 from harness import Case, Row
 from imports import imports
 from items import items
+from packing import packing
 from peers import peers
 from reservoir import reservoir
 from transport import transport
@@ -42,6 +43,7 @@ CASES: dict[str, Case] = {
     "import": imports,
     "executors": executors,
     "items": items,
+    "packing": packing,
     "infinibatch": later("compat_infinibatch", "compat_infinibatch"),
     "emloop": later("compat_emloop", "compat_emloop"),
     "gluon": later("compat_gluon", "gluon"),

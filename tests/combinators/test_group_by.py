@@ -37,3 +37,10 @@ class Odd:
 def test_keys_that_do_not_compare_are_named() -> None:
     with pytest.raises(TypeError, match="group_by: keys odd and odd don't compare"):
         list([1, 2] | lz.group_by(lambda x: Odd()))
+
+
+def test_one_object_is_equal_to_itself_whatever_its_equality_says() -> None:
+    nan = float("nan")
+    pipeline = lz.source([nan, nan, float("nan")]) | lz.group_by(lambda x: x)
+    assert [len(run) for _, run in pipeline] == [2, 1]
+    assert [len(lz.replay(pipeline, lz.state_at(pipeline, n))[1]) for n in range(2)] == [2, 1]

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import LastStageExecutor
+from lazyckpt.executors.pool_executor import LastStageExecutor
 from lazyckpt.testing import equal, strategies
 from tests.helpers import until, workers
 

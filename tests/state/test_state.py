@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import State
+from lazyckpt.core.entries import dumps
+from lazyckpt.core.user_state import freeze
+from lazyckpt.state.codec import encode, written
 from lazyckpt.testing.laws import Stream
 from tests.state.cases import checksum
 
@@ -52,6 +55,18 @@ def test_a_state_is_a_value() -> None:
         with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
             setattr(STATE, name, 0)
     assert STATE.to_dict() != STATE
+
+
+places = st.recursive(
+    st.integers(0, 2**70) | st.builds(lambda value: freeze(value, ""), st.text() | st.floats()),
+    lambda inner: st.lists(inner, max_size=4).map(tuple),
+    max_leaves=20,
+)
+
+
+@given(places)
+def test_a_place_is_written_as_it_is_encoded(place: Any) -> None:
+    assert written(place) == dumps(encode(place))
 
 
 def test_items_and_epoch() -> None:

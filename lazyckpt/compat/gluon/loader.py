@@ -21,7 +21,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.epochs import EpochLoader
-from lazyckpt.executors.executor import LastStageExecutor
+from lazyckpt.executors.pool_executor import LastStageExecutor
 
 
 class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):

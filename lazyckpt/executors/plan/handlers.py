@@ -14,6 +14,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.stages import sourced
+from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
@@ -45,10 +46,6 @@ class Outcome(NamedTuple):
     item_bytes: float = 0.0
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     is_transfer_error: bool = False
-
-
-class TaskLost(Exception):
-    """The workers that had a task, or the tasks before it, are gone: submit it again."""
 
 
 Handler = Callable[..., Outcome]  # of a task, and perhaps of a list for its items

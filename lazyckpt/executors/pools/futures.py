@@ -18,7 +18,8 @@ from lazyckpt.executors.ipc.serialization import (
     serialize_handlers,
     this_process,
 )
-from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost, without_flows
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
 from lazyckpt.executors.pools.forking import resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure, add_note, as_failure

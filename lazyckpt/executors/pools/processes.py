@@ -17,7 +17,8 @@ from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.serialization import serialize_handlers
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
 from lazyckpt.executors.ipc.transport import Unwritable
-from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.executors.pools.progress import Progress

@@ -14,7 +14,8 @@ from time import monotonic
 from typing import Any
 
 from lazyckpt.errors import WorkerTimeout
-from lazyckpt.executors.plan.handlers import Handler, Outcome, TaskLost, without_flows
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
 from lazyckpt.executors.pools.forking import own_threads, resting, working
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
 from lazyckpt.failures.notes import Failure

@@ -1,0 +1,140 @@
+"""Executors with workers: how many of which kind, and what is done where."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec
+
+from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import Check, checked
+from lazyckpt.errors import ArgumentError
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.plan.report import Part
+from lazyckpt.executors.plan.segments import Segment, split_pipeline
+from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
+from lazyckpt.executors.pools.threads import ThreadPool
+from lazyckpt.executors.session import Session, open_last_stage, open_session
+
+P = ParamSpec("P")
+
+
+class PoolSpec(NamedTuple):
+    """The workers that an executor asks for.
+
+    Attributes:
+        start: Makes a pool of so many workers that can do the handlers' tasks.
+        workers: How many workers.
+        noun: What one is called.
+        buffer_size: Items to have ready.
+        can_stream: Whether one worker can read a stream from end to end.
+        is_gated: Whether nothing is made that nobody waits for.
+        place: Where things are done, if a number of nouns doesn't say it.
+        timeout: Seconds to wait for an item.
+    """
+
+    start: Callable[[list[Handler], int], WorkerPool]
+    workers: int
+    noun: str
+    buffer_size: int
+    can_stream: bool = True
+    is_gated: bool = False
+    place: str = ""
+    timeout: float | None = None
+
+    def split(self, chain: Chain) -> list[Segment]:
+        """The segments of a pipeline for these workers."""
+        return split_pipeline(chain, workers=self.workers, can_stream=self.can_stream)
+
+
+class PoolExecutor(Executor):
+    """An executor with workers, as its public function specifies them."""
+
+    __slots__ = ("_spec",)
+
+    _spec: Callable[..., PoolSpec]
+
+    def __init__(self, public: Callable[..., Executor], arguments: Mapping[str, Any]) -> None:
+        super().__init__(public, arguments)
+        object.__setattr__(self, "_spec", public.__wrapped__)  # type: ignore[attr-defined]
+
+    @property
+    def spec(self) -> PoolSpec:
+        """The workers, with their settings."""
+        return self._spec(**self.arguments)
+
+    def open(self, chain: Chain) -> Session:
+        spec = self.spec
+
+        def start_driver(handler: Handler, driven: WorkerPool) -> WorkerPool:
+            return ThreadPool([handler], 1, spec.buffer_size, spec.timeout, drives=(driven,))
+
+        gate, segments = PrefetchGate(spec.is_gated), spec.split(chain)
+        return open_session(chain, segments, gate, spec.start, start_driver, spec.workers)
+
+    def explain(self, chain: Chain) -> list[Part]:
+        spec = self.spec
+        segments = spec.split(chain)
+        one = f"in one {spec.noun} beside the consumer"
+        many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
+        many = spec.place or many
+        if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
+            return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
+        places = {
+            "chunks": f"{many}, each item from its own state",
+            "items": f"{many}, item by item",
+            "local": "in one thread beside the consumer",
+        }
+        return [(each.shown, places[each.kind]) for each in segments if each.shown]
+
+
+class LastStageExecutor(PoolExecutor):
+    """Workers for the last stage alone, a pointwise one; the consumer does the rest."""
+
+    __slots__ = ()
+
+    def open(self, chain: Chain) -> Session:
+        spec = self.spec
+        gate = PrefetchGate(spec.is_gated)
+        return open_last_stage(chain, gate, spec.start, spec.workers)
+
+
+def plural(noun: str) -> str:
+    return noun + ("es" if noun.endswith("s") else "s")
+
+
+def pool_executor(
+    checks: Mapping[str, Check],
+) -> Callable[[Callable[P, PoolSpec]], Callable[P, Executor]]:
+    """Make an executor of a function from arguments to its workers.
+
+    Args:
+        checks: One for each argument. The function's `**options` go unchecked.
+    """
+
+    def wrap(spec: Callable[P, PoolSpec]) -> Callable[P, Executor]:
+        signature = inspect.signature(spec)
+        kinds = {p.kind: p.name for p in signature.parameters.values()}
+        more = kinds.get(inspect.Parameter.VAR_KEYWORD)
+
+        @wraps(spec)
+        def public(*args: P.args, **kwargs: P.kwargs) -> Executor:
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentError(f"{spec.__name__}: {error}") from None
+            bound.apply_defaults()
+            given = dict(bound.arguments)
+            options = given.pop(more, {}) if more else {}
+            arguments = {
+                name: checked(spec.__name__, name, value, checks[name])
+                for name, value in given.items()
+            }
+            arguments.update(options)
+            return PoolExecutor(public, arguments)
+
+        return public
+
+    return wrap

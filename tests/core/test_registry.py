@@ -1,0 +1,60 @@
+"""The registry: combinators are found whether their modules are imported yet or not."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.core.registry import Registry
+
+LATE = "import sys, lazyckpt as lz; shuffle = 'lazyckpt.combinators.shuffle'; "
+
+
+def said(code: str) -> str:
+    """What a new interpreter prints, where no stage is imported yet."""
+    command = [sys.executable, "-c", LATE + code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("print('block_shuffle' in lz.registry, shuffle in sys.modules)", "True True"),
+        ("print('stack' in lz.registry, 'nothing' in lz.registry)", "False False"),
+        ("print(lz.registry['shuffle'].public is lz.shuffle)", "True"),
+        ("lz.zip; print([*lz.registry][:3])", "['batch', 'bucket_batch', 'bucket_by_boundaries']"),
+        ("print(len(lz.registry) == len([*lz.registry]) > 40)", "True"),
+    ],
+)
+def test_a_combinator_is_found_before_its_module_is_imported(code: str, expected: str) -> None:
+    assert said(code) == expected
+
+
+def test_a_name_that_one_of_ours_has_is_refused_though_ours_is_not_imported() -> None:
+    code = """
+try:
+    @lz.combinator()
+    def shuffle(upstream): return upstream
+except lz.PipelineError as error: print(error)
+"""
+    assert "named shuffle is there already, from lazyckpt.combinators.shuffle" in said(code)
+
+
+def test_a_pickle_finds_its_combinators() -> None:
+    pipeline = lz.source([3, 1, 2]) | lz.shuffle(seed=0) | lz.repeat(2)
+    text = pickle.dumps(pipeline).hex()
+    code = f"import pickle; print(list(pickle.loads(bytes.fromhex({text!r}))))"
+    assert said(code) == str(list(pipeline))
+
+
+def test_what_is_added_may_be_taken_away() -> None:
+    registry = Registry()
+    registry["own"] = lz.registry["map"]
+    assert [*registry] == ["own"]
+    del registry["own"]
+    assert "own" not in registry
+    assert len(registry) == 0
