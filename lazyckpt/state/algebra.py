@@ -265,6 +265,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.take(50) | lz.batch(4)
     >>> print(lz.diff(lz.state_at(pipeline, 2), lz.state_at(pipeline, 9)))
     +7 items
+    stage 1, source: 0, 1 -> 0, 29
     stage 2, shuffle: 8 -> 36
     stage 3, take: 8 -> 36
     """

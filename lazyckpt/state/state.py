@@ -67,7 +67,7 @@ class State:
     >>> state = lz.state_at(pipeline, 7)
     >>> state
     State(items=7)
-      source(length=100)              0, 0
+      source(length=100)              0, 7
       shuffle(buffer_size=8, seed=0)  14
       batch(batch_size=2)
     >>> State.from_json(state.to_json()) == state
