@@ -66,7 +66,6 @@ class Reader:
         self.calls = chain.calls
         self._skip_log = skip_log_of(chain)
         self.machine = machine or chain.machine
-        self.is_driver = machine is not None  # of a pool, whose items are ready in its flow
         self.is_stream = self.machine.skip is None
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
@@ -76,7 +75,7 @@ class Reader:
 
     def fresh(self) -> Reader:
         """The same reader, without the flow that this one has open."""
-        return Reader(self.chain, self.machine if self.is_driver else None)
+        return Reader(self.chain, self.machine)
 
     def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
@@ -164,15 +163,12 @@ class Mapper:
             del failure
 
 
-def without_flows(handlers: list[Handler], *, drivers: bool) -> list[Handler]:
-    """The same handlers, without the flows that these have open: drivers' too, or not.
+def without_flows(handlers: list[Handler]) -> list[Handler]:
+    """The same handlers, without the flows that these have open.
 
     Those are closed where nobody holds these any more: at once, or once a task is done.
     """
-    return [
-        each.fresh() if isinstance(each, Reader) and (drivers or not each.is_driver) else each
-        for each in handlers
-    ]
+    return [each.fresh() if isinstance(each, Reader) else each for each in handlers]
 
 
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:
