@@ -306,7 +306,7 @@ class Prefetcher:
 
     def suspend(self) -> None:
         """Close what the tasks are generated from, and keep what is pending."""
-        self._tasks = iter(())
+        self._tasks.close()
         self._rereader.close()
 
     def resume(self, position: Position) -> bool:

@@ -107,6 +107,8 @@ class Reader:
             else:
                 self._add_skipped(skipped, len(items))
                 end = try_snapshot(flow)
+        except TaskLost:  # without its traceback, which holds open files
+            failure = Failure(TaskLost(), "")
         except BaseException as error:
             failure = as_failure(error, self.calls)
         seconds = perf_counter() - begun
