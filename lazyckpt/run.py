@@ -157,8 +157,17 @@ class Run(BlockIterator[T], Iterator[T]):
 
     def with_state(self) -> Iterator[tuple[T, State]]:
         """Each item together with the state after it."""
+        self._check_open()
+        before = self.state
         for item in self:
-            yield item, self.state
+            try:
+                state = self.state
+            except BaseException:  # the item has gone no further, so it comes again
+                self._load(before)
+                raise
+            yield item, state
+            is_last = self._cursor.delivered() == state.items
+            before = state if is_last else self.state
 
     def epoch(self, size: int | None = None) -> Iterator[T]:
         """The rest of this epoch, or the next one where nothing is left.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.errors import SourceChanged, WorkerDied, WorkerTimeout
+from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
@@ -58,8 +58,9 @@ class Prefetcher:
         self._generation = pool.generation
         self._chunk = _Chunk(always(position), iter(()))
 
-    def flow(self) -> Flow[Any]:
-        chunks = _Chunks(self)
+    def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
+        """The items; once nobody holds their flow, this is let go, or has no more made."""
+        chunks = _Chunks(self, let_go or Prefetcher.close)
         items = chain.from_iterable(iter(chunks.next_chunk, None))
         return Flow(items, self.snapshot, taken=self.taken, chunks=chunks)
 
@@ -77,7 +78,11 @@ class Prefetcher:
         return self._chunk.before + self._chunk.given()
 
     def snapshot(self) -> Position:
-        return raise_or_position(self._chunk.position_after(self._chunk.given()))
+        try:
+            return raise_or_position(self._chunk.position_after(self._chunk.given()))
+        finally:
+            if self._gate.is_closed:
+                self._rereader.close()
 
     def fill(self) -> None:
         """Have items made ahead; who is about to ask for one does so itself."""
@@ -300,6 +305,36 @@ class Prefetcher:
         self._tasks = self._generate(raise_or_position(position), self._sizer)
         self._is_over = False
 
+    def suspend(self) -> None:
+        """Close what the tasks are generated from, and keep what is pending."""
+        self._tasks.close()
+        self._rereader.close()
+
+    def resume(self, position: Position) -> bool:
+        """Go on with what is pending, if that is what comes next."""
+        if self._is_under_way or self._pool.suspect is not None:
+            return False
+        try:
+            if self.snapshot() != position:
+                return False
+        except InvalidState:
+            return False
+        if self._pending and isinstance(self._pending[-1][1], TaskLost):
+            self._pending.pop()
+            self._is_over = False
+        if not self._is_over:
+            self._tasks = self._generate(self._position_behind(), self._sizer)
+        self._chunk = self._chunk._replace(before=-self._chunk.given())
+        return True
+
+    def _position_behind(self) -> Position:
+        """The position after what is pending, of tasks that know theirs."""
+        if not self._pending:
+            return self._chunk.end()
+        task, _ = self._pending[-1]
+        assert task.position_after is not None
+        return raise_or_position(task.position_after(task.size))
+
     def close(self) -> None:
         """Have no more made."""
         self._abandon()
@@ -343,11 +378,12 @@ class _Chunk(NamedTuple):
 class _Chunks:
     """The chunks of a prefetcher, for who holds its flow: no part of it, which would be a cycle."""
 
-    def __init__(self, prefetcher: Prefetcher) -> None:
+    def __init__(self, prefetcher: Prefetcher, let_go: Callable[[Prefetcher], None]) -> None:
         self._prefetcher = prefetcher
+        self._let_go = let_go
 
     def __del__(self) -> None:
-        self._prefetcher.close()
+        self._let_go(self._prefetcher)
 
     def next_chunk(self) -> Iterator[Any] | None:
         return self._prefetcher.next_chunk()

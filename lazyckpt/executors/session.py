@@ -138,13 +138,15 @@ def open_session(
     skip_log = skip_log_of(chain)
     if is_whole:
         generate = stream_tasks if is_stream else random_access_tasks(chain.machine)
-        prefetch_from = _prefetch(pool, gate, 0, generate, chain.machine, skip_log, chain.calls)
+        rereader = Rereader(chain.machine)
+        prefetch_from = _prefetch(pool, gate, 0, generate, rereader, skip_log, chain.calls)
         return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
     machine = _with_prefetching(segments, pool, gate, skip_log)
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.insert(0, driver)
-    prefetch_from = _prefetch(driver, gate, 0, stream_tasks, chain.machine, skip_log, chain.calls)
+    rereader = Rereader(chain.machine)
+    prefetch_from = _prefetch(driver, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
     return Session(chain.machine, prefetch_from, gate)
 
 
@@ -158,8 +160,9 @@ def open_last_stage(
     last, upstream = chain.calls[-1:], chain.machine.upstream
     pool = start_pool([Mapper(last)], workers)
     gate.pools.append(pool)
-    generate = pointwise_tasks(upstream, last, Rereader(upstream))
-    prefetch_from = _prefetch(pool, gate, 0, generate, chain.machine, None, last)
+    rereader = Rereader(upstream)
+    generate = pointwise_tasks(upstream, last, rereader)
+    prefetch_from = _prefetch(pool, gate, 0, generate, rereader, None, last)
     return Session(chain.machine, prefetch_from, gate)
 
 
@@ -178,11 +181,13 @@ def _with_prefetching(
         if segment.kind == "items":
             assert below is not None
             assert plain_below is not None
-            generate = pointwise_tasks(below, segment.calls, Rereader(plain_below), skip_log)
+            rereader = Rereader(plain_below)
+            generate = pointwise_tasks(below, segment.calls, rereader, skip_log)
         else:
+            rereader = Rereader(plain)
             generate = random_access_tasks(machine)
-        prefetch_from = _prefetch(pool, gate, handler, generate, plain, None, segment.calls)
-        machine = machine._replace(flow=_flow_of(prefetch_from), view=None)
+        prefetch_from = _prefetch(pool, gate, handler, generate, rereader, None, segment.calls)
+        machine = machine._replace(flow=_DrivenFlows(prefetch_from, gate), view=None)
         handler += 1
     return machine
 
@@ -192,14 +197,31 @@ def _prefetch(
     gate: PrefetchGate,
     handler: int,
     generate: TaskGenerator,
-    plain: Machine[Any],
+    rereader: Rereader,
     skip_log: SkipLog | None,
     calls: tuple[Call, ...],
 ) -> Callable[[Position], Prefetcher]:
     return lambda position: Prefetcher(
-        pool, gate, handler, generate, position, Rereader(plain), skip_log, calls
+        pool, gate, handler, generate, position, rereader, skip_log, calls
     )
 
 
-def _flow_of(prefetch_from: Callable[[Position], Prefetcher]) -> Callable[[Position], Flow[Any]]:
-    return lambda position: prefetch_from(position).flow()
+class _DrivenFlows:
+    """Flows for who drives a pool: what one had ready when it was stopped, the next one has."""
+
+    def __init__(self, prefetch_from: Callable[[Position], Prefetcher], gate: PrefetchGate) -> None:
+        self._prefetch_from, self._gate = prefetch_from, gate
+        self._stopped: Prefetcher | None = None
+
+    def __call__(self, position: Position) -> Flow[Any]:
+        found, self._stopped = self._stopped, None
+        if found is None or not found.resume(position):
+            found = self._prefetch_from(position)
+        return found.flow(self._let_go)
+
+    def _let_go(self, prefetcher: Prefetcher) -> None:
+        if self._gate.is_closed:
+            prefetcher.suspend()
+            self._stopped = prefetcher
+        else:
+            prefetcher.close()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from time import monotonic
-from typing import Any, TextIO
+from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -20,9 +22,9 @@ from tests.executors.faults import (
     FORKED,
     QUICK,
     SOON,
-    THREADS,
     Fault,
     each,
+    keep,
     script,
     seekable,
     shapes,
@@ -88,32 +90,89 @@ def test_closing_in_a_signal_handler(executor: Executor, shape: Any, flag: Path)
         signal.signal(signal.SIGUSR1, handler)
 
 
-@pytest.mark.parametrize("name", ["threads", "inline", "to_device"])
-@pytest.mark.parametrize("stage", [lz.filter(bool), lz.map(str)], ids=str)
-def test_closing_closes_files(name: str, stage: Any, tmp_path: Path) -> None:
-    path = tmp_path / "lines"
-    path.write_text("line\n" * 9)
-    files: list[TextIO] = []
+class Lines:
+    """The lines of a file, as one stream."""
 
-    def lines(path: Path) -> Iterator[str]:
-        with path.open() as file:
-            files.append(file)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[str]:
+        with self.path.open() as file:
             yield from file
 
-    executor = THREADS | {"inline": lz.inline(), "to_device": lz.to_device(lz.inline(), "cpu")}
-    run = lz.run(lz.source([path] * 99) | lz.flat_map(lines) | stage, executor=executor[name])
-    for _ in range(3):
-        with run:
-            next(run), run.state
-            assert files
-        assert run.state.items
-        until(lambda: all_closed(files), SOON)
-    assert run.state.items == 3
+
+def moved(line: str) -> Path:
+    return Path(line.strip())
 
 
-def all_closed(files: list[TextIO]) -> bool:
-    gc.collect()  # an error that has ended a thread's work may hold some in a cycle
-    return all(file.closed for file in files)
+FILES: dict[str, Callable[[list[Path]], lz.Pipeline[Any]]] = {
+    "opened": lambda paths: lz.source(paths) | lz.flat_map(Lines) | lz.map(str),
+    "filtered": lambda paths: lz.source(paths) | lz.flat_map(Lines) | lz.filter(keep),
+    "mapped first": lambda paths: (
+        lz.source(paths) | lz.filter(keep) | lz.map(Path) | lz.flat_map(Lines)
+    ),
+    "opened twice": lambda paths: (
+        lz.source(paths) | lz.flat_map(Lines) | lz.map(moved) | lz.flat_map(Lines) | lz.batch(2)
+    ),
+    "interleaved": lambda paths: (
+        lz.source(paths) | lz.interleave_map(Lines, cycle_length=3) | lz.map(str)
+    ),
+    "wide": lambda paths: (
+        lz.source(paths) | lz.interleave_map(Lines, cycle_length=70) | lz.map(str)
+    ),
+    "mixed": lambda paths: (
+        lz.mix([lz.source(Lines(path)) for path in paths[:3]], weights=[1, 1, 1], seed=0)
+        | lz.map(str)
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["threads", "threads2", "futures", "fork2", "inline", "to_device", "to_device inline"]
+)
+@pytest.mark.parametrize("files", FILES)
+def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(80)]
+    for path in paths:
+        path.write_text(f"{path}\n" * 9)
+    pipeline = FILES[files](paths)
+    gc.collect()
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            executor = {
+                **QUICK,
+                "futures": lz.futures(threads, buffer_size=2),
+                "inline": lz.inline(),
+                "to_device": lz.to_device(lz.threads(2), "cpu"),
+                "to_device inline": lz.to_device(lz.inline(), "cpu"),
+            }[name]
+            run, found = lz.run(pipeline, executor=executor), list[Any]()
+            for is_settled in (False, True, False):
+                with run:
+                    found += [next(run), next(run)]
+                    if is_settled:  # so that workers have items ready
+                        sleep(0.05)
+                until(lambda: not open_files(tmp_path), SOON)
+                assert run.state.items == len(found)
+                assert not open_files(tmp_path)
+            with run:
+                found += [next(run), next(run)]
+                run.close()
+            until(lambda: not open_files(tmp_path), SOON)
+            assert run.state == lz.state_at(pipeline, len(found))
+            assert found == list(islice(pipeline, len(found)))
+    finally:
+        gc.enable()
+
+
+def open_files(folder: Path) -> list[str]:
+    """Those in a folder that this process has open."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.append(os.readlink(link))
+    return [path for path in found if path.startswith(str(folder))]
 
 
 class Told:

@@ -204,7 +204,11 @@ def test_pausing_a_run_that_is_not_gated(
         assert len(made) == len(set(made)), "made once"
 
 
-@shapes
+def between(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
+    return lz.source(range(n)) | lz.flat_map(lambda item: [item]) | lz.map(fn) | lz.filter(kept)
+
+
+@pytest.mark.parametrize("shape", [seekable, stream, beside, between], ids=lambda s: s.__name__)
 @executors()
 def test_buffers_survive_leaving_and_entering(
     executor: Executor, shape: Any, counting: Counting

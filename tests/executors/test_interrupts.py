@@ -151,3 +151,31 @@ def test_at_every_point(
         assert found == expected, number
         assert run.state.items == len(expected), number
         assert [plain(item) for item in lz.run(pipeline, state)] == expected[state.items :]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", ["list", "random access", "some", "window"])
+def test_an_item_that_waits_for_its_state_comes_again(
+    name: str, executor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # an interrupt within a callback
+    pipeline = PIPELINES[name]
+    expected = list(lz.run(pipeline).with_state())
+    for number in points(name, executor):
+        run, found = lz.run(pipeline, executor=EXECUTORS[executor]), list[Any]()
+        at = At(number, interrupt)
+        try:
+            with at:
+                for pair in run.with_state():
+                    found.append(pair)
+        except Interrupt:
+            pass
+        if not at.has_come:
+            run.close()
+            assert number > 100
+            return
+        assert found == expected[: len(found)], number
+        assert run.state.items == len(found), number
+        with run:
+            found.extend(run.with_state())
+        assert found == expected, number

@@ -63,7 +63,6 @@ class Reader:
         self.calls = chain.calls
         self._skip_log = skip_log_of(chain)
         self.machine = machine or chain.machine
-        self.is_driver = machine is not None  # of a pool, whose items are ready in its flow
         self.is_stream = self.machine.skip is None
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
@@ -73,7 +72,7 @@ class Reader:
 
     def fresh(self) -> Reader:
         """The same reader, without the flow that this one has open."""
-        return Reader(self.chain, self.machine if self.is_driver else None)
+        return Reader(self.chain, self.machine)
 
     def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
@@ -105,6 +104,8 @@ class Reader:
             else:
                 self._add_skipped(skipped, len(items))
                 end = try_snapshot(flow)
+        except TaskLost:  # without its traceback, which holds open files
+            failure = Failure(TaskLost(), "")
         except BaseException as error:
             failure = as_failure(error, self.calls)
         seconds = perf_counter() - begun
@@ -161,15 +162,12 @@ class Mapper:
             del failure
 
 
-def without_flows(handlers: list[Handler], *, drivers: bool) -> list[Handler]:
-    """The same handlers, without the flows that these have open: drivers' too, or not.
+def without_flows(handlers: list[Handler]) -> list[Handler]:
+    """The same handlers, without the flows that these have open.
 
     Those are closed where nobody holds these any more: at once, or once a task is done.
     """
-    return [
-        each.fresh() if isinstance(each, Reader) and (drivers or not each.is_driver) else each
-        for each in handlers
-    ]
+    return [each.fresh() if isinstance(each, Reader) else each for each in handlers]
 
 
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:

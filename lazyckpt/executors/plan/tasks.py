@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from itertools import chain, islice, repeat
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
+from lazyckpt.executors.plan.handlers import Outcome, TaskLost, build_machine, items_machine
 from lazyckpt.executors.plan.positions import PositionLog, Rereader, raise_or_position
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
@@ -87,7 +87,8 @@ class Task(NamedTuple):
     log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
 
 
-TaskGenerator = Callable[[Position, ChunkSizer], Iterator[Task]]
+Tasks: TypeAlias = Generator[Task, None, None]
+TaskGenerator = Callable[[Position, ChunkSizer], Tasks]
 
 
 def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
@@ -95,7 +96,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
     skip = machine.skip
     assert skip is not None
 
-    def generate(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
+    def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         while True:
             count = sizer.size
             if sizer.tail > 1:
@@ -111,7 +112,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
     return generate
 
 
-def stream_tasks(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
+def stream_tasks(position: Position, sizer: ChunkSizer) -> Tasks:
     """Tasks for the only `Reader` of a stream: from a position, and then on and on."""
     for start in chain([position], repeat(None)):
         yield Task((start, sizer.size), size=sizer.size)
@@ -134,7 +135,7 @@ def pointwise_tasks(
             return None
         return partial(_LoggingItems, skip_log=skip_log, skipped=skipped)
 
-    def generate(position: Position, sizer: ChunkSizer) -> Iterator[Task]:
+    def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
         origin = upstream.epoch(before), upstream.share
         flow = upstream.flow(before)
@@ -180,7 +181,8 @@ def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog 
     items: list[Any] = []
     log = PositionLog(flow, is_whole=skip_log is not None)
     raise_or_position(log.known[0])
-    error = end = None
+    error: Exception | None = None
+    end = None
     skipped: dict[int, SkipRecord] = {}
     earlier = last = SkipRecord() if skip_log is None else skip_log.drain()
     try:
@@ -194,6 +196,8 @@ def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog 
             log.finish()
         else:
             end = flow.snapshot()
+    except TaskLost:  # without its traceback, which holds open files
+        error = TaskLost()
     except Exception as raised:
         error = raised
     finally:

@@ -187,7 +187,7 @@ class FuturesPool(WorkerPool):
     def stop(self) -> None:
         self.generation += 1
         self._is_running = False
-        self.handlers = without_flows(self.handlers, drivers=True)
+        self.handlers = without_flows(self.handlers)
         pending_tasks, self.pending_tasks = self.pending_tasks, []
         for pending in pending_tasks:
             if not pending.handle.future.cancel():

@@ -120,8 +120,7 @@ class ThreadPool(WorkerPool):
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
-        is_busy = any(thread.is_alive() for thread in threads)  # and goes on with what it has
-        self._handlers = without_flows(self._handlers, drivers=is_busy)
+        self._handlers = without_flows(self._handlers)
 
     def allow_work(self, is_allowed: bool) -> None:
         self._is_allowed = is_allowed
