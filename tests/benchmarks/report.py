@@ -16,9 +16,20 @@ from harness import Row
 
 import lazyckpt
 
-PACKAGES = ["infinibatch", "grain", "torch", "torchdata", "datasets", "webdataset", "SeqTools", "mosaicml-streaming", "toolz", "cytoolz"]
+PACKAGES = [
+    "infinibatch",
+    "grain",
+    "torch",
+    "torchdata",
+    "datasets",
+    "webdataset",
+    "SeqTools",
+    "mosaicml-streaming",
+    "toolz",
+    "cytoolz",
+]
 LINE = "{:<10}{:<62} {:<12}{:>11}{:>11}{:>11} {:<4}{:>8}{:>8}{:>8} {:<4}{}"
-HEAD = ["name", "compared", "by", "median", "min", "max", "unit", "/hand", "/peer", "bound", "met"] + ["remark"]
+HEAD = ["name", "compared", "by", "median", "min", "max", "unit", "/hand", "/peer", "bound", "met"]
 
 
 class Report:
@@ -40,7 +51,7 @@ class Report:
     def begin(self) -> None:
         said = "lazyckpt {lazyckpt}, Python {python}, NumPy {numpy}, {rounds} rounds, {machine}"
         print(said.format(**self.about))
-        print(LINE.format(*HEAD))
+        print(LINE.format(*HEAD, "remark"))
 
     def add(self, row: Row) -> None:
         self.rows.append(row)
