@@ -50,7 +50,8 @@ class Contest:
     figures: dict[str, tuple[str, str, float]] = field(
         default_factory=lambda: {"seconds": ("", "ns", 1e9)}
     )
-    bound: float | None = None  # of ours to that by hand
+    rounds: int = 1_000  # at most, where one takes long
+    key: str = ""  # what its functions are named, where not as the row
 
 
 class Lost(Exception):
@@ -114,7 +115,7 @@ def hold(contest: Contest, names: Sequence[str], rounds: int, limit: float) -> I
     interrupted: KeyboardInterrupt | None = None
     try:
         for name in names:
-            contestant = Contestant(name, contest.row.lower(), contest.n, limit)
+            contestant = Contestant(name, contest.key or contest.row.lower(), contest.n, limit)
             racing.append(contestant)  # one at a time: they would share the processors
             try:
                 said = contestant.answer()
@@ -125,7 +126,7 @@ def hold(contest: Contest, names: Sequence[str], rounds: int, limit: float) -> I
                     absent.append(name)
             except Lost as why:
                 _out(contestant, why, racing, lost)
-        for _ in range(rounds):
+        for _ in range(min(rounds, contest.rounds)):
             for contestant in tuple(racing):
                 try:
                     contestant.measure()
@@ -172,10 +173,7 @@ def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
             to_peer = _ratio(values, found.get(best)) if name == OURS else None
             behind = f"behind {best}" if to_peer and to_peer > 1 else ""
             remark = ", ".join(filter(None, [contestant.way, behind]))
-            bound = None
-            if name == OURS and contest.bound and to_hand and key == "seconds":
-                bound = contest.bound * median(found[BY_HAND])
-            yield Row(contest.row, what, values, unit, bound, "", name, to_hand, to_peer, remark)
+            yield Row(contest.row, what, values, unit, None, "", name, to_hand, to_peer, remark)
 
 
 def _ratio(values: list[float], others: list[float] | None) -> float | None:

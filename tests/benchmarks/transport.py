@@ -81,20 +81,20 @@ def ours(make: Callable[[Any], Any] = lambda array: array, shared: bool = True) 
     process.join()
 
 
-def by_hand() -> None:
+def by_hand(n: int = N) -> None:
     ring = mmap(-1, SLOTS * SIZE)
     free, full = fork.Semaphore(SLOTS), fork.Semaphore(0)
     slots = np.frombuffer(ring, np.uint8).reshape(SLOTS, SIZE)
 
     def work() -> None:
         items = arrays()
-        for i in range(N):
+        for i in range(n):
             free.acquire()
             slots[i % SLOTS] = items[i % 16]
             full.release()
 
     process = worker(work)
-    for i in range(N):
+    for i in range(n):
         full.acquire()
         _ = slots[i % SLOTS].copy()
         free.release()

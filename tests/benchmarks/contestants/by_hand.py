@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from contestant import Way
-from wide import by_hand, by_take, table
+import json
+import random
+from bisect import bisect
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import accumulate, islice
+from time import perf_counter
+
+import numpy as np
+import transport
+from contestant import Figures, Way
+from data import BINS, LENGTH, WEIGHTS, Documents, buffer_size, busy, files, lines_of
+from grouping import by_hand as by_length
+from harness import spent
+from resuming import resumes
+from wide import add, by_hand, by_take, table
 
 
 def w1(n: int) -> Way:
@@ -14,3 +28,136 @@ def w1(n: int) -> Way:
 def w2(n: int) -> Way:
     x, y = table(n)
     return lambda: by_take(x, y)
+
+
+def w3(n: int) -> Way:
+    paths = files(n)
+    return lambda: spent(by_length(paths))
+
+
+def w4stream(n: int) -> Way:
+    """The index of a batch: to go on from it, all before is read again."""
+
+    def start(skip: int = 0) -> Iterator[list[bytes]]:
+        rng, size = random.Random(0), buffer_size(n)
+        stream = (line for path in files(n) for line in lines_of(path))
+        buffer = list(islice(stream, size))
+
+        def shuffled() -> Iterator[bytes]:
+            for line in stream:
+                slot = rng.randrange(size)
+                yield buffer[slot]
+                buffer[slot] = line
+            rng.shuffle(buffer)
+            yield from buffer
+
+        lines = shuffled()
+        number = 0
+        while batch := list(islice(lines, 32)):
+            number += 1
+            place[0] = number
+            if number > skip:
+                yield batch
+
+    place = [0]
+    return resumes(
+        n // 32,
+        lambda: (place, start()),
+        lambda place: json.dumps(place).encode(),
+        lambda text: start(*json.loads(text)),
+    )
+
+
+def w4indexed(n: int) -> Way:
+    data = list(range(n))
+    place = [0]
+
+    def start(skip: int = 0) -> Iterator[list[int]]:
+        order = np.random.default_rng(0).permutation(n)
+        for begin in range(skip, n, 32):
+            place[0] = begin + 32
+            yield [add(data[i]) for i in order[begin : begin + 32].tolist()]
+
+    return resumes(
+        n // 32,
+        lambda: (place, start()),
+        lambda place: json.dumps(place).encode(),
+        lambda text: start(*json.loads(text)),
+    )
+
+
+def w5a(n: int) -> Way:
+    return lambda: transport.by_hand(n)
+
+
+def w6(n: int) -> Way:
+    def pooled() -> None:
+        with ProcessPoolExecutor(2) as pool:
+            spent(pool.map(busy, range(n), chunksize=16))
+
+    return pooled
+
+
+def w9(n: int) -> Way:
+    bounds = list(accumulate(WEIGHTS))
+
+    def mixed() -> Figures:
+        begun, rng = perf_counter(), random.Random(0)
+        streams = [iter(range(n)) for _ in WEIGHTS]
+        for _ in range(n):
+            next(streams[bisect(bounds, rng.random() * bounds[-1])])
+        return {"seconds": perf_counter() - begun}
+
+    return mixed
+
+
+def w10split(n: int) -> Way:
+    documents = Documents(n)
+
+    def split() -> None:
+        held: list[np.ndarray] = []
+        total = 0
+        for document in documents:
+            held.append(document)
+            total += len(document)
+            if total >= LENGTH:
+                begins = np.zeros(total, np.int32)
+                ends = np.cumsum([len(each) for each in held])[:-1]
+                begins[ends] = 1
+                tokens, segments = np.concatenate(held), np.cumsum(begins) + 1
+                _ = tokens[:LENGTH], segments[:LENGTH]
+                held, total = [tokens[LENGTH:]], total - LENGTH
+
+    return split
+
+
+def w10fit(n: int) -> Way:
+    documents = Documents(n)
+
+    def fit() -> None:
+        rows: list[list[np.ndarray]] = [[] for _ in range(BINS)]
+        room = [LENGTH] * BINS
+        for document in documents:
+            size = len(document)
+            for number, free in enumerate(room):
+                if size <= free:
+                    rows[number].append(document)
+                    room[number] -= size
+                    break
+            else:
+                for row in rows:
+                    filled(row)
+                rows = [[document], *([] for _ in range(BINS - 1))]
+                room = [LENGTH - size] + [LENGTH] * (BINS - 1)
+
+    return fit
+
+
+def filled(row: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    tokens, segments = np.zeros(LENGTH, np.int32), np.zeros(LENGTH, np.int32)
+    begin = 0
+    for number, document in enumerate(row, 1):
+        end = begin + len(document)
+        tokens[begin:end], segments[begin:end] = document, number
+        begin = end
+    return tokens, segments
