@@ -19,19 +19,19 @@ from harness import Row
 
 BY_HAND, OURS = "by hand", "lazyckpt"
 PEERS = {
-    "infinibatch": "of_infinibatch",
-    "grain": "of_grain",
-    "torch": "of_torch",
-    "torchdata": "of_torchdata",
-    "nodes": "of_nodes",
-    "datasets": "of_datasets",
-    "webdataset": "of_webdataset",
-    "seqtools": "of_seqtools",
-    "streaming": "of_streaming",
-    "toolz": "of_toolz",
-    "cytoolz": "of_cytoolz",
+    "infinibatch": "contestants.of_infinibatch",
+    "grain": "contestants.of_grain",
+    "torch": "contestants.of_torch",
+    "torchdata": "contestants.of_torchdata",
+    "nodes": "contestants.of_nodes",
+    "datasets": "contestants.of_datasets",
+    "webdataset": "contestants.of_webdataset",
+    "seqtools": "contestants.of_seqtools",
+    "streaming": "contestants.of_streaming",
+    "toolz": "contestants.of_toolz",
+    "cytoolz": "contestants.of_cytoolz",
 }
-MODULES = {BY_HAND: "by_hand", OURS: "of_lazyckpt"} | PEERS
+MODULES = {BY_HAND: "contestants.by_hand", OURS: "contestants.of_lazyckpt"} | PEERS
 HERE = Path(__file__).parent
 
 
@@ -69,7 +69,7 @@ class Contestant:
             [
                 sys.executable,
                 str(HERE / "contestant.py"),
-                f"contestants.{MODULES[name]}",
+                MODULES[name],
                 row,
                 f"{n}",
             ],

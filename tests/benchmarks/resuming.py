@@ -17,11 +17,12 @@ TIMES = 5  # that a state is taken
 
 
 def dumped(state: Any) -> bytes:
-    """As JSON, where that can hold it."""
+    """As JSON, where that gives it back as it was."""
     try:
-        return json.dumps(state).encode()
+        text = json.dumps(state)
     except TypeError:
         return pickle.dumps(state)
+    return text.encode() if json.loads(text) == state else pickle.dumps(state)
 
 
 def loaded(text: bytes) -> Any:
@@ -59,9 +60,9 @@ def resumes(
         for share, text in found["saved"].items():
             begun = perf_counter()
             stream = resume(text)
-            first = next(stream)
+            first = list(itertools.islice(stream, 1))
             measured[f"{share}%"] = perf_counter() - begun
-            rest = itertools.chain([first], itertools.islice(stream, AFTER - 1))
+            rest = itertools.chain(first, itertools.islice(stream, AFTER - 1))
             inexact += [repr(batch) for batch in rest] != found["after"][share]
         largest = max(map(len, found["saved"].values()))
         return {"bytes": largest, "take": median(found["took"])} | measured | {"inexact": inexact}

@@ -32,8 +32,9 @@ def trained(n: int, batches: Callable[[], Iterable[Any]]) -> Way:
         optimizer.step()
 
     def train() -> Figures:
-        begun = perf_counter()
-        waited, stream = 0.0, iter(batches())
+        stream = iter(batches())
+        step(torch.as_tensor(next(stream)))  # for which workers start
+        begun, waited = perf_counter(), 0.0
         for _ in range(n):
             asked = perf_counter()
             batch = next(stream)

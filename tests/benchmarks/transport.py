@@ -11,7 +11,7 @@ from time import thread_time
 from typing import Any
 
 import numpy as np
-from harness import Row, compared
+from harness import Row, compared, spent
 from numpy.typing import NDArray
 
 from lazyckpt.executors.ipc.transport import Receiver, Sender
@@ -81,7 +81,11 @@ def ours(make: Callable[[Any], Any] = lambda array: array, shared: bool = True) 
     process.join()
 
 
-def by_hand(n: int = N) -> None:
+def by_hand() -> None:
+    spent(ring())
+
+
+def ring(n: int = N) -> Iterator[NDArray[np.uint8]]:
     ring = mmap(-1, SLOTS * SIZE)
     free, full = fork.Semaphore(SLOTS), fork.Semaphore(0)
     slots = np.frombuffer(ring, np.uint8).reshape(SLOTS, SIZE)
@@ -96,8 +100,9 @@ def by_hand(n: int = N) -> None:
     process = worker(work)
     for i in range(n):
         full.acquire()
-        _ = slots[i % SLOTS].copy()
+        array = slots[i % SLOTS].copy()
         free.release()
+        yield array
     process.join()
 
 

@@ -13,6 +13,7 @@ STATES = {
     "90%": ("resume at 90 %", "ms", 1e3),
     "inexact": ("resumes not exact", "of3", 1.0),
 }
+FIRST = {"first": ("the first", "ms", 1e3)}
 SECONDS = {"seconds": ("", "ns", 1e9)}
 
 CONTESTS = [
@@ -21,8 +22,15 @@ CONTESTS = [
     Contest("W3", "gzip lines, shuffled in blocks, batches by length", LINES),
     Contest("W4", "lines, buffered shuffle", LINES, STATES, key="w4stream"),
     Contest("W4", "items, full shuffle", 400_000, STATES, key="w4indexed"),
-    Contest("W5a", "arrays of 1 MB from another process", 1_000),
-    Contest("W6", "1 ms of Python an item, 2 processes", 1_000, {"seconds": ("", "ms", 1e3)}),
+    Contest(
+        "W5a",
+        "arrays of 1 MB from another process",
+        1_000,
+        {"seconds": ("", "µs", 1e6)} | FIRST,
+    ),
+    Contest(
+        "W6", "1 ms of Python an item, 2 processes", 1_000, {"seconds": ("", "ms", 1e3)} | FIRST
+    ),
     Contest("W9", "mixture of 1,000 sources", 100_000, SECONDS | {"bytes": ("a state", "B", 1.0)}),
     Contest(
         "W10", "documents split into rows of 2,048 tokens", 1_000_000, rounds=3, key="w10split"

@@ -15,7 +15,7 @@ import transport
 from contestant import Figures, Way
 from data import BINS, LENGTH, WEIGHTS, Documents, buffer_size, busy, files, lines_of
 from grouping import by_hand as by_length
-from harness import spent
+from harness import spent, spent_by_workers
 from resuming import resumes
 from wide import add, by_hand, by_take, table
 
@@ -87,13 +87,13 @@ def w4indexed(n: int) -> Way:
 
 
 def w5a(n: int) -> Way:
-    return lambda: transport.by_hand(n)
+    return lambda: spent_by_workers(transport.ring(n))
 
 
 def w6(n: int) -> Way:
-    def pooled() -> None:
+    def pooled() -> Figures:
         with ProcessPoolExecutor(2) as pool:
-            spent(pool.map(busy, range(n), chunksize=16))
+            return spent_by_workers(pool.map(busy, range(n), chunksize=16))
 
     return pooled
 

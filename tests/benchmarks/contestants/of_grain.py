@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -35,7 +34,7 @@ from grain.experimental import (
     FlatMapTransform,
     WindowShuffleIterDataset,
 )
-from harness import spent
+from harness import spent, spent_by_workers
 from resuming import resumes
 from wide import add, keep, table
 
@@ -84,8 +83,8 @@ def w2_indices_then_take(n: int) -> Way:
 class Lines(FlatMapTransform):  # type: ignore[misc]
     max_fan_out = 1_000_000
 
-    def flat_map(self, element: Path) -> Iterator[bytes]:
-        return lines_of(element)
+    def flat_map(self, element: Path) -> list[bytes]:
+        return list(lines_of(element))
 
 
 def w4stream(n: int) -> Way:
@@ -115,13 +114,13 @@ def resumed(n: int, batches: Any) -> Way:
 def w5a(n: int) -> Way:
     arrays = grain.MapDataset.range(n).map(large).to_iter_dataset(ALONE)
     options = grain.MultiprocessingOptions(num_workers=1)
-    return lambda: spent(arrays.mp_prefetch(options))
+    return lambda: spent_by_workers(arrays.mp_prefetch(options))
 
 
 def w6(n: int) -> Way:
     items = grain.MapDataset.range(n).map(busy).to_iter_dataset(ALONE)
     options = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=16)
-    return lambda: spent(items.mp_prefetch(options))
+    return lambda: spent_by_workers(items.mp_prefetch(options))
 
 
 def mixture(mixed: Any, n: int) -> Way:

@@ -10,7 +10,7 @@ from typing import Any
 from contestant import Figures, Way
 from data import WEIGHTS, buffer_size, busy, files, lines_of
 from grouping import BLOCK, SIZE, WINDOW
-from harness import spent
+from harness import spent, spent_by_workers
 from infinibatch.iterators import (
     BlockwiseShuffleIterator,
     BucketedReadaheadBatchIterator,
@@ -96,11 +96,12 @@ def resumed(n: int, make: Any) -> Way:
 
 
 def w6(n: int) -> Way:
-    def go() -> None:
+    def go() -> Figures:
         numbers = NativeCheckpointableIterator(list(range(n)))
         stream = ParallelMapIterator(numbers, busy, num_processes=2, num_items_per_process=16)
-        spent(stream)
+        figures = spent_by_workers(stream)
         stream.close()
+        return figures
 
     return go
 

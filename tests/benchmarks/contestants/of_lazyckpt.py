@@ -24,7 +24,7 @@ from data import (
     tokenize,
 )
 from grouping import BLOCK, SIZE, WINDOW
-from harness import spent
+from harness import spent, spent_by_workers
 from resuming import resumes
 from wide import add, keep, table
 
@@ -82,9 +82,9 @@ def w6(n: int) -> Way:
 
 
 def run_in(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> Way:
-    def go() -> None:
+    def go() -> Figures:
         with lz.run(pipeline, executor=executor) as run:
-            spent(run)
+            return spent_by_workers(run)
 
     return go
 

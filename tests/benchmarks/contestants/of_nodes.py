@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from contestant import Figures, Way
 from data import WEIGHTS, busy, large
-from harness import spent
+from harness import spent, spent_by_workers
 from resuming import dumped, loaded, resumes
 from torch.utils.data import BatchSampler, RandomSampler
 from torchdata.nodes import (
@@ -61,14 +61,14 @@ def w4indexed(n: int) -> Way:
 
 def w5a(n: int) -> Way:
     arrays = ParallelMapper(IterableWrapper(range(n)), large, num_workers=1, method="process")
-    return lambda: spent(Loader(arrays))
+    return lambda: spent_by_workers(Loader(arrays))
 
 
 def w6(n: int) -> Way:
     items = ParallelMapper(
         IterableWrapper(range(n)), busy, num_workers=2, method="process", prebatch=16
     )
-    return lambda: spent(Loader(items))
+    return lambda: spent_by_workers(Loader(items))
 
 
 def w9(n: int) -> Way:

@@ -10,7 +10,7 @@ import numpy as np
 import seqtools as st
 from contestant import Way
 from data import busy, large
-from harness import spent
+from harness import spent, spent_by_workers
 from resuming import resumes
 from wide import add, table
 
@@ -50,18 +50,18 @@ def w4indexed(n: int) -> Way:
 
 def w5a(n: int) -> Way:
     arrays = st.smap(large, range(n))
-    return lambda: spent(
+    return lambda: spent_by_workers(
         st.prefetch(arrays, 1, method="process", max_buffered=8, shm_size=32_000_000)
     )
 
 
 def w5a_two_processes(n: int) -> Way:
     arrays = st.smap(large, range(n))
-    return lambda: spent(
+    return lambda: spent_by_workers(
         st.prefetch(arrays, 2, method="process", max_buffered=8, shm_size=32_000_000)
     )
 
 
 def w6(n: int) -> Way:
     items = st.smap(busy, range(n))
-    return lambda: spent(st.prefetch(items, 2, method="process", max_buffered=32))
+    return lambda: spent_by_workers(st.prefetch(items, 2, method="process", max_buffered=32))

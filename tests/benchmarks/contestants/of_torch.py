@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from contestant import Way
 from data import ROW, ROWS, busy, large, nothing, texts, tokenize
-from harness import spent
+from harness import spent, spent_by_workers
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from wide import add, keep, table
 
@@ -86,12 +86,12 @@ def w2_getitems(n: int) -> Way:
 
 def w5a(n: int) -> Way:
     arrays = Mapped(n, large)
-    return lambda: spent(Loader(arrays, batch_size=None, num_workers=1))
+    return lambda: spent_by_workers(Loader(arrays, batch_size=None, num_workers=1))
 
 
 def w6(n: int) -> Way:
     items = Mapped(n, busy)
-    return lambda: spent(Loader(items, batch_size=16, num_workers=2, collate_fn=nothing))
+    return lambda: spent_by_workers(Loader(items, batch_size=16, num_workers=2, collate_fn=nothing))
 
 
 def w12(n: int) -> Way:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from contestant import Way
 from data import ROWS, buffer_size, busy, files, large, lines_of, nothing, texts
-from harness import spent
+from harness import spent, spent_by_workers
 from resuming import dumped, loaded, resumes
 from torch.utils.data import IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
@@ -72,12 +72,12 @@ def resumed(n: int, make: Any) -> Way:
 
 def w5a(n: int) -> Way:
     arrays = Mapped(n, large)
-    return lambda: spent(Loader(arrays, batch_size=None, num_workers=1))
+    return lambda: spent_by_workers(Loader(arrays, batch_size=None, num_workers=1))
 
 
 def w6(n: int) -> Way:
     items = Mapped(n, busy)
-    return lambda: spent(Loader(items, batch_size=16, num_workers=2, collate_fn=nothing))
+    return lambda: spent_by_workers(Loader(items, batch_size=16, num_workers=2, collate_fn=nothing))
 
 
 def w12(n: int) -> Way:

@@ -15,7 +15,7 @@ from wide import add, keep
 def w1(n: int) -> Way:
     data = list(range(n))
     pipeline = wds.DataPipeline(
-        data, wds.map(add), wds.select(keep), wds.batched(32, collation_fn=None)
+        lambda: iter(data), wds.map(add), wds.select(keep), wds.batched(32, collation_fn=None)
     )
     return lambda: spent(pipeline)
 
