@@ -158,11 +158,12 @@ def _out(
 
 
 def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
+    inexact = {c.name for c in racing if any(r.get("inexact") for r in c.rounds)}
     for key, (words, unit, factor) in contest.figures.items():
         each = factor / contest.n if key == "seconds" else factor
         found = {c.name: [r[key] * each for r in c.rounds if key in r] for c in racing}
         found = {name: values for name, values in found.items() if values}
-        peers = {name: median(v) for name, v in found.items() if name in PEERS}
+        peers = {name: median(v) for name, v in found.items() if name in PEERS.keys() - inexact}
         best = min(peers, key=lambda name: peers[name], default="")
         what = f"{contest.what}: {words}" if words else contest.what
         for contestant in sorted(
@@ -172,7 +173,8 @@ def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
             to_hand = _ratio(values, found.get(BY_HAND)) if name != BY_HAND else None
             to_peer = _ratio(values, found.get(best)) if name == OURS else None
             behind = f"behind {best}" if to_peer and to_peer > 1 else ""
-            remark = ", ".join(filter(None, [contestant.way, behind]))
+            wrong = "not exact" if name in inexact else ""
+            remark = ", ".join(filter(None, [contestant.way, behind, wrong]))
             yield Row(contest.row, what, values, unit, None, "", name, to_hand, to_peer, remark)
 
 

@@ -23,6 +23,7 @@ WORK = 28_000  # turns of a loop that take about a millisecond
 LARGE = 1_000_000  # bytes
 
 
+@cache
 def files(n: int) -> list[Path]:
     """Gzip files with about n lines together."""
     text = library()

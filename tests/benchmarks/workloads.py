@@ -21,6 +21,7 @@ CONTESTS = [
     Contest("W2", "rows of arrays, shuffled, in batches of 256", 100_000),
     Contest("W3", "gzip lines, shuffled in blocks, batches by length", LINES),
     Contest("W4", "lines, buffered shuffle", LINES, STATES, key="w4stream"),
+    Contest("W4", "lines, shuffled in blocks", LINES, STATES, key="w4blocks"),
     Contest("W4", "items, full shuffle", 400_000, STATES, key="w4indexed"),
     Contest(
         "W5a",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import accumulate, islice
 from time import perf_counter
@@ -35,37 +35,48 @@ def w3(n: int) -> Way:
     return lambda: spent(by_length(paths))
 
 
-def w4stream(n: int) -> Way:
-    """The index of a batch: to go on from it, all before is read again."""
+def reread(n: int, shuffled: Callable[[Iterator[bytes], int], Iterator[bytes]]) -> Way:
+    """The state is a count of batches: to go on from it, all before are read again."""
+    place = [0]
 
     def start(skip: int = 0) -> Iterator[list[bytes]]:
-        rng, size = random.Random(0), buffer_size(n)
         stream = (line for path in files(n) for line in lines_of(path))
-        buffer = list(islice(stream, size))
-
-        def shuffled() -> Iterator[bytes]:
-            for line in stream:
-                slot = rng.randrange(size)
-                yield buffer[slot]
-                buffer[slot] = line
-            rng.shuffle(buffer)
-            yield from buffer
-
-        lines = shuffled()
-        number = 0
+        lines = shuffled(stream, buffer_size(n))
+        place[0] = 0
         while batch := list(islice(lines, 32)):
-            number += 1
-            place[0] = number
-            if number > skip:
+            place[0] += 1
+            if place[0] > skip:
                 yield batch
 
-    place = [0]
     return resumes(
         n // 32,
         lambda: (place, start()),
         lambda place: json.dumps(place).encode(),
         lambda text: start(*json.loads(text)),
     )
+
+
+def w4stream(n: int) -> Way:
+    def shuffled(stream: Iterator[bytes], size: int) -> Iterator[bytes]:
+        rng, buffer = random.Random(0), list(islice(stream, size))
+        for line in stream:
+            slot = rng.randrange(size)
+            yield buffer[slot]
+            buffer[slot] = line
+        rng.shuffle(buffer)
+        yield from buffer
+
+    return reread(n, shuffled)
+
+
+def w4blocks(n: int) -> Way:
+    def shuffled(stream: Iterator[bytes], size: int) -> Iterator[bytes]:
+        rng = random.Random(0)
+        while block := list(islice(stream, size)):
+            rng.shuffle(block)
+            yield from block
+
+    return reread(n, shuffled)
 
 
 def w4indexed(n: int) -> Way:

@@ -87,7 +87,7 @@ class Lines(FlatMapTransform):  # type: ignore[misc]
         return list(lines_of(element))
 
 
-def w4stream(n: int) -> Way:
+def w4blocks(n: int) -> Way:
     lines = FlatMapIterDataset(grain.MapDataset.source(files(n)).to_iter_dataset(ALONE), Lines())
     shuffled = WindowShuffleIterDataset(lines, window_size=buffer_size(n), seed=0)
     return resumed(n, shuffled.batch(32, batch_fn=list))

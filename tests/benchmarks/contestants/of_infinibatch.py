@@ -72,6 +72,13 @@ def w4stream(n: int) -> Way:
     return resumed(n, start)
 
 
+def w4blocks(n: int) -> Way:
+    def start() -> CheckpointableIterator:
+        return FixedBatchIterator(BlockwiseShuffleIterator(lines(n), buffer_size(n), seed=0), 32)
+
+    return resumed(n, start)
+
+
 def w4indexed(n: int) -> Way:
     data = list(range(n))
 

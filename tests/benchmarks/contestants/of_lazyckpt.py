@@ -55,6 +55,14 @@ def w4stream(n: int) -> Way:
     return resumed(n, pipeline)
 
 
+def w4blocks(n: int) -> Way:
+    def pipeline() -> lz.Pipeline[Any]:
+        lines = lz.source(files(n)) | lz.flat_map(lines_of)
+        return lines | lz.block_shuffle(buffer_size(n), seed=0) | lz.batch(32)
+
+    return resumed(n, pipeline)
+
+
 def w4indexed(n: int) -> Way:
     data = list(range(n))
     return resumed(n, lambda: lz.source(data) | lz.shuffle(seed=0) | lz.map(add) | lz.batch(32))
