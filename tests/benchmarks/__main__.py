@@ -62,7 +62,7 @@ def main() -> None:
     try:
         for name in options.only:
             for case in CASES[name]:
-                for row in measured(case, options):
+                for row in measured(name, case, options):
                     report.add(row)
     except KeyboardInterrupt:
         sys.exit(f"interrupted; {len(report.rows)} rows are measured")
@@ -72,12 +72,17 @@ def main() -> None:
             plot(report.rows, options.plot)
 
 
-def measured(case: Case | Contest, options: argparse.Namespace) -> Iterator[Row]:
-    if not isinstance(case, Contest):
-        return case(options.rounds)
-    if options.quick:
-        case = replace(case, n=case.n // 10)
-    return hold(case, [BY_HAND, OURS, *options.peers], options.rounds, options.limit)
+def measured(name: str, case: Case | Contest, options: argparse.Namespace) -> Iterator[Row]:
+    """The rows of a case; where it fails, a row that says so, and the others go on."""
+    try:
+        if not isinstance(case, Contest):
+            yield from case(options.rounds)
+            return
+        if options.quick:
+            case = replace(case, n=case.n // 10)
+        yield from hold(case, [BY_HAND, OURS, *options.peers], options.rounds, options.limit)
+    except Exception as error:
+        yield Row(name, "", [], remark=f"failed: {type(error).__name__}: {error}")
 
 
 def arguments() -> argparse.Namespace:
