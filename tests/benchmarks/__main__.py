@@ -1,87 +1,131 @@
-"""`python tests/benchmarks [--only W1,W2] [--rounds N] [--peers]`: prints figures, asserts nothing.
+"""`python tests/benchmarks`: what this library costs, beside loops by hand and other libraries.
 
-A ratio is the median over pairs of runs, ours and the other side in turn, with
-both consumed by a `for` loop as in training: `deque(..., maxlen=0)` would spare
-us what a hand-written loop, which has its `for` anyway, can't be spared.
+It prints figures and asserts nothing. A ratio is the median over rounds, the
+contestants in turn, with all consumed by a `for` loop as in training:
+`deque(..., maxlen=0)` would spare us what a hand-written loop, which has its
+`for` anyway, can't be spared.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
-import numpy as np
-from big_shuffle import big_shuffle
-from executors import executors
-from grouping import grouping, w3
+from contest import BY_HAND, OURS, PEERS, Contest, hold
 from harness import Case, Row
-from imports import imports
-from items import items
-from packing import packing
-from peers import peers
-from reservoir import reservoir
-from transport import transport
-from wide import w1, w2
+from report import Report, plot
+from workloads import CONTESTS
 
-import lazyckpt
+QUICK = 3  # rounds, of a tenth of the items
 
 
 def later(module: str, name: str) -> Case:
-    """A case that wants other libraries, imported when it is asked for."""
+    """A case, imported when it is asked for."""
     return lambda rounds: getattr(import_module(module), name)(rounds)
 
 
-CASES: dict[str, Case] = {
-    "W1": w1,
-    "W2": w2,
-    "W3": w3,
-    "W5a": transport,
-    "big": big_shuffle,
-    "grouping": grouping,
-    "reservoir": reservoir,
-    "import": imports,
-    "executors": executors,
-    "items": items,
-    "packing": packing,
-    "infinibatch": later("compat_infinibatch", "compat_infinibatch"),
-    "emloop": later("compat_emloop", "compat_emloop"),
-    "gluon": later("compat_gluon", "gluon"),
-    "seqtools": later("compat_seqtools", "compat_seqtools"),
-    "peers": peers,
+CASES: dict[str, list[Case | Contest]] = {
+    "W1": [later("wide", "w1")],
+    "W2": [later("wide", "w2")],
+    "W3": [later("grouping", "w3")],
+    "W5a": [later("transport", "transport")],
+    "big": [later("big_shuffle", "big_shuffle")],
+    "grouping": [later("grouping", "grouping")],
+    "reservoir": [later("reservoir", "reservoir")],
+    "import": [later("imports", "imports")],
+    "executors": [later("executors", "executors")],
+    "items": [later("items", "items")],
+    "packing": [later("packing", "packing")],
+    "W8": [later("scaling", "scaling")],
+    "infinibatch": [later("compat_infinibatch", "compat_infinibatch")],
+    "emloop": [later("compat_emloop", "compat_emloop")],
+    "gluon": [later("compat_gluon", "gluon")],
+    "seqtools": [later("compat_seqtools", "compat_seqtools")],
 }
-LATER = ("infinibatch", "emloop", "gluon", "seqtools", "peers")  # want other libraries
-LINE = "{:<10}{:<73}{:>10}{:>10}{:>10} {:<4}{:>7} {:<5}{}"
+for contest in CONTESTS:
+    CASES.setdefault(contest.row, []).append(contest)
+WANTS = {
+    "infinibatch": "infinibatch",
+    "emloop": "emloop",
+    "seqtools": "seqtools",
+}  # other libraries, which these cases are measured against
 
 
 def main() -> None:
+    options = arguments()
+    report = Report(options.json, options.rounds)
+    report.begin()
+    try:
+        for name in options.only:
+            for case in CASES[name]:
+                for row in measured(name, case, options):
+                    report.add(row)
+    except KeyboardInterrupt:
+        sys.exit(f"interrupted; {len(report.rows)} rows are measured")
+    finally:
+        report.end()
+        if options.plot:
+            plot(report.rows, options.plot)
+
+
+def measured(name: str, case: Case | Contest, options: argparse.Namespace) -> Iterator[Row]:
+    """The rows of a case; where it fails, a row that says so, and the others go on."""
+    try:
+        if not isinstance(case, Contest):
+            yield from case(options.rounds)
+            return
+        if options.quick:
+            case = replace(case, n=case.n // 10)
+        yield from hold(case, [BY_HAND, OURS, *options.peers], options.rounds, options.limit)
+    except Exception as error:
+        yield Row(name, "", [], remark=f"failed: {type(error).__name__}: {error}")
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("tests/benchmarks", description=__doc__)
-    parser.add_argument("--only", metavar="NAMES", help=f"of {','.join(CASES)}")
-    parser.add_argument("--rounds", type=int, default=11, help="pairs a ratio is taken from")
-    parser.add_argument("--peers", action="store_true", help="other libraries too")
-    options = parser.parse_args()
-    names = options.only.split(",") if options.only else [n for n in CASES if n not in LATER]
-    if options.peers and "peers" not in names:
-        names.append("peers")
-    if unknown := [name for name in names if name not in CASES]:
-        parser.error(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
-    if options.rounds < 1:
-        parser.error("--rounds must be at least 1")
-    print(
-        f"lazyckpt {lazyckpt.__version__}, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}, {options.rounds} rounds"
+    parser.add_argument("--only", metavar="NAMES", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--rounds", type=int, help="that a median is taken from (11)")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds, fewer items")
+    parser.add_argument(
+        "--peers",
+        nargs="?",
+        const=",".join(PEERS),
+        default="",
+        metavar="NAMES",
+        help=f"other libraries too: all, or some of {', '.join(PEERS)}",
     )
-    print(LINE.format("name", "compared", "median", "min", "max", "", "bound", "met", "each"))
-    for name in names:
-        for row in CASES[name](options.rounds):
-            print(shown(row), flush=True)
+    parser.add_argument("--limit", type=float, default=60, help="seconds for a peer's round (60)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the rows, in this file too")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="a picture of the rows")
+    options = parser.parse_args()
+    known = [name for name in CASES if find_spec(WANTS.get(name, "numpy"))]
+    options.only = chosen(parser, "row", options.only, CASES) or known
+    options.peers = chosen(parser, "peer", options.peers, PEERS)
+    if options.rounds is None:
+        options.rounds = QUICK if options.quick else 11
+    for name in ("rounds", "limit"):
+        if getattr(options, name) <= 0:
+            parser.error(f"--{name} must be above 0, got {getattr(options, name)}")
+    for path in filter(None, (options.json, options.plot)):
+        if not path.resolve().parent.is_dir():
+            parser.error(f"no folder {str(path.resolve().parent)!r} for {path.name}")
+    if options.plot and not find_spec("matplotlib"):
+        parser.error('--plot wants matplotlib: pip install -e ".[bench]"')
+    return options
 
 
-def shown(row: Row) -> str:
-    low, mid, high = (f"{v:,.2f}" for v in (min(row.values), row.median, max(row.values)))
-    bound = "" if row.bound is None else f"{row.bound:g}"
-    unit = row.unit or "x"
-    return LINE.format(row.name, row.compared, mid, low, high, unit, bound, row.met, row.sides)
+def chosen(
+    parser: argparse.ArgumentParser, what: str, said: str | None, known: dict[str, object]
+) -> list[str]:
+    names = [name.strip() for name in said.split(",")] if said else []
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"no {what} {', '.join(unknown)}; there are {', '.join(known)}")
+    return names
 
 
 if __name__ == "__main__":

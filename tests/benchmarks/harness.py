@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -21,6 +21,10 @@ class Row:
     unit: str = ""  # of the values; a ratio has none
     bound: float | None = None
     sides: str = ""  # the two sides of a ratio, in a unit of their own
+    contestant: str = ""  # whose figure it is, where several libraries compete
+    to_hand: float | None = None  # ratio to the same written by hand
+    to_peer: float | None = None  # ratio to the best of the other libraries
+    remark: str = ""  # what there is to say instead of, or beside, a figure
 
     @property
     def median(self) -> float:
@@ -29,6 +33,15 @@ class Row:
     @property
     def met(self) -> str:
         return "" if self.bound is None else "yes" if self.median <= self.bound else "NO"
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is ours, and another library or the bound is ahead."""
+        return (self.to_peer or 0) > 1 or self.met == "NO"
+
+    def to_json(self) -> dict[str, Any]:
+        figures = {} if not self.values else {"median": self.median, "met": self.met}
+        return asdict(self) | figures
 
 
 Case = Callable[[int], Iterator[Row]]
@@ -59,10 +72,22 @@ def compared(
     """A row of ratios, with the nanoseconds per item of both sides; n is the number of items."""
     pairs = paired(ours, theirs, rounds)
     a, b = (median(side) / n * 1e9 for side in zip(*pairs, strict=True))
-    return Row(name, what, [x / y for x, y in pairs], "", bound, f"{a:,.1f} / {b:,.1f} ns")
+    ratios = [x / y for x, y in pairs]
+    sides = f"{a:,.1f} / {b:,.1f} ns"
+    return Row(name, what, ratios, "", bound, sides, to_hand=median(ratios))
 
 
 def spent(items: Any) -> None:
     """Go through items as a training loop does: a `for` with an empty body."""
     for _ in items:
         pass
+
+
+def spent_by_workers(items: Any) -> dict[str, float]:
+    """The same, with the first item, for which workers start, told from the others."""
+    begun = perf_counter()
+    stream = iter(items)
+    next(stream)
+    first = perf_counter() - begun
+    others = sum(1 for _ in stream)
+    return {"seconds": (perf_counter() - begun - first) * (others + 1) / others, "first": first}

@@ -11,7 +11,7 @@ from time import thread_time
 from typing import Any
 
 import numpy as np
-from harness import Row, compared
+from harness import Row, compared, spent
 from numpy.typing import NDArray
 
 from lazyckpt.executors.ipc.transport import Receiver, Sender
@@ -82,22 +82,27 @@ def ours(make: Callable[[Any], Any] = lambda array: array, shared: bool = True) 
 
 
 def by_hand() -> None:
+    spent(ring())
+
+
+def ring(n: int = N) -> Iterator[NDArray[np.uint8]]:
     ring = mmap(-1, SLOTS * SIZE)
     free, full = fork.Semaphore(SLOTS), fork.Semaphore(0)
     slots = np.frombuffer(ring, np.uint8).reshape(SLOTS, SIZE)
 
     def work() -> None:
         items = arrays()
-        for i in range(N):
+        for i in range(n):
             free.acquire()
             slots[i % SLOTS] = items[i % 16]
             full.release()
 
     process = worker(work)
-    for i in range(N):
+    for i in range(n):
         full.acquire()
-        _ = slots[i % SLOTS].copy()
+        array = slots[i % SLOTS].copy()
         free.release()
+        yield array
     process.join()
 
 

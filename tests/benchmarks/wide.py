@@ -52,9 +52,9 @@ def w2(rounds: int) -> Iterator[Row]:
     yield compared("W2", what, ours, lambda: by_take(x, y), rounds, N, 1.30)
 
 
-def table() -> tuple[np.ndarray, np.ndarray]:
+def table(n: int = N) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    return rng.random((N, 16), dtype=np.float32), rng.integers(0, 10, N)
+    return rng.random((n, 16), dtype=np.float32), rng.integers(0, 10, n)
 
 
 def by_take(x: np.ndarray, y: np.ndarray) -> None:

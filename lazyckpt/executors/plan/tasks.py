@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.executors.plan.handlers import Outcome, TaskLost, build_machine, items_machine
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
 from lazyckpt.executors.plan.positions import PositionLog, Rereader, raise_or_position
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 

@@ -1,0 +1,111 @@
+"""Hugging Face's datasets: Arrow tables, and streams over them."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from functools import partial
+from itertools import chain, islice
+from time import perf_counter
+from typing import Any
+
+import datasets
+from contestant import Figures, Way
+from data import LENGTH, WEIGHTS, Documents, buffer_size, files
+from harness import spent
+from resuming import dumped, loaded, resumes
+from wide import add, keep, table
+
+datasets.disable_progress_bars()
+Columns = dict[str, list[Any]]
+
+
+def w1(n: int) -> Way:
+    def added(rows: Columns) -> Columns:
+        return {"i": [add(x) for x in rows["i"]]}
+
+    def kept(rows: Columns) -> list[bool]:
+        return [bool(keep(x)) for x in rows["i"]]
+
+    stream = datasets.Dataset.from_dict({"i": range(n)}).to_iterable_dataset()
+    rows = stream.map(added, batched=True).filter(kept, batched=True).batch(32)
+    return lambda: spent(rows)
+
+
+def w2(n: int) -> Way:
+    x, y = table(n)
+    rows = datasets.Dataset.from_dict({"x": x, "y": y}).with_format("numpy").shuffle(seed=0)
+    return lambda: spent(rows.iter(256))
+
+
+def w4stream(n: int) -> Way:
+    names = [str(path) for path in files(n)]
+
+    def make() -> Any:
+        lines = datasets.load_dataset("text", data_files=names, split="train", streaming=True)
+        return lines.shuffle(seed=0, buffer_size=buffer_size(n)).batch(32)
+
+    return resumed(n, make)
+
+
+def w4indexed(n: int) -> Way:
+    rows = datasets.Dataset.from_dict({"i": range(n)}).shuffle(seed=0)
+
+    def make() -> Any:
+        stream = rows.to_iterable_dataset()
+        return stream.map(lambda row: {"i": add(row["i"])}).batch(32)
+
+    return resumed(n, make)
+
+
+def resumed(n: int, make: Any) -> Way:
+    def start() -> tuple[Any, Any]:
+        stream = make()
+        return stream, iter(stream)
+
+    def resume(text: bytes) -> Any:
+        stream = make()
+        stream.load_state_dict(loaded(text))
+        return iter(stream)
+
+    return resumes(n // 32, start, lambda stream: dumped(stream.state_dict()), resume)
+
+
+def numbers(n: int) -> Any:
+    for i in range(n):
+        yield {"i": i}
+
+
+def w9(n: int) -> Way:
+    share = [weight / sum(WEIGHTS) for weight in WEIGHTS]
+
+    def mixed() -> Figures:
+        begun = perf_counter()
+        streams = [
+            datasets.IterableDataset.from_generator(numbers, gen_kwargs={"n": n + i})
+            for i in range(len(WEIGHTS))
+        ]
+        stream = datasets.interleave_datasets(streams, probabilities=share, seed=0)
+        spent(islice(stream, n))
+        return {"seconds": perf_counter() - begun, "bytes": len(dumped(stream.state_dict()))}
+
+    return mixed
+
+
+def cut(rows: Columns) -> Columns:
+    tokens = list(chain.from_iterable(rows["tokens"]))
+    whole = len(tokens) // LENGTH * LENGTH
+    return {"tokens": [tokens[i : i + LENGTH] for i in range(0, whole, LENGTH)]}
+
+
+def documents(n: int) -> Any:
+    for tokens in Documents(n):
+        yield {"tokens": tokens}
+
+
+def w10split(n: int) -> Way:
+    """As its examples cut texts: a thousand documents at a time, what is left over dropped."""
+    stream = datasets.IterableDataset.from_generator(partial(documents, n))
+    return lambda: spent(stream.map(cut, batched=True))

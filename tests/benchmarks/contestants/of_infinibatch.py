@@ -1,0 +1,127 @@
+"""Infinibatch: checkpointable iterators, composed by wrapping."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from itertools import accumulate, islice
+from time import perf_counter
+from typing import Any
+
+from contestant import Figures, Way
+from data import WEIGHTS, buffer_size, busy, files, lines_of
+from grouping import BLOCK, SIZE, WINDOW
+from harness import spent, spent_by_workers
+from infinibatch.iterators import (
+    BlockwiseShuffleIterator,
+    BucketedReadaheadBatchIterator,
+    BufferedShuffleIterator,
+    CheckpointableIterator,
+    FixedBatchIterator,
+    InfinitePermutationSourceIterator,
+    MapIterator,
+    MultiplexIterator,
+    NativeCheckpointableIterator,
+    ParallelMapIterator,
+    RandomIterator,
+    SelectManyIterator,
+)
+from resuming import dumped, loaded, resumes
+from wide import add, keep, table
+
+
+def w1(n: int) -> Way:
+    data = list(range(n))
+
+    def go() -> None:
+        mapped = MapIterator(NativeCheckpointableIterator(data), add)
+        kept = SelectManyIterator(mapped, lambda x: [x] if keep(x) else [])
+        spent(FixedBatchIterator(kept, 32))
+
+    return go
+
+
+def w2(n: int) -> Way:
+    x, y = table(n)
+
+    def take(indices: list[int]) -> dict[str, Any]:
+        return {"x": x.take(indices, axis=0), "y": y.take(indices)}
+
+    def go() -> None:
+        order = InfinitePermutationSourceIterator(list(range(n)), seed=0)
+        spent(islice(MapIterator(FixedBatchIterator(order, 256), take), n // 256))
+
+    return go
+
+
+def lines(n: int) -> CheckpointableIterator:
+    return SelectManyIterator(NativeCheckpointableIterator(files(n)), lines_of)
+
+
+def w3(n: int) -> Way:
+    def go() -> None:
+        shuffled = BlockwiseShuffleIterator(lines(n), BLOCK, seed=0)
+        spent(BucketedReadaheadBatchIterator(shuffled, WINDOW, len, SIZE, seed=0))
+
+    return go
+
+
+def w4stream(n: int) -> Way:
+    def start() -> CheckpointableIterator:
+        return FixedBatchIterator(BufferedShuffleIterator(lines(n), buffer_size(n), seed=0), 32)
+
+    return resumed(n, start)
+
+
+def w4blocks(n: int) -> Way:
+    def start() -> CheckpointableIterator:
+        return FixedBatchIterator(BlockwiseShuffleIterator(lines(n), buffer_size(n), seed=0), 32)
+
+    return resumed(n, start)
+
+
+def w4indexed(n: int) -> Way:
+    data = list(range(n))
+
+    def start() -> CheckpointableIterator:
+        order = InfinitePermutationSourceIterator(data, seed=0)
+        return FixedBatchIterator(MapIterator(order, add), 32)
+
+    return resumed(n, start)
+
+
+def resumed(n: int, make: Any) -> Way:
+    def start() -> tuple[Any, Any]:
+        run = make()
+        return run, run
+
+    def resume(text: bytes) -> Any:
+        run = make()
+        run.setstate(loaded(text))
+        return run
+
+    return resumes(n // 32, start, lambda run: dumped(run.getstate()), resume)
+
+
+def w6(n: int) -> Way:
+    def go() -> Figures:
+        numbers = NativeCheckpointableIterator(list(range(n)))
+        stream = ParallelMapIterator(numbers, busy, num_processes=2, num_items_per_process=16)
+        figures = spent_by_workers(stream)
+        stream.close()
+        return figures
+
+    return go
+
+
+def w9(n: int) -> Way:
+    bounds = list(accumulate(WEIGHTS))
+    data = list(range(n))
+
+    def mixed() -> Figures:
+        begun = perf_counter()
+        choices = MapIterator(RandomIterator(0), lambda r: bisect(bounds, r * bounds[-1]))
+        run = MultiplexIterator(choices, [NativeCheckpointableIterator(data) for _ in WEIGHTS])
+        spent(islice(run, n))
+        return {"seconds": perf_counter() - begun, "bytes": len(dumped(run.getstate()))}
+
+    return mixed

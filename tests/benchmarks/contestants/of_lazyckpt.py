@@ -1,0 +1,131 @@
+"""This library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+from contestant import Figures, Way
+from data import (
+    BINS,
+    LENGTH,
+    ROW,
+    ROWS,
+    WEIGHTS,
+    Documents,
+    buffer_size,
+    busy,
+    files,
+    large,
+    lines_of,
+    texts,
+    tokenize,
+)
+from grouping import BLOCK, SIZE, WINDOW
+from harness import spent, spent_by_workers
+from resuming import resumes
+from wide import add, keep, table
+
+import lazyckpt as lz
+
+
+def w1(n: int) -> Way:
+    data = list(range(n))
+    return lambda: spent(lz.source(data) | lz.map(add) | lz.filter(keep) | lz.batch(32))
+
+
+def w2(n: int) -> Way:
+    x, y = table(n)
+    rows = lz.columns(x=x, y=y) | lz.shuffle(seed=0) | lz.batch(256, collate=lz.stack)
+    return lambda: spent(rows)
+
+
+def w3(n: int) -> Way:
+    lines = lz.source(files(n)) | lz.flat_map(lines_of) | lz.block_shuffle(BLOCK, seed=0)
+    return lambda: spent(lines | lz.bucket_batch(SIZE, key=len, window_size=WINDOW, seed=0))
+
+
+def w4stream(n: int) -> Way:
+    def pipeline() -> lz.Pipeline[Any]:
+        lines = lz.source(files(n)) | lz.flat_map(lines_of)
+        return lines | lz.shuffle(buffer_size(n), seed=0) | lz.batch(32)
+
+    return resumed(n, pipeline)
+
+
+def w4blocks(n: int) -> Way:
+    def pipeline() -> lz.Pipeline[Any]:
+        lines = lz.source(files(n)) | lz.flat_map(lines_of)
+        return lines | lz.block_shuffle(buffer_size(n), seed=0) | lz.batch(32)
+
+    return resumed(n, pipeline)
+
+
+def w4indexed(n: int) -> Way:
+    data = list(range(n))
+    return resumed(n, lambda: lz.source(data) | lz.shuffle(seed=0) | lz.map(add) | lz.batch(32))
+
+
+def resumed(n: int, pipeline: Callable[[], lz.Pipeline[Any]]) -> Way:
+    def start() -> tuple[Any, Iterator[Any]]:
+        run = lz.run(pipeline())
+        return run, iter(run)
+
+    return resumes(
+        n // 32,
+        start,
+        lambda run: run.state.to_json().encode(),
+        lambda text: iter(lz.run(pipeline(), text)),
+    )
+
+
+def w5a(n: int) -> Way:
+    return run_in(lz.source(range(n)) | lz.map(large), lz.processes())
+
+
+def w6(n: int) -> Way:
+    return run_in(lz.source(range(n)) | lz.map(busy), lz.processes(2))
+
+
+def run_in(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> Way:
+    def go() -> Figures:
+        with lz.run(pipeline, executor=executor) as run:
+            return spent_by_workers(run)
+
+    return go
+
+
+def w9(n: int) -> Way:
+    pipeline = lz.mix([lz.source(range(n)) for _ in WEIGHTS], WEIGHTS, seed=0)
+
+    def mixed() -> Figures:
+        begun, run = perf_counter(), lz.run(pipeline)
+        spent(islice(run, n))
+        return {"seconds": perf_counter() - begun, "bytes": len(run.state.to_json())}
+
+    return mixed
+
+
+def w10split(n: int) -> Way:
+    rows = lz.source(Documents(n)) | lz.concat_then_split(LENGTH)
+    return lambda: spent(rows)
+
+
+def w10fit(n: int) -> Way:
+    rows = lz.source(Documents(n)) | lz.pack_first_fit(LENGTH, num_bins=BINS)
+    return lambda: spent(rows)
+
+
+def w12(n: int) -> Way:
+    from training import trained
+
+    rows = lz.source(texts(n)) | lz.repeat() | lz.map(tokenize) | lz.concat_then_split(ROW)
+    batches = rows | lz.map(lambda row: row["tokens"]) | lz.batch(ROWS, collate=lz.stack)
+
+    def run() -> Iterator[Any]:
+        with lz.run(batches, executor=lz.processes(2)) as run:
+            yield from run
+
+    return trained(n, run)

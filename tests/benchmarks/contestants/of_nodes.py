@@ -1,0 +1,84 @@
+"""torchdata.nodes: nodes of a pipeline, in a Loader."""
+
+from __future__ import annotations
+
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import torch
+from contestant import Figures, Way
+from data import WEIGHTS, busy, large
+from harness import spent, spent_by_workers
+from resuming import dumped, loaded, resumes
+from torch.utils.data import BatchSampler, RandomSampler
+from torchdata.nodes import (
+    Batcher,
+    IterableWrapper,
+    Loader,
+    Mapper,
+    MultiNodeWeightedSampler,
+    ParallelMapper,
+    SamplerWrapper,
+)
+from wide import add, keep, table
+
+
+def w1(n: int) -> Way:
+    """There is no filter among the nodes."""
+    data = list(range(n))
+    return lambda: spent(
+        Loader(Batcher(IterableWrapper(filter(keep, map(add, data))), 32, drop_last=False))
+    )
+
+
+def w2(n: int) -> Way:
+    x, y = map(torch.from_numpy, table(n))
+
+    def take(indices: list[int]) -> dict[str, Any]:
+        return {"x": x[indices], "y": y[indices]}
+
+    batches = BatchSampler(RandomSampler(range(n)), 256, drop_last=False)
+    return lambda: spent(Loader(Mapper(SamplerWrapper(batches), take)))
+
+
+def w4indexed(n: int) -> Way:
+    def make() -> Any:
+        order = RandomSampler(range(n), generator=torch.Generator().manual_seed(0))
+        return Loader(Batcher(Mapper(SamplerWrapper(order), add), 32))
+
+    def start() -> tuple[Any, Any]:
+        loader = make()
+        return loader, iter(loader)
+
+    def resume(text: bytes) -> Any:
+        loader = make()
+        loader.load_state_dict(loaded(text))
+        return iter(loader)
+
+    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()), resume)
+
+
+def w5a(n: int) -> Way:
+    arrays = ParallelMapper(IterableWrapper(range(n)), large, num_workers=1, method="process")
+    return lambda: spent_by_workers(Loader(arrays))
+
+
+def w6(n: int) -> Way:
+    items = ParallelMapper(
+        IterableWrapper(range(n)), busy, num_workers=2, method="process", prebatch=16
+    )
+    return lambda: spent_by_workers(Loader(items))
+
+
+def w9(n: int) -> Way:
+    def mixed() -> Figures:
+        begun = perf_counter()
+        names = [f"{i}" for i in range(len(WEIGHTS))]
+        nodes = {name: IterableWrapper(range(n)) for name in names}
+        weights = dict(zip(names, map(float, WEIGHTS), strict=True))
+        loader = Loader(MultiNodeWeightedSampler(nodes, weights, seed=0))
+        spent(islice(loader, n))
+        return {"seconds": perf_counter() - begun, "bytes": len(dumped(loader.state_dict()))}
+
+    return mixed

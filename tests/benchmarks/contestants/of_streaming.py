@@ -1,0 +1,36 @@
+"""MosaicML's streaming: shards on a disk, shuffled and resumed by its own loader."""
+
+from __future__ import annotations
+
+from tempfile import mkdtemp
+from typing import Any
+
+from contestant import Way
+from data import nothing
+from resuming import dumped, loaded, resumes
+from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
+from streaming.base.util import clean_stale_shared_memory
+from wide import add
+
+
+def w4indexed(n: int) -> Way:
+    folder = mkdtemp(prefix="lazyckpt-bench-")
+    with MDSWriter(out=folder, columns={"i": "int"}) as writer:
+        for i in range(n):
+            writer.write({"i": add(i)})
+
+    def make() -> Any:
+        clean_stale_shared_memory()
+        data = StreamingDataset(local=folder, shuffle=True, shuffle_seed=0, batch_size=32)
+        return StreamingDataLoader(data, batch_size=32, collate_fn=nothing)
+
+    def start() -> tuple[Any, Any]:
+        loader = make()
+        return loader, iter(loader)
+
+    def resume(text: bytes) -> Any:
+        loader = make()
+        loader.load_state_dict(loaded(text))
+        return iter(loader)
+
+    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()), resume)

@@ -1,0 +1,101 @@
+"""torch's DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import torch
+from contestant import Way
+from data import ROW, ROWS, busy, large, nothing, texts, tokenize
+from harness import spent, spent_by_workers
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from wide import add, keep, table
+
+Loader: Any = DataLoader
+
+
+class Stream(IterableDataset):  # type: ignore[misc,type-arg]
+    def __init__(self, data: list[int]) -> None:
+        self.data = data
+
+    def __iter__(self) -> Iterator[int]:
+        return filter(keep, map(add, self.data))
+
+
+class Mapped(Dataset):  # type: ignore[misc,type-arg]
+    """A map-style data set: a function of each index."""
+
+    def __init__(self, n: int, function: Any) -> None:
+        self.n, self.function = n, function
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> Any:
+        return self.function(index)
+
+
+class Batches(Dataset):  # type: ignore[misc,type-arg]
+    """A map-style data set with what a loader asks for a whole batch."""
+
+    def __init__(self, n: int) -> None:
+        self.x, self.y = map(torch.from_numpy, table(n))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitems__(self, indices: list[int]) -> dict[str, Any]:
+        return {"x": self.x[indices], "y": self.y[indices]}
+
+
+class Packed(IterableDataset):  # type: ignore[misc,type-arg]
+    """Rows of tokens; each worker packs its own share of the texts."""
+
+    def __init__(self, data: list[str]) -> None:
+        self.data = data
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        worker = get_worker_info()
+        share = self.data[worker.id :: worker.num_workers] if worker else self.data
+        held = np.zeros(0, np.int32)
+        for text in cycle(share):
+            held = np.concatenate([held, tokenize(text)])
+            while len(held) >= ROW:
+                yield held[:ROW]
+                held = held[ROW:]
+
+
+def w1(n: int) -> Way:
+    data = Stream(list(range(n)))
+    return lambda: spent(Loader(data, batch_size=32, collate_fn=nothing))
+
+
+def w2(n: int) -> Way:
+    x, y = map(torch.from_numpy, table(n))
+    rows = Mapped(n, lambda index: {"x": x[index], "y": y[index]})
+    return lambda: spent(Loader(rows, batch_size=256, shuffle=True))
+
+
+def w2_getitems(n: int) -> Way:
+    rows = Batches(n)
+    return lambda: spent(Loader(rows, batch_size=256, shuffle=True, collate_fn=nothing))
+
+
+def w5a(n: int) -> Way:
+    arrays = Mapped(n, large)
+    return lambda: spent_by_workers(Loader(arrays, batch_size=None, num_workers=1))
+
+
+def w6(n: int) -> Way:
+    items = Mapped(n, busy)
+    return lambda: spent_by_workers(Loader(items, batch_size=16, num_workers=2, collate_fn=nothing))
+
+
+def w12(n: int) -> Way:
+    from training import trained
+
+    rows = Packed(texts(n))
+    return trained(n, lambda: Loader(rows, batch_size=ROWS, num_workers=2))

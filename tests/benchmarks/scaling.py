@@ -1,0 +1,101 @@
+"""W8: what an item costs and what a state weighs, as data and pipelines grow.
+
+A slope is that of the logarithms: 0 where a cost is flat, 1 where it grows as
+the size does. Times are the least of several: what disturbs them only adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from harness import Row, seconds, spent
+from wide import add
+
+import lazyckpt as lz
+
+FEW = 20_000  # items that are timed
+Make = Callable[[int], lz.Pipeline[Any]]
+
+
+def numbers(size: int = 10**9) -> lz.Pipeline[int]:
+    return lz.source(range(size))
+
+
+def stages(size: int) -> lz.Pipeline[Any]:
+    return reduce(lambda pipeline, _: pipeline | lz.map(add), range(size), numbers())
+
+
+def takes(size: int) -> lz.Pipeline[Any]:
+    return reduce(lambda pipeline, _: pipeline | lz.take(10**8), range(size), numbers())
+
+
+def many(size: int) -> list[lz.Pipeline[int]]:
+    return [numbers(10**6 + i) for i in range(size)]
+
+
+FLAT, LINEAR = 0.15, 1.1  # slopes at most, with what a measurement adds
+POWERS = [10**k for k in range(3, 10)]
+MANY = [1, 10, 100, 2_000]
+
+# Of each: sizes, the pipeline, and the slopes that its documentation says: of an
+# item, of a state, of a resume.
+SIZES: dict[str, tuple[list[int], Make, tuple[float, float, float]]] = {
+    "source of n": (POWERS, numbers, (FLAT, FLAT, FLAT)),
+    "shuffle of n": (POWERS, lambda n: numbers(n) | lz.shuffle(seed=0), (FLAT, FLAT, FLAT)),
+    "shuffle(100) of n": (
+        POWERS,
+        lambda n: numbers(n) | lz.shuffle(100, seed=0),
+        (FLAT, FLAT, FLAT),
+    ),
+    "n stages, map": ([1, 4, 16, 64], stages, (LINEAR, LINEAR, LINEAR)),
+    "n stages, take": ([1, 4, 16, 64], takes, (LINEAR, LINEAR, LINEAR)),
+    "shard, one of n": (
+        [1, 32, 1_024],
+        lambda n: numbers() | lz.shuffle(seed=0) | lz.shard(num_shards=n, index=0),
+        (FLAT, FLAT, FLAT),
+    ),
+    "mix of n": (MANY, lambda n: lz.mix(many(n), [1] * n, seed=0), (FLAT, LINEAR, LINEAR)),
+    "interleave of n": (MANY, lambda n: lz.interleave(*many(n)), (FLAT, LINEAR, LINEAR)),
+    "lanes of n": (
+        MANY,
+        lambda n: lz.lanes(many(n), num_shards=1, index=0),
+        (FLAT, LINEAR, LINEAR),
+    ),
+}
+FIGURES = (("an item", "ns"), ("a state", "B"), ("a resume", "ms"))
+
+
+def scaling(rounds: int) -> Iterator[Row]:
+    """An item, a state's bytes, and the first item from a state, for each size."""
+    for what, (sizes, make, bounds) in SIZES.items():
+        found = [of_size(make(size), max(5, rounds)) for size in sizes]
+        for (figure, unit), bound, values in zip(
+            FIGURES, bounds, zip(*found, strict=True), strict=True
+        ):
+            pairs = zip(sizes, values, strict=True)
+            each = ", ".join(f"{size:,}: {value:,.4g}" for size, value in pairs)
+            slope = float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+            words = f"{what}, {figure}: slope"
+            yield Row("W8", words, [slope], "-", bound, remark=f"{unit} {each}")
+
+
+def of_size(pipeline: lz.Pipeline[Any], rounds: int) -> tuple[float, float, float]:
+    few = min(FEW, (len(pipeline) if _has_length(pipeline) else 10**9) // 3)
+    times, runs = [], [lz.run(pipeline) for _ in range(rounds)]
+    for run in runs:
+        spent(islice(run, few))  # what starting costs, of each of many pipelines, is not an item's
+        times.append(seconds(lambda run=run: spent(islice(run, few))) / few)  # type: ignore[misc]
+    text = runs[0].state.to_json()
+    resumed = min(seconds(lambda: next(lz.run(pipeline, text))) for _ in range(rounds))
+    return min(times) * 1e9, float(len(text)), resumed * 1e3
+
+
+def _has_length(pipeline: lz.Pipeline[Any]) -> bool:
+    try:
+        return len(pipeline) > 0
+    except TypeError:
+        return False

@@ -1,0 +1,49 @@
+"""The workloads that libraries are compared at."""
+
+from __future__ import annotations
+
+from contest import Contest
+
+LINES = 857_886  # of the standard library's own text, about; the last tenth varies
+STATES = {
+    "bytes": ("bytes of a state", "B", 1.0),
+    "take": ("take a state", "µs", 1e6),
+    "10%": ("resume at 10 %", "ms", 1e3),
+    "50%": ("resume at 50 %", "ms", 1e3),
+    "90%": ("resume at 90 %", "ms", 1e3),
+    "inexact": ("resumes not exact", "of3", 1.0),
+}
+FIRST = {"first": ("the first", "ms", 1e3)}
+SECONDS = {"seconds": ("", "ns", 1e9)}
+
+CONTESTS = [
+    Contest("W1", "ints through map, filter, batch of 32", 100_000),
+    Contest("W2", "rows of arrays, shuffled, in batches of 256", 100_000),
+    Contest("W3", "gzip lines, shuffled in blocks, batches by length", LINES),
+    Contest("W4", "lines, buffered shuffle", LINES, STATES, key="w4stream"),
+    Contest("W4", "lines, shuffled in blocks", LINES, STATES, key="w4blocks"),
+    Contest("W4", "items, full shuffle", 400_000, STATES, key="w4indexed"),
+    Contest(
+        "W5a",
+        "arrays of 1 MB from another process",
+        1_000,
+        {"seconds": ("", "µs", 1e6)} | FIRST,
+    ),
+    Contest(
+        "W6", "1 ms of Python an item, 2 processes", 1_000, {"seconds": ("", "ms", 1e3)} | FIRST
+    ),
+    Contest("W9", "mixture of 1,000 sources", 100_000, SECONDS | {"bytes": ("a state", "B", 1.0)}),
+    Contest(
+        "W10", "documents split into rows of 2,048 tokens", 1_000_000, rounds=3, key="w10split"
+    ),
+    Contest("W10", "documents packed whole, first fit", 1_000_000, rounds=3, key="w10fit"),
+    Contest(
+        "W12",
+        "training on packed tokens, 2 workers",
+        400,
+        {
+            "waited": ("time waited", "%", 100.0),
+            "seconds": ("a step", "ms", 1e3),
+        },
+    ),
+]

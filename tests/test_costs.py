@@ -1,0 +1,100 @@
+"""What an item costs, counted in a process of its own, is not more than is stored.
+
+Where it is meant to cost more, or costs less now:
+`python tests/benchmarks/costs.py --update`, and the difference shows what for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent / "benchmarks"
+
+MEASURE = """
+import json, sys
+sys.path.insert(0, {benchmarks!r})
+import costs
+{change}
+found = costs.measure({row!r})
+print(json.dumps([found, costs.excesses(found, json.loads(costs.STORED.read_text()))]))
+"""
+
+SLOW_MAP = """
+from lazyckpt.core.flow import Flow
+plain = Flow.map
+Flow.map = lambda flow, fn: plain(flow, lambda item: fn(item))
+"""
+SLOW_SOURCE = """
+import lazyckpt.cursor
+def counted(items):
+    taken = 0
+    def ticking():
+        nonlocal taken
+        for item in items:
+            taken += 1
+            yield item
+    return ticking(), lambda: taken
+lazyckpt.cursor.counted = counted
+"""
+GREEDY_FILTER = """
+def greedy(pull, fn, predicate):
+    return iter([item for item in map(fn or (lambda x: x), pull) if predicate(item)])
+sys.modules["lazyckpt.combinators.filter"]._kept = greedy
+"""
+LONG_STATES = """
+from lazyckpt.state.state import State
+plain = State.to_json
+State.to_json = lambda state: plain(state) + " " * 20
+"""
+MORE_MODULES = """
+costs.IMPORTS = costs.IMPORTS.replace("import lazyckpt", "import lazyckpt, asyncio, sqlite3")
+"""
+
+
+def measured(change: str = "", row: str = "", hash_seed: str = "0") -> tuple[Any, list[str]]:
+    """What a fresh interpreter counts, after a change, and what of it is too much."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("COV")}
+    env |= {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = MEASURE.format(benchmarks=str(BENCHMARKS), change=change, row=row)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    found, more = json.loads(done.stdout)
+    return found, more
+
+
+unchanged = cache(measured)
+
+
+def test_nothing_costs_more_than_is_stored() -> None:
+    found, more = unchanged()
+    assert not more, "\n".join(more)
+    assert found.keys() == json.loads((BENCHMARKS / "costs.json").read_text()).keys()
+
+
+def test_counts_are_the_same_each_time() -> None:
+    assert measured(hash_seed="1")[0] == unchanged()[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "row", "figure"),
+    [
+        (SLOW_MAP, "W1", "calls an item"),
+        (SLOW_MAP, "source|map / for", "calls an item"),
+        (SLOW_SOURCE, "source|filter / for", "lines an item"),
+        (GREEDY_FILTER, "W1", "bytes an item"),
+        (LONG_STATES, "state: mix of two", "bytes of a state"),
+        (MORE_MODULES, "import lazyckpt", "modules"),
+    ],
+)
+def test_what_costs_more_is_noticed(change: str, row: str, figure: str) -> None:
+    assert not measured(row=row)[1]
+    _, more = measured(change, row)
+    assert [line for line in more if line.startswith(f"{row}: ") and figure in line]
