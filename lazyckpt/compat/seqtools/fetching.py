@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
+from functools import partial
 from importlib import import_module
 from itertools import chain, count, islice
 from typing import Any, NamedTuple
@@ -119,20 +120,52 @@ def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
     return start if of_data is None else (*start[:2], Own(((of_data, None),)), 0)
 
 
-def begun(data: Any, states: Any, asks: bool = True) -> Opened:
-    """An iterator over data, both in the states that they had."""
+def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
+    """An iterator over data, both in the states that they had after `index` items."""
     of_data, of_items = states or (None, None)
+    if of_data is not None and index == 0:
+        return _epoch_after(data, of_data, asks)
     if of_data is not None:
         data.load_state_dict(of_data)
     items = iter(data)
     if of_items is not None:
         items.load_state_dict(of_items)
+    found = partial(_states_of, data, items) if asks else _no_states
+    return Opened(_nexts(items) if items is data else items, found)
 
-    def found() -> Any:
-        both = None if items is data else state_of(data), state_of(items)
-        return None if both == (None, None) else both
 
-    return Opened(_nexts(items) if items is data else items, found if asks else lambda: None)
+def _epoch_after(data: Any, ended: Any, asks: bool) -> Opened:
+    """The epoch after one that left data in a state, which may have no more items.
+
+    Data that are in it already just go on. Others load it; where that gives nothing,
+    they are iterated over again, and then from the state that they had before.
+    """
+    before = state_of(data)
+    states = [None] if before == ended else [ended, None, before]
+    current: Any = data
+
+    def items() -> Iterator[Any]:
+        nonlocal current
+        for state in states:
+            if state is not None:
+                data.load_state_dict(state)
+            current, is_empty = iter(data), True
+            for item in _nexts(current):
+                is_empty = False
+                yield item
+            if not is_empty:
+                return
+
+    return Opened(items(), lambda: _states_of(data, current) if asks else None)
+
+
+def _states_of(data: Any, items: Any) -> Any:
+    both = None if items is data else state_of(data), state_of(items)
+    return None if both == (None, None) else both
+
+
+def _no_states() -> None:
+    return None
 
 
 def _nexts(items: Iterator[Any]) -> Iterator[Any]:
@@ -164,7 +197,7 @@ class Whole(NamedTuple):
     dataset: Any
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
-        return begun(self.dataset, states)
+        return begun(self.dataset, index, states)
 
 
 class Part(NamedTuple):
@@ -210,7 +243,7 @@ class Part(NamedTuple):
     def _begun(self, dataset: Any, epoch: int, index: int, states: Any) -> Opened:
         first = index if states else 0
         self._seed(epoch, first)
-        items, found = begun(dataset, states)
+        items, found = begun(dataset, index, states)
         return Opened(self._seeding(items, epoch, first), found)
 
     def _seeding(self, items: Iterator[Any], epoch: int, first: int) -> Iterator[Any]:
@@ -240,7 +273,7 @@ class Sampled:
     def open(self, epoch: int, index: int, states: Any) -> Opened:
         with self._seeded(epoch):
             asks = not any(generators(self._sampler))  # whose states are no JSON
-            indices, found = begun(self._sampler, states, asks)
+            indices, found = begun(self._sampler, index, states, asks)
             first = [*islice(indices, 1)]  # when torch's samplers draw
         return Opened(chain(first, indices), found)
 

@@ -120,10 +120,14 @@ def _go_to(of_random: Any, of_numpy: Any, of_torch: Any, info: Any, started: Any
         module._worker_info = info
 
 
-class Seeds(NamedTuple):
-    """Has a worker's generators begin anew before each item, wherever that is made."""
+class Seeds:
+    """Has a worker's generators begin anew before each item, wherever that is made.
 
-    seed: int
+    No tuple, as executors take a stage that has only data for one to do themselves.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
 
     def before_each(self, items: Iterator[Any], epoch: int, number: int) -> Iterator[Any]:
         return self._seeding(items, epoch, number) if is_worker(self.seed) else items

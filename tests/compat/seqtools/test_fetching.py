@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pytest
@@ -21,7 +21,11 @@ import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, same
 
-pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
+    # torchdata's loader leaves threads for a while
+    pytest.mark.filterwarnings("ignore:processes. workers are forked while:RuntimeWarning"),
+]
 
 READ: list[int] = []
 
@@ -149,6 +153,55 @@ def test_iterables_go_on_from_their_own_states(kind: Any, batch_size: Any, worke
             assert found + list(resumed) == epochs[state_epoch]
             if state_epoch < 2:
                 assert list(resumed) == epochs[state_epoch + 1]
+
+
+class Standing(IterableDataset[int]):
+    """Its state stays at the end, where a loaded one gives nothing."""
+
+    def __init__(self) -> None:
+        self.given, self.first = 0, 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.given, self.first = self.first, 0
+        start, stop = part(9)
+        for i in range(start + self.given, stop):
+            self.given += 1
+            yield i
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.first = state["given"]
+
+
+class Sticking(Standing):
+    """It begins each time from what was loaded, as those of Hugging Face do."""
+
+    def __iter__(self) -> Iterator[int]:
+        first = self.first
+        yield from super().__iter__()
+        self.first = first
+
+
+@pytest.mark.parametrize("kind", [Standing, Sticking])
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
+def test_epochs_follow_states_without_any_more_items(
+    kind: Any, workers: int, persistent: bool
+) -> None:
+    def loader() -> Any:
+        return ours.DataLoader(
+            kind(), 2, num_workers=workers, persistent_workers=persistent, collate_fn=same
+        )
+
+    mine = loader()
+    whole = list(mine)
+    assert sorted(chain(*whole)) == [*range(9)]
+    state = json.loads(json.dumps(mine.state_dict()))
+    assert list(mine) == list(mine) == whole
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert list(resumed) == list(resumed) == whole
 
 
 def test_nothing_is_read_again() -> None:

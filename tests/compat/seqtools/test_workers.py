@@ -51,6 +51,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "in order": {},
     "shuffled": {"shuffle": True},
     "by a sampler": {"sampler": [3, 3, 1, 3, 0, 3, 3]},
+    "by torch's sampler": {"sampler": torch.utils.data.SequentialSampler(range(7))},
     "alone": {"batch_size": None},
     "with a batch sampler": {"batch_sampler": [[1, 2], [2, 1], [1, 2]]},
 }
