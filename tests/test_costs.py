@@ -33,21 +33,25 @@ plain = Flow.map
 Flow.map = lambda flow, fn: plain(flow, lambda item: fn(item))
 """
 SLOW_SOURCE = """
-import lazyckpt.cursor
-def counted(items):
-    taken = 0
-    def ticking():
-        nonlocal taken
-        for item in items:
-            taken += 1
-            yield item
-    return ticking(), lambda: taken
-lazyckpt.cursor.counted = counted
+from importlib import import_module
+indexed = import_module("lazyckpt.combinators.indexed")
+plain = indexed._iterating_list
+def slow(*args):
+    walks = plain(*args)
+    def walk(index):
+        found = walks(index)
+        def slowly():
+            for item in found.items:
+                yield item
+        return found._replace(items=slowly())
+    return walk
+indexed._iterating_list = slow
 """
 GREEDY_FILTER = """
+from importlib import import_module
 def greedy(pull, fn, predicate):
     return iter([item for item in map(fn or (lambda x: x), pull) if predicate(item)])
-sys.modules["lazyckpt.combinators.filter"]._kept = greedy
+import_module("lazyckpt.combinators.filter")._kept = greedy
 """
 LONG_STATES = """
 from lazyckpt.state.state import State

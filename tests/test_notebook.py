@@ -123,7 +123,8 @@ def half(x):
 def halves():
     return lz.map(half) | lz.batch(1)
 
-pipeline = lz.source([1, 0]) | lz.shuffle(5, seed=0) | lz.map(half)
+stream = lz.source([0, 1]) | lz.scan(lambda s, x: (s, x), 0)
+pipeline = stream | lz.shuffle(5, seed=0) | lz.map(half)
 run = lz.run(pipeline)""",
     "next(run)\nrun",
     "run.state",
@@ -154,7 +155,7 @@ def test_what_a_cell_shows_and_how_it_is_named() -> None:
         assert "stages=(" not in output["text/plain"], output
     ((_, said),) = notes[1]
     places = re.findall(r"built at (\S+),", said)
-    assert places == ["In[1]:10"] * 2 + ["In[1]:8"] * 2 + ["In[6]:1"] * 2, said
+    assert places == ["In[1]:11"] * 2 + ["In[1]:8"] * 2 + ["In[6]:1"] * 2, said
 
 
 if __name__ == "__main__":

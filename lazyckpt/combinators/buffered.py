@@ -38,7 +38,8 @@ def buffered(name: str, upstream: Machine[A], size: int, seed: int) -> Machine[A
 
     def rereads(position: Position) -> list[Reread]:
         anchor, given, *_ = position
-        return [Reread(anchor, given + grid.reach - grid.anchor(given) if given else 0)]
+        again = given + grid.reach - grid.anchor(given) if given else 0
+        return [Reread(anchor, again if upstream.length is None else min(again, upstream.length))]
 
     def flow(position: Position) -> Flow[A]:
         anchor, given, *branches = position
