@@ -18,7 +18,7 @@ _INDEX_BITS = 27
 _TIE_BITS = 64 - 2 * _INDEX_BITS
 _STRIDE = 32  # of small buffers, so that noting a place costs little
 _USES = ("order", "offset")  # what is drawn for an item
-_PAGE = 2048  # outputs worked out at once, at least
+_PAGE = 512  # outputs worked out at once, at least
 
 
 class Grid(NamedTuple):

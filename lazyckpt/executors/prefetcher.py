@@ -8,18 +8,19 @@ from copy import copy
 from functools import partial
 from itertools import chain
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
+from lazyckpt.executors.chunk import Chunk, skipped_before
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
-from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
+from lazyckpt.failures.skip_log import SkipLog, Skipped
 
 _SINGLES = 4096  # items among which one is looked for that a worker has not survived
 
@@ -56,7 +57,7 @@ class Prefetcher:
         self._is_over = False  # whether there are no more tasks
         self._is_under_way = False
         self._generation = pool.generation
-        self._chunk = _Chunk(always(position), iter(()))
+        self._chunk = Chunk(always(position), iter(()))
 
     def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
@@ -260,7 +261,7 @@ class Prefetcher:
         items = iter(outcome.items)
         items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
-        chunk = _Chunk(position_after, items, size, before, skipped, error)
+        chunk = Chunk(position_after, items, size, before, skipped, error)
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 
     def end_chunk(self) -> None:
@@ -270,9 +271,9 @@ class Prefetcher:
         deque(left, 0)
         self._rereader.close()
 
-    def _hold(self, chunk: _Chunk, known: Skipped) -> None:
+    def _hold(self, chunk: Chunk, known: Skipped) -> None:
         # Without its `position_after`, which would be a cycle.
-        of_chunk = partial(_skipped_before, chunk.skipped, chunk.size, chunk.items)
+        of_chunk = partial(skipped_before, chunk.skipped, chunk.size, chunk.items)
         # Between these nothing can interrupt: what is counted is what is at hand.
         self._chunk, self._skip_log.known, self._skip_log.of_chunk = chunk, known, of_chunk
 
@@ -346,35 +347,6 @@ class Prefetcher:
         self._items_pending = 0
 
 
-class _Chunk(NamedTuple):
-    """Items at hand, and what is known of them: one value, so that an interrupt finds all of it.
-
-    Attributes:
-        position_after: The position after so many of them.
-        items: What is left of them.
-        size: How many there were.
-        before: How many were given before them.
-        skipped: What was left out, and after how many of them.
-        error: What comes after them.
-        is_last: Whether the end does.
-    """
-
-    position_after: Callable[[int], Position]
-    items: Iterator[Any]
-    size: int = 0
-    before: int = 0
-    skipped: tuple[tuple[int, SkipRecord], ...] = ()
-    error: Exception | None = None
-    is_last: bool = False
-
-    def given(self) -> int:
-        return self.size - length_hint(self.items)
-
-    def end(self) -> Position:
-        """The position after all of them."""
-        return raise_or_position(self.position_after(self.size))
-
-
 class _Chunks:
     """The chunks of a prefetcher, for who holds its flow: no part of it, which would be a cycle."""
 
@@ -390,14 +362,3 @@ class _Chunks:
 
     def end_chunk(self) -> None:
         self._prefetcher.end_chunk()
-
-
-def _skipped_before(
-    skipped: tuple[tuple[int, SkipRecord], ...], size: int, items: Iterator[Any]
-) -> SkipRecord:
-    """What was left out before those items of a chunk that are delivered."""
-    given, found = size - length_hint(items), SkipRecord()
-    for place, some in skipped:
-        if place < given:
-            found = found.plus(some)
-    return found

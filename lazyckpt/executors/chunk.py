@@ -1,0 +1,51 @@
+"""`Chunk`: items that workers have made, at hand of the consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import length_hint
+from typing import Any, NamedTuple
+
+from lazyckpt.core.flow import Position
+from lazyckpt.executors.plan.positions import raise_or_position
+from lazyckpt.failures.skip_log import SkipRecord
+
+
+class Chunk(NamedTuple):
+    """Items at hand, and what is known of them: one value, so that an interrupt finds all of it.
+
+    Attributes:
+        position_after: The position after so many of them.
+        items: What is left of them.
+        size: How many there were.
+        before: How many were given before them.
+        skipped: What was left out, and after how many of them.
+        error: What comes after them.
+        is_last: Whether the end does.
+    """
+
+    position_after: Callable[[int], Position]
+    items: Iterator[Any]
+    size: int = 0
+    before: int = 0
+    skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    error: Exception | None = None
+    is_last: bool = False
+
+    def given(self) -> int:
+        return self.size - length_hint(self.items)
+
+    def end(self) -> Position:
+        """The position after all of them."""
+        return raise_or_position(self.position_after(self.size))
+
+
+def skipped_before(
+    skipped: tuple[tuple[int, SkipRecord], ...], size: int, items: Iterator[Any]
+) -> SkipRecord:
+    """What was left out before those items of a chunk that are delivered."""
+    given, found = size - length_hint(items), SkipRecord()
+    for place, some in skipped:
+        if place < given:
+            found = found.plus(some)
+    return found
