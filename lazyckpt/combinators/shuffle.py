@@ -59,8 +59,9 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
         the count there.
 
     Resume:
-        Re-reads nothing; over a stream at most twice `buffer_size` items. Where random
-        access means a step, not a table, the items held are read one by one.
+        Re-reads nothing; over a stream at most twice `buffer_size` items (plus 64 below
+        512). Where random access means a step, not a table, the items held are read one
+        by one.
 
     Random access:
         Kept. Within a buffer, 0.1 to 10 ms where no place near has been asked for.
