@@ -305,7 +305,7 @@ def test_a_wrong_pipe_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         testing.LAWS["algebra"](pipeline, 60)
 
 
-@pytest.mark.parametrize("broken", ["snapshot", "taken", "fill"])
+@pytest.mark.parametrize("broken", ["snapshot", "taken", "_fill"])
 def test_wrong_workers_are_caught(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(30)) | lz.map(str)
     testing.LAWS["executors"](pipeline, 60)
