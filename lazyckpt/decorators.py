@@ -46,6 +46,8 @@ def combinator(
         keeps_items: Whether it passes items on as they are, whatever they are.
         pointwise: Whether it makes each item of one item and its place alone, so that
             an executor may make many at a time.
+        itemwise: Whether it makes any number of items of each one, whatever came before,
+            and keeps nothing from one to the next.
         checks: A check for each argument, from `lazyckpt.core.checks`.
         validate: Called with all arguments, to refuse what doesn't go together.
         unrecorded: Arguments that change no order, which a state doesn't mind.

@@ -14,7 +14,7 @@ from lazyckpt.decorators import combinator
 A = TypeVar("A")
 
 
-@combinator(checks={"predicate": function}, functions={"predicate": "predicate"})
+@combinator(checks={"predicate": function}, functions={"predicate": "predicate"}, itemwise=True)
 def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     """The items for which `predicate(item)` is true.
 

@@ -22,7 +22,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-@combinator(checks={"fn": function}, functions={"fn": "expand"})
+@combinator(checks={"fn": function}, functions={"fn": "expand"}, itemwise=True)
 def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
     """The items of `fn(item)` for every item, one after another.
 
@@ -65,7 +65,7 @@ def _traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
     return flat_map(rows)
 
 
-@combinator(trace=_traced_rows)
+@combinator(trace=_traced_rows, itemwise=True)
 def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     """The items of every batch: the inverse of `batch`, with or without `collate=stack`.
 

@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     rebasable: Mapping[str, str]
     branch: Callable[..., Any]
     trace: Callable[..., Any]
+    itemwise: bool
     registered: bool
 
 
@@ -36,6 +37,7 @@ def define(
     is_source: bool,
     keeps_items: bool = False,
     pointwise: bool = False,
+    itemwise: bool = False,
     checks: Mapping[str, Check] | None = None,
     validate: Callable[..., None] | None = None,
     describe: Callable[..., dict[str, Any]] | None = None,
@@ -72,6 +74,7 @@ def define(
         is_source=is_source,
         keeps_items=keeps_items,
         pointwise=pointwise,
+        itemwise=itemwise,
         checks=checks or {},
         validate=validate,
         describe=describe,

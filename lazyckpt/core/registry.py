@@ -52,6 +52,7 @@ class Combinator(NamedTuple):
     is_source: bool
     keeps_items: bool
     pointwise: bool
+    itemwise: bool
     checks: Mapping[str, Check]
     validate: Callable[..., None] | None
     describe: Callable[..., dict[str, Any]] | None

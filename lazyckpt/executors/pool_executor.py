@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
@@ -20,6 +20,8 @@ from lazyckpt.executors.session import Session, open_last_stage, open_session
 
 P = ParamSpec("P")
 
+_SHOWN = 6  # pipelines that are joined, before the others are summed up
+
 
 class PoolSpec(NamedTuple):
     """The workers that an executor asks for.
@@ -31,6 +33,7 @@ class PoolSpec(NamedTuple):
         buffer_size: Items to have ready.
         can_stream: Whether one worker can read a stream from end to end.
         is_gated: Whether nothing is made that nobody waits for.
+        reader: What reads the rest, which workers can't share.
         place: Where things are done, if a number of nouns doesn't say it.
         timeout: Seconds to wait for an item.
     """
@@ -41,6 +44,7 @@ class PoolSpec(NamedTuple):
     buffer_size: int
     can_stream: bool = True
     is_gated: bool = False
+    reader: str = "thread"
     place: str = ""
     timeout: float | None = None
 
@@ -84,10 +88,24 @@ class PoolExecutor(Executor):
             return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
         places = {
             "chunks": f"{many}, each item from its own state",
+            "runs": f"{many}, what comes of each item from its own state",
             "items": f"{many}, item by item",
-            "local": "in one thread beside the consumer",
+            "local": f"in one {spec.reader} beside the consumer",
         }
-        return [(each.shown, places[each.kind]) for each in segments if each.shown]
+        return list(_lines(segments, places))
+
+
+def _lines(segments: list[Segment], places: Mapping[str, str], margin: str = "") -> Iterator[Part]:
+    """A line for each segment; those of pipelines that are joined come before, indented."""
+    for segment in segments:
+        for number, part in enumerate(segment.parts):
+            if number == _SHOWN < len(segment.parts):
+                yield (f"{margin}  ...",), f"and so on, for {len(segment.parts)} pipelines"
+                break
+            yield from _lines(part, places, margin + "  ")
+        if segment.shown:
+            first, *others = segment.shown
+            yield (margin + first, *others), places[segment.kind]
 
 
 class LastStageExecutor(PoolExecutor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from itertools import chain
@@ -17,12 +18,14 @@ from lazyckpt.executors.chunk import Chunk, skipped_before
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
+from lazyckpt.executors.plan.runs import ItemRun
 from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 
 _SINGLES = 4096  # items among which one is looked for that a worker has not survived
+_PARTS = 16  # parts of runs to have ready, for each worker
 
 
 class Prefetcher:
@@ -43,12 +46,14 @@ class Prefetcher:
         rereader: Rereader,
         skip_log: SkipLog | None = None,
         calls: tuple[Call, ...] = (),
+        sharers: int = 1,
     ) -> None:
         self._calls = calls
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._rereader = rereader
         self._skip_log = skip_log or SkipLog()
-        self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated)
+        self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated, sharers)
+        self._most_parts = max(1, _PARTS * pool.workers // sharers)
         if pool.suspect is not None:
             self._sizer.use_single_items(_SINGLES)
         self._tasks = generate(position, self._sizer)
@@ -117,6 +122,7 @@ class Prefetcher:
         if self._generation != self._pool.generation and self._generate is stream_tasks:
             self._keep_done()
         self._generation = self._pool.generation
+        self._continue_runs()
         while not self._is_over:
             if self._items_pending >= (self._sizer.limit() if self._gate.is_open else 1):
                 return
@@ -138,6 +144,30 @@ class Prefetcher:
                 return
             self._pending.append((task, pending))
             self._items_pending += task.size
+
+    def _continue_runs(self) -> None:
+        """Have the next parts made of the runs of which one is ready."""
+        if not self._pending or not isinstance(self._pending[0][0].payload, ItemRun):
+            return
+        place = ready = 0
+        while self._gate.is_open and place < len(self._pending) and ready < self._most_parts:
+            task, pending = self._pending[place]
+            place += 1
+            if isinstance(pending, PendingTask) and self._pool.is_done(pending):
+                ready += 1
+                with suppress(TaskLost):  # it is submitted anew when it is the next
+                    self._continue(place, task, pending, self._pool.result(pending))
+
+    def _continue(self, place: int, task: Task, pending: PendingTask, outcome: Outcome) -> None:
+        """Have the next part of a run made, if there is one which isn't under way."""
+        if not outcome.left or pending.is_continued:
+            return
+        assert outcome.positions
+        run = task.payload._replace(position=outcome.positions[-1], upstream=outcome.left)
+        following = self._pool.submit(self._handler, run, run.upstream, pending)
+        self._pending.insert(place, (task._replace(payload=run, size=run.upstream), following))
+        self._items_pending += run.upstream
+        pending.is_continued = True
 
     def _check_suspect(self, task: Task) -> None:
         """Raise the error of the item that a worker has not survived, where that is the next."""
@@ -187,13 +217,14 @@ class Prefetcher:
             return self._fail_behind(task, pending.made, lost)
         failure, given = outcome.failure, len(outcome.items)
         is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
-        if is_of_new_worker or (outcome.is_transfer_error and task.size > 1):
+        if is_of_new_worker or (outcome.is_transfer_error and not task.is_single):
             if is_of_new_worker:
                 self._pool.recover()
             else:
                 self._sizer.use_single_items(task.size)
             return self._restart()
-        self._sizer.observe(outcome)
+        self._continue(1, task, pending, outcome)
+        self._sizer.observe(outcome, _counted(task, outcome))
         error: Exception | None = failure
         if failure is None and task.position_after is not None and given < task.size:
             error = SourceChanged(
@@ -201,10 +232,10 @@ class Prefetcher:
             )
         self._pending.popleft()
         self._items_pending -= task.size
-        if task.position_after is None and outcome.end is not None:
+        if outcome.end is not None and task.position_after is None:
             self.close()
             self._pending.append((Task(None, always(outcome.end)), None))
-        position_after = task.position_after or self._reached(outcome)
+        position_after = task.position_after or self._reached(task, outcome)
         self._receive(outcome, position_after, task.log_skips, error)
         if self._gate.is_open and error is None:
             self._fill()
@@ -212,13 +243,22 @@ class Prefetcher:
     def _fail_behind(self, task: Task, made: int | None, error: Exception) -> None:
         """Have the items made again that came before the one at which a worker died or hung."""
         failure = Failure(error, "" if made is None else places_of_functions(self._calls))
-        is_known = self._pool.is_driven and self._pool.suspect is not None
-        if not made or made >= task.size or is_known:
+        is_run, is_driven = isinstance(task.payload, ItemRun), self._pool.is_driven
+        is_known = is_driven and (is_run or self._pool.suspect is not None)
+        if not made or is_known or (made >= task.size and not is_run):
             try:
                 raise failure
             finally:
                 del failure, error  # its traceback has this frame, which would be a cycle
-        if self._pool.is_driven:
+        if is_run:
+            self._abandon()
+            task = task._replace(payload=task.payload._replace(most=made))
+            pending = self._submit(task)
+            pending.is_continued = True  # what is left of it comes behind the failure
+            self._pending.extend([(task, pending), (Task(None), failure)])
+            self._items_pending, self._is_over = task.size, True
+            return
+        if is_driven:
             assert task.position_after is not None
             self._pool.suspect = Suspect(self._handler, task.position_after(made), failure)
             raise TaskLost  # so that who drives the pool begins once more
@@ -246,10 +286,14 @@ class Prefetcher:
         with self._gate.waiting():
             return self._pool.result(pending)
 
-    def _reached(self, outcome: Outcome) -> Callable[[int], Position]:
+    def _reached(self, task: Task, outcome: Outcome) -> Callable[[int], Position]:
+        is_run = isinstance(task.payload, ItemRun)
+        if outcome.positions and not is_run:
+            return self._rereader.positions(outcome.positions)
+        here = self._chunk.position_after(self._chunk.given())
         if not outcome.positions:  # it failed on its way, or before it had begun
-            return always(self._chunk.position_after(self._chunk.given()))
-        return self._rereader.positions(outcome.positions)
+            return always(here)
+        return self._rereader.positions([here, *outcome.positions[1:]])  # behind the last item
 
     def _receive(
         self,
@@ -333,6 +377,8 @@ class Prefetcher:
         if not self._pending:
             return self._chunk.end()
         task, _ = self._pending[-1]
+        if task.behind is not None:
+            return task.behind
         assert task.position_after is not None
         return raise_or_position(task.position_after(task.size))
 
@@ -345,6 +391,13 @@ class Prefetcher:
         abandon(pending for _, pending in self._pending if isinstance(pending, PendingTask))
         self._pending.clear()
         self._items_pending = 0
+
+
+def _counted(task: Task, outcome: Outcome) -> int:
+    """How many items a task had: upstream, where workers make any number of each."""
+    if isinstance(task.payload, ItemRun):
+        return max(1, task.payload.upstream - outcome.left)
+    return len(outcome.items)
 
 
 class _Chunks:

@@ -9,21 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
+from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
 from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment
-from lazyckpt.executors.plan.tasks import (
-    TaskGenerator,
-    pointwise_tasks,
-    random_access_tasks,
-    stream_tasks,
-)
+from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
+from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
-from lazyckpt.executors.prefetcher import Prefetcher
-from lazyckpt.failures.skip_log import SkipLog
 from lazyckpt.failures.skipping import skip_log_of
 
 
@@ -126,27 +120,35 @@ def open_session(
             pipeline and drives the other pool.
         workers: How many workers there are.
     """
-    handlers: list[Handler] = [
-        Mapper(segment.calls) if segment.kind == "items" else Reader(Chain(segment.calls))
-        for segment in segments
-        if segment.kind != "local"
-    ]
     is_stream = chain.machine.skip is None
-    is_whole = len(segments) == 1 and segments[0].kind == "chunks"
-    pool = start_pool(handlers, 1 if is_whole and is_stream else workers)
+    if len(segments) == 1 and segments[0].kind == "chunks" and is_stream:
+        pool = start_pool([Reader(chain)], 1)
+        gate.pools.append(pool)
+        return _streaming(chain, pool, gate)
+    pool = start_pool(handlers_of(segments), workers)
     gate.pools.append(pool)
-    skip_log = skip_log_of(chain)
-    if is_whole:
-        generate = stream_tasks if is_stream else random_access_tasks(chain.machine)
-        rereader = Rereader(chain.machine)
-        prefetch_from = _prefetch(pool, gate, 0, generate, rereader, skip_log, chain.calls)
+    if len(segments) == 1 and segments[0].kind != "local":
+        generate, rereader = tasks_of(segments[0], pool), Rereader(chain.machine)
+        prefetch_from = prefetching(
+            pool, gate, 0, generate, rereader, skip_log_of(chain), chain.calls
+        )
         return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
-    machine = _with_prefetching(segments, pool, gate, skip_log)
+    machine = planned(segments, pool, gate, skip_log_of(chain))
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.insert(0, driver)
-    rereader = Rereader(chain.machine)
-    prefetch_from = _prefetch(driver, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
+    return _streaming(chain, driver, gate)
+
+
+def open_nested(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
+    """Begin to work on a pipeline that one process reads, which has others do what they can."""
+    gate.pools.append(pool)
+    return _streaming(chain, pool, gate)
+
+
+def _streaming(chain: Chain, pool: WorkerPool, gate: PrefetchGate) -> Session:
+    rereader, skip_log = Rereader(chain.machine), skip_log_of(chain)
+    prefetch_from = prefetching(pool, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
     return Session(chain.machine, prefetch_from, gate)
 
 
@@ -162,66 +164,5 @@ def open_last_stage(
     gate.pools.append(pool)
     rereader = Rereader(upstream)
     generate = pointwise_tasks(upstream, last, rereader)
-    prefetch_from = _prefetch(pool, gate, 0, generate, rereader, None, last)
+    prefetch_from = prefetching(pool, gate, 0, generate, rereader, None, last)
     return Session(chain.machine, prefetch_from, gate)
-
-
-def _with_prefetching(
-    segments: list[Segment], pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None
-) -> Machine[Any] | None:
-    """The pipeline's machine, in which the pool does what is not local."""
-    machine: Machine[Any] | None = None
-    plain: Machine[Any] | None = None  # the same, without the pool
-    handler = 0
-    for segment in segments:
-        below, machine = machine, build_machine(segment.calls, machine)
-        plain_below, plain = plain, build_machine(segment.calls, plain)
-        if segment.kind == "local":
-            continue
-        if segment.kind == "items":
-            assert below is not None
-            assert plain_below is not None
-            rereader = Rereader(plain_below)
-            generate = pointwise_tasks(below, segment.calls, rereader, skip_log)
-        else:
-            rereader = Rereader(plain)
-            generate = random_access_tasks(machine)
-        prefetch_from = _prefetch(pool, gate, handler, generate, rereader, None, segment.calls)
-        machine = machine._replace(flow=_DrivenFlows(prefetch_from, gate), view=None)
-        handler += 1
-    return machine
-
-
-def _prefetch(
-    pool: WorkerPool,
-    gate: PrefetchGate,
-    handler: int,
-    generate: TaskGenerator,
-    rereader: Rereader,
-    skip_log: SkipLog | None,
-    calls: tuple[Call, ...],
-) -> Callable[[Position], Prefetcher]:
-    return lambda position: Prefetcher(
-        pool, gate, handler, generate, position, rereader, skip_log, calls
-    )
-
-
-class _DrivenFlows:
-    """Flows for who drives a pool: what one had ready when it was stopped, the next one has."""
-
-    def __init__(self, prefetch_from: Callable[[Position], Prefetcher], gate: PrefetchGate) -> None:
-        self._prefetch_from, self._gate = prefetch_from, gate
-        self._stopped: Prefetcher | None = None
-
-    def __call__(self, position: Position) -> Flow[Any]:
-        found, self._stopped = self._stopped, None
-        if found is None or not found.resume(position):
-            found = self._prefetch_from(position)
-        return found.flow(self._let_go)
-
-    def _let_go(self, prefetcher: Prefetcher) -> None:
-        if self._gate.is_closed:
-            prefetcher.suspend()
-            self._stopped = prefetcher
-        else:
-            prefetcher.close()

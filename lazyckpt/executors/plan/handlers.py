@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
@@ -34,6 +34,7 @@ class Outcome(NamedTuple):
         seconds: How long it took.
         item_bytes: About how large an item is.
         skipped: Of a stream, what was left out, and after how many items.
+        left: Of a run of upstream items, how many are left to another part of it.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
     """
@@ -45,10 +46,18 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     item_bytes: float = 0.0
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    left: int = 0
     is_transfer_error: bool = False
 
 
-Handler = Callable[..., Outcome]  # of a task, and perhaps of a list for its items
+class Handler(Protocol):
+    """Does one kind of task."""
+
+    def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
+        """What comes of a task. Its items go into the list, if there is one, as they are made."""
+
+    def fresh(self) -> Handler:
+        """The same, without the flows that this one has open."""
 
 
 class Reader:
@@ -142,6 +151,10 @@ class Mapper:
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
+    def fresh(self) -> Mapper:
+        """The same, as it has no flows."""
+        return self
+
     def __call__(
         self,
         task: tuple[Position, tuple[int, Share], list[Any]],
@@ -167,7 +180,7 @@ def without_flows(handlers: list[Handler]) -> list[Handler]:
 
     Those are closed where nobody holds these any more: at once, or once a task is done.
     """
-    return [each.fresh() if isinstance(each, Reader) else each for each in handlers]
+    return [each.fresh() for each in handlers]
 
 
 def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Machine[Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
@@ -19,18 +19,30 @@ class Segment(NamedTuple):
     """Consecutive stages that run together.
 
     Attributes:
-        kind: "chunks" where workers read from positions of their own, "items" where
-            they work item by item, "local" for one thread next to the consumer.
+        kind: "chunks" where workers read from positions of their own, "runs" where they
+            make what comes of a run of items, "items" where they work item by item,
+            "local" where one place has to do all of it.
         calls: The stages.
+        parts: Of a local one that begins with what joins pipelines, the segments of each.
+        seekable: Of runs, how many of the stages have random access.
     """
 
-    kind: Literal["chunks", "items", "local"]
+    kind: Literal["chunks", "runs", "items", "local"]
     calls: tuple[Call, ...]
+    parts: tuple[list[Segment], ...] = ()
+    seekable: int = 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether workers do nothing of it."""
+        return self.kind == "local" and not self.parts
 
     @property
     def shown(self) -> tuple[str, ...]:
         """The stages as they are shown; of a composite that is taken apart, those inside."""
-        calls = (call for call in self.calls if not call.covers)
+        calls = [call for call in self.calls if not call.covers]
+        if self.parts:  # which have lines of their own
+            calls[0] = _without_pipelines(calls[0])
         return tuple(call.shown if isinstance(call, _Half) else repr(call) for call in calls)
 
 
@@ -45,38 +57,71 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
     whole = [Segment("chunks", chain.calls)]
     if chain.machine.skip is not None or (can_stream and workers == 1):
         return whole
-    start = _seekable_stages(chain.calls)
-    if not takes_time(chain.calls[:start]):
-        start = 0
-    segments = [Segment("chunks", chain.calls[:start])] if start else []
-    for call in itertools.chain.from_iterable(map(_without_collate, chain.calls[start:])):
+    segments = _split(chain)
+    return whole if can_stream and all(each.is_local for each in segments) else segments
+
+
+def _split(chain: Chain) -> list[Segment]:
+    calls = chain.calls
+    seekable, end = _leading_stages(chain)
+    segments = []
+    if end > seekable and takes_time(calls[:end]):
+        segments = [Segment("runs", calls[:end], seekable=seekable)]
+    elif takes_time(calls[:seekable]):
+        segments, end = [Segment("chunks", calls[:seekable])], seekable
+    elif seekable:
+        segments, end = [Segment("local", calls[:seekable])], seekable
+    else:
+        parts = tuple(map(_split, calls[0].chains)) if calls[0].combinator.is_source else ()
+        has_work = any(not each.is_local for part in parts for each in part)
+        segments, end = [Segment("local", calls[:1], parts if has_work else ())], 1
+    for call in itertools.chain.from_iterable(map(_without_collate, calls[end:])):
         is_pointwise = call.combinator.pointwise and takes_time((call,))
         kind: Literal["items", "local"] = "items" if is_pointwise else "local"
-        if segments and segments[-1].kind == kind:
-            segments[-1] = Segment(kind, segments[-1].calls + (call,))
+        if segments[-1].kind == kind:
+            last = segments[-1]
+            segments[-1] = last._replace(calls=last.calls + (call,))
         else:
             segments.append(Segment(kind, (call,)))
-    return whole if can_stream and len(segments) == 1 else segments
+    return segments
 
 
-def _seekable_stages(calls: tuple[Call, ...]) -> int:
-    """How many stages come before the first one without random access."""
-    machine: Machine[Any] | None = None
-    for number, call in enumerate(calls):
-        machine = call.build(machine)
-        if machine.skip is None:
-            return number
-    return len(calls)
+def _leading_stages(chain: Chain) -> tuple[int, int]:
+    """How many of the first stages have random access; and with those that go item by item."""
+    pairs = list(zip(chain.calls, chain.machines, strict=True))
+    seekable = next((n for n, (_, each) in enumerate(pairs) if each.skip is None), len(pairs))
+    end = seekable
+    while seekable and end < len(pairs) and _is_itemwise(*pairs[end]):
+        end += 1
+    return seekable, end
+
+
+def _is_itemwise(call: Call, machine: Machine[Any]) -> bool:
+    """Whether what a stage makes of an item depends on nothing before it."""
+    found = call.combinator
+    return found.itemwise or (found.pointwise and not machine.owns) or call.covers > 0
 
 
 def takes_time(calls: tuple[Call, ...]) -> bool:
     """Whether stages do more than look up what is in memory."""
     return any(
-        not isinstance(value, (list, tuple, range, int, float, str, bool, type(None), np.ndarray))
-        or isinstance(value, np.memmap)
+        any(takes_time(each.calls) for each in call.chains)
+        or not all(map(_is_at_hand, call.arguments.values()))
         for call in calls
-        for value in call.arguments.values()
     )
+
+
+def _is_at_hand(value: Any) -> bool:
+    if isinstance(value, np.memmap):
+        return False
+    plain = (list, tuple, range, int, float, str, bool, type(None), np.ndarray)
+    return isinstance(value, plain) or is_pipelines(value)
+
+
+def _without_pipelines(call: Call) -> Call:
+    """A stage to be shown, its pipelines as "..."."""
+    pairs = call.arguments.items()
+    return call.replaced(**{name: _Elsewhere() for name, value in pairs if is_pipelines(value)})
 
 
 def _without_collate(call: Call) -> Iterator[Call]:
@@ -125,7 +170,7 @@ def _half(whole: Call, name: str, public: Any, arguments: dict[str, Any]) -> _Ha
 
 
 class _Elsewhere(Shown):
-    """In place of a function that is called elsewhere."""
+    """In place of what runs elsewhere."""
 
     def __repr__(self) -> str:
         return "..."

@@ -31,10 +31,19 @@ class ChunkSizer:
         tail: How many tasks before the end they begin to shrink; 1 is never.
     """
 
-    def __init__(self, workers: int, buffer_size: int, is_gated: bool) -> None:
+    def __init__(self, workers: int, buffer_size: int, is_gated: bool, sharers: int = 1) -> None:
+        """Begin with one item a task.
+
+        Args:
+            workers: How many workers there are.
+            buffer_size: Items to have ready.
+            is_gated: Whether nothing is made that nobody waits for.
+            sharers: How many pipelines that are joined share the workers and the memory.
+        """
         self.size = 1
         self.tail = 2 * workers if workers > 1 else 1
         self._workers, self._buffer_size, self._is_gated = workers, buffer_size, is_gated
+        self._sharers, self._share = sharers, 1 / sharers
         self._is_growing = not is_gated
         self._is_small = False
         self._singles = 0
@@ -43,20 +52,25 @@ class ChunkSizer:
         """Make the next `count` items one by one."""
         self.size, self._singles, self._is_growing = 1, count, False
 
-    def observe(self, outcome: Outcome) -> None:
-        """Fit the size to what the last task took."""
-        count = len(outcome.items)
+    @property
+    def is_single(self) -> bool:
+        """Whether items are to be made one by one."""
+        return self._singles > 0
+
+    def observe(self, outcome: Outcome, count: int) -> None:
+        """Fit the size to what a task of so many items took."""
         self._singles -= min(count, self._singles)
         if not count or self._is_gated or self._singles:
             return
-        size = outcome.item_bytes or 1
+        size = outcome.item_bytes * len(outcome.items) / count or 1
         half_buffer = min(self._buffer_size // 2, _HALF_BUFFER_BYTES / size)
         small = max(_CHUNK_BYTES / size, half_buffer)
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
-        fitting = min(small, quick, _CHUNK_ITEMS)
+        self._share = max(1, fitting := min(small, quick, _CHUNK_ITEMS)) / self._sharers
+        fitting /= self._sharers
         self._is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
-        self._is_small = outcome.item_bytes <= _CHUNK_BYTES
+        self._is_small = size <= _CHUNK_BYTES
 
     def share(self, left: int) -> int:
         """The size, or less near the end, so that workers end at the same time."""
@@ -68,8 +82,8 @@ class ChunkSizer:
         As long as chunks grow, few of them: a buffer full of the first would take long.
         """
         chunks = self._workers * (3 if self._is_small else 1)
-        buffer = self._buffer_size
-        return chunks * self.size + (min(buffer, _FIRST_ITEMS) if self._is_growing else buffer)
+        buffer = min(self._buffer_size, _FIRST_ITEMS) if self._is_growing else self._buffer_size
+        return max(1, int(chunks * min(self.size, self._share) + buffer / self._sharers))
 
 
 class Task(NamedTuple):
@@ -80,12 +94,19 @@ class Task(NamedTuple):
         position_after: The position after so many of its items; None if the outcome says.
         size: How many items it has.
         log_skips: Wraps its items so that they log what was left out before each.
+        behind: The position where the next task begins; None if the outcome says.
     """
 
     payload: Any
     position_after: Callable[[int], Position] | None = None
     size: int = 0
     log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
+    behind: Position | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether an error is that of its only item."""
+        return self.size == 1 and getattr(self.payload, "most", 1) == 1
 
 
 Tasks: TypeAlias = Generator[Task, None, None]

@@ -149,7 +149,9 @@ class FuturesPool(WorkerPool):
     def start(self) -> None:
         self._is_running = True
 
-    def submit(self, handler: int, payload: Any, size: int) -> PendingTask:
+    def submit(
+        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+    ) -> PendingTask:
         for pending in self.pending_tasks:
             if pending.generation != self.generation:
                 pending.handle.future.cancel()  # nobody will ask for it

@@ -21,17 +21,19 @@ class PendingTask:
         handle: What the pool knows it by.
         size: How many items it has.
         items: Those made so far, where a worker leaves them here.
+        is_continued: Whether what is left of it is another task's.
         made: How many were made by a worker that then died or hung; None if it did another task.
         outcome: None until `WorkerPool.result` has it.
     """
 
-    __slots__ = ("generation", "handle", "items", "made", "outcome", "size")
+    __slots__ = ("generation", "handle", "is_continued", "items", "made", "outcome", "size")
 
     def __init__(self, generation: int, handle: Any, size: int) -> None:
         self.generation = generation
         self.handle = handle
         self.size = size
         self.items: list[Any] = []
+        self.is_continued = False
         self.made: int | None = None
         self.outcome: Outcome | None = None
 
@@ -65,6 +67,7 @@ class WorkerPool(ABC):
     """
 
     is_driven = False
+    can_continue = False  # whether a task may be done by the worker that has done another one
     is_external = False  # whether stopping it waits for other people's software
 
     def __init__(self, workers: int, buffer_size: int) -> None:
@@ -86,8 +89,14 @@ class WorkerPool(ABC):
         """After an error, stop if the pools that this one drives have: they start first."""
 
     @abstractmethod
-    def submit(self, handler: int, payload: Any, size: int) -> PendingTask:
-        """Submit a task of so many items, without waiting. `TaskLost` if it is refused."""
+    def submit(
+        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+    ) -> PendingTask:
+        """Submit a task of so many items, without waiting. `TaskLost` if it is refused.
+
+        It goes on with what the worker of the one `after` which it comes has open, if
+        the pool `can_continue`.
+        """
 
     @abstractmethod
     def result(self, pending: PendingTask) -> Outcome:

@@ -81,6 +81,8 @@ def _stop_all() -> None:
 class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through a pipe of its own, first in, first out."""
 
+    can_continue = True
+
     def __init__(
         self,
         handlers: list[Handler],
@@ -107,7 +109,9 @@ class ProcessPool(WorkerPool):
     def is_running(self) -> bool:
         return bool(self._workers)
 
-    def submit(self, handler: int, payload: Any, size: int) -> PendingTask:
+    def submit(
+        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+    ) -> PendingTask:
         if not self.is_driven:
             self.start()
         generation, workers = self.generation, self._workers
@@ -117,7 +121,9 @@ class ProcessPool(WorkerPool):
             with self._lock:
                 for each in workers:
                     each.receive_ready()
-        worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
+        worker = None if after is None else after.handle
+        if worker not in workers:
+            worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
         pending = PendingTask(generation, worker, size)
         try:
             worker.send(handler, payload, pending)

@@ -30,6 +30,8 @@ class ThreadPool(WorkerPool):
     It may drive other pools, which have to run before a thread does.
     """
 
+    can_continue = True  # for its threads have the same handlers
+
     def __init__(
         self,
         handlers: list[Handler],
@@ -58,7 +60,9 @@ class ThreadPool(WorkerPool):
         if not all(pool.is_running for pool in self._drives):
             self.stop()
 
-    def submit(self, handler: int, payload: Any, size: int) -> PendingTask:
+    def submit(
+        self, handler: int, payload: Any, size: int, after: PendingTask | None = None
+    ) -> PendingTask:
         if not self.is_driven:
             self.start()
         generation = self.generation  # first, for a signal's handler may stop this at any time

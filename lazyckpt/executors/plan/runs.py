@@ -1,0 +1,196 @@
+"""Runs of items, of each of which stages make any number: by workers, run by run.
+
+What such stages make of an item depends on nothing before it. So a worker can
+begin anywhere upstream, where that has random access; it opens a file, splits,
+parses and filters it, and sends what came of it in parts of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import islice
+from math import inf
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from lazyckpt.core.call import Call
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import Machine
+from lazyckpt.errors import InvalidState, SourceChanged
+from lazyckpt.executors.plan.handlers import Outcome, build_machine, item_bytes
+from lazyckpt.executors.plan.positions import PositionLog
+from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, Tasks, always
+from lazyckpt.failures.notes import as_failure
+
+_PART_SECONDS = 0.1  # what making a part may take, beyond its last item
+_PART_BYTES = 1 << 20  # what it may fill
+_RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
+_LOOKS = 16  # items after which their size is looked at, and again after so many times as many
+_OPEN = 16  # flows that a worker keeps open
+_ANY = 1 << 60
+
+
+class ItemRun(NamedTuple):
+    """A task: to make what comes of items upstream.
+
+    Attributes:
+        position: Where to begin.
+        upstream: How many items upstream that is, with the one that the position is amid.
+        most: How many items a part may have.
+        in_parts: Whether its worker is asked for the next part, so that parts may be small.
+    """
+
+    position: Position
+    upstream: int
+    most: int = _ANY
+    in_parts: bool = True
+
+
+class Layers:
+    """Item-wise stages on a machine with random access: whose part of a position is whose."""
+
+    def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
+        self.upstream = build_machine(calls[:seekable], None)
+        self._owning: list[Machine[Any]] = []
+        machine = self.upstream
+        for call in calls[seekable:]:
+            machine = call.build(machine)
+            if machine.owns:
+                self._owning.append(machine)
+        self.machine = machine
+
+    def place(self, position: Position) -> Position:
+        """Where upstream is: before the item that the position is amid, or behind the last one."""
+        for _ in self._owning:
+            position = position[0]
+        return position
+
+    def begin(self, place: Position) -> Position:
+        """The position where nothing has come of the item at a place upstream."""
+        epoch, position = self.upstream.epoch(place), place
+        for machine in self._owning:
+            position = (position, *machine.init(epoch)[1:])
+        return position
+
+
+class RunReader:
+    """Makes what comes of a run of items; what is left of it, with the next task."""
+
+    def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
+        self.calls, self._seekable = calls, seekable
+        self._layers = Layers(calls, seekable)
+        self._open: OrderedDict[tuple[Position, int], _Opened] = OrderedDict()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        upstream = self._layers.upstream
+        upstream.check(upstream.init(0))  # that the data are those it will be made of
+        return RunReader, (self.calls, self._seekable)
+
+    def fresh(self) -> RunReader:
+        return RunReader(self.calls, self._seekable)
+
+    def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
+        begun = perf_counter()
+        items = [] if items is None else items
+        positions: list[Any] = []
+        failure, left = None, 0
+        try:
+            opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
+            log = PositionLog(opened.flow, is_whole=True)
+            positions = log.known
+            if _is_cut(opened.items, items, log, run, begun):
+                left = opened.left() + self._is_amid(positions[-1])
+                self._keep((positions[-1], left), opened)
+            elif missing := opened.left():
+                raise SourceChanged(
+                    f"{missing} more items were expected: a source has become shorter"
+                )
+        except BaseException as error:
+            failure = as_failure(error, self.calls)
+        seconds = perf_counter() - begun
+        try:
+            return Outcome(items, failure, positions, None, seconds, item_bytes(items), left=left)
+        finally:
+            del failure  # its traceback has this frame, which would be a cycle
+
+    def _opened(self, run: ItemRun) -> _Opened:
+        upstream = self._layers.upstream
+        taken: Callable[[], int] = int
+
+        def flow(position: Position) -> Flow[Any]:
+            nonlocal taken
+            found = upstream.flow(position)
+            items, taken = counted(islice(found, run.upstream))
+            return Flow(items, found.snapshot, taken=taken)
+
+        limited = upstream._replace(flow=flow, view=None)
+        made = build_machine(self.calls[self._seekable :], limited).flow(run.position)
+        return _Opened(made, iter(made), lambda: run.upstream - taken())
+
+    def _is_amid(self, position: Position) -> bool:
+        layers = self._layers
+        return bool(position != layers.begin(layers.place(position)))
+
+    def _keep(self, key: tuple[Position, int], opened: _Opened) -> None:
+        if key[1]:
+            self._open[key] = opened
+        while len(self._open) > _OPEN:
+            self._open.popitem(last=False)
+
+
+class _Opened(NamedTuple):
+    """A run that is being read: its flow, what is left of that, and how many items upstream."""
+
+    flow: Flow[Any]
+    items: Iterator[Any]
+    left: Callable[[], int]
+
+
+def _is_cut(
+    left: Iterator[Any], items: list[Any], log: PositionLog, run: ItemRun, begun: float
+) -> bool:
+    """Read items until a part is full; whether it is that, and not the end."""
+    fitting, look = run.most, _LOOKS
+    deadline = begun + _PART_SECONDS if run.in_parts else inf
+    fill = _PART_BYTES if run.in_parts else _RUN_BYTES
+    for item in left:
+        items.append(item)
+        log.add()
+        if len(items) >= look:
+            look *= _LOOKS
+            fitting = min(run.most, int(fill / item_bytes(items)))
+        is_full = len(items) >= fitting or perf_counter() >= deadline
+        if is_full and not isinstance(log.known[-1], InvalidState):  # from which nobody goes on
+            return True
+    return False
+
+
+def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
+    """Tasks for a `RunReader`: each begins anew at an item upstream.
+
+    Args:
+        layers: The stages.
+        in_parts: Whether the worker of one part makes the next one too.
+    """
+    skip = layers.upstream.skip
+    assert skip is not None
+
+    def generate(position: Position, sizer: ChunkSizer) -> Tasks:
+        place = layers.place(position)
+        while True:
+            count = sizer.size
+            if sizer.tail > 1:
+                count = sizer.share(skip(place, sizer.tail * count)[1])
+            place, passed = skip(place, count)
+            behind = layers.begin(place)
+            if passed:
+                most = 1 if sizer.is_single else _ANY
+                run = ItemRun(position, passed, most, in_parts)
+                yield Task(run, None, passed, behind=behind)
+            if passed < count:
+                yield Task(None, always(behind))
+                return
+            position = behind
+
+    return generate

@@ -1,0 +1,133 @@
+"""A pipeline's machine in which workers make what they can: segment by segment, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
+from lazyckpt.executors.plan.positions import Rereader
+from lazyckpt.executors.plan.runs import Layers, RunReader, run_tasks
+from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.plan.tasks import TaskGenerator, pointwise_tasks, random_access_tasks
+from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
+from lazyckpt.executors.prefetcher import Prefetcher
+from lazyckpt.failures.skip_log import SkipLog
+
+
+def handlers_of(segments: list[Segment]) -> list[Handler]:
+    """What workers have to do for the segments, in the order in which `planned` asks for it."""
+    found: list[Handler] = []
+    for segment in segments:
+        for part in segment.parts:
+            found += handlers_of(part)
+        if segment.kind != "local":
+            found.append(_handler(segment))
+    return found
+
+
+def _handler(segment: Segment) -> Handler:
+    if segment.kind == "items":
+        return Mapper(segment.calls)
+    if segment.kind == "runs":
+        return RunReader(segment.calls, segment.seekable)
+    return Reader(Chain(segment.calls))
+
+
+def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
+    """The tasks of a segment that begins with a source."""
+    if segment.kind == "runs":
+        layers = Layers(segment.calls, segment.seekable)
+        return run_tasks(layers, in_parts=pool.can_continue)
+    return random_access_tasks(build_machine(segment.calls, None))
+
+
+def planned(
+    segments: list[Segment], pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None
+) -> Machine[Any]:
+    """The machine of a pipeline, in which a pool does what is not local."""
+    return _Plan(pool, gate, skip_log).machine(segments)
+
+
+class _Plan:
+    def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
+        self._pool, self._gate, self._skip_log = pool, gate, skip_log
+        self._handlers = count()
+
+    def machine(self, segments: list[Segment], sharers: int = 1) -> Machine[Any]:
+        machine: Machine[Any] | None = None
+        plain: Machine[Any] | None = None  # the same, without the pool
+        for segment in segments:
+            calls = self._with_parts(segment, sharers)
+            below, machine = machine, build_machine(calls, machine)
+            plain_below, plain = plain, build_machine(segment.calls, plain)
+            if segment.kind == "local":
+                continue
+            rereader = Rereader(plain_below or plain)
+            if below is None:
+                generate = tasks_of(segment, self._pool)
+            else:
+                generate = pointwise_tasks(below, calls, rereader, self._skip_log)
+            handler = next(self._handlers)
+            prefetch_from = prefetching(
+                self._pool, self._gate, handler, generate, rereader, None, calls, sharers
+            )
+            machine = machine._replace(flow=_DrivenFlows(prefetch_from, self._gate), view=None)
+        assert machine is not None
+        return machine
+
+    def _with_parts(self, segment: Segment, sharers: int) -> tuple[Call, ...]:
+        """The stages of a segment, of which the first joins pipelines that have been planned."""
+        if not segment.parts:
+            return segment.calls
+        first, *others = segment.calls
+        parts = iter(segment.parts)
+        sharers *= len(segment.parts)
+
+        def with_workers(chain: Chain) -> Chain:
+            made = type(chain)(chain.calls)
+            made.__dict__["machine"] = self.machine(next(parts), sharers)
+            return made
+
+        return first.with_chains(with_workers), *others
+
+
+def prefetching(
+    pool: WorkerPool,
+    gate: PrefetchGate,
+    handler: int,
+    generate: TaskGenerator,
+    rereader: Rereader,
+    skip_log: SkipLog | None,
+    calls: tuple[Call, ...],
+    sharers: int = 1,
+) -> Callable[[Position], Prefetcher]:
+    """What has a pool make the items from a position on."""
+    return lambda position: Prefetcher(
+        pool, gate, handler, generate, position, rereader, skip_log, calls, sharers
+    )
+
+
+class _DrivenFlows:
+    """Flows for who drives a pool: what one had ready when it was stopped, the next one has."""
+
+    def __init__(self, prefetch_from: Callable[[Position], Prefetcher], gate: PrefetchGate) -> None:
+        self._prefetch_from, self._gate = prefetch_from, gate
+        self._stopped: Prefetcher | None = None
+
+    def __call__(self, position: Position) -> Flow[Any]:
+        found, self._stopped = self._stopped, None
+        if found is None or not found.resume(position):
+            found = self._prefetch_from(position)
+        return found.flow(self._let_go)
+
+    def _let_go(self, prefetcher: Prefetcher) -> None:
+        if self._gate.is_closed:
+            prefetcher.suspend()
+            self._stopped = prefetcher
+        else:
+            prefetcher.close()
