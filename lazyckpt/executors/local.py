@@ -171,4 +171,19 @@ def processes(
         )
         return pool
 
-    return PoolSpec(start, workers, "process", buffer_size, is_gated=gated, timeout=timeout)
+    def start_reader(handler: Handler) -> WorkerPool:
+        patience = timeout and 2 * timeout  # its workers are late before it is
+        pool: WorkerPool = module.ProcessPool(
+            [handler], 1, buffer_size, patience, start_method, settings, number=workers
+        )
+        return pool
+
+    return PoolSpec(
+        start,
+        workers,
+        "process",
+        buffer_size,
+        is_gated=gated,
+        start_reader=start_reader,
+        timeout=timeout,
+    )

@@ -11,12 +11,14 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Check, checked
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.handlers import Handler
+from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
 from lazyckpt.executors.plan.report import Part
-from lazyckpt.executors.plan.segments import Segment, split_pipeline
+from lazyckpt.executors.plan.segments import Segment, needs_reader, split_pipeline
+from lazyckpt.executors.planned import handlers_of, planned
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
-from lazyckpt.executors.session import Session, open_last_stage, open_session
+from lazyckpt.executors.session import Session, open_last_stage, open_session, open_stream
+from lazyckpt.failures.skipping import skip_log_of
 
 P = ParamSpec("P")
 
@@ -33,7 +35,8 @@ class PoolSpec(NamedTuple):
         buffer_size: Items to have ready.
         can_stream: Whether one worker can read a stream from end to end.
         is_gated: Whether nothing is made that nobody waits for.
-        reader: What reads the rest, which workers can't share.
+        start_reader: Makes a pool of one process, which reads what workers can't share.
+            None where a thread in this process does.
         place: Where things are done, if a number of nouns doesn't say it.
         timeout: Seconds to wait for an item.
     """
@@ -44,13 +47,40 @@ class PoolSpec(NamedTuple):
     buffer_size: int
     can_stream: bool = True
     is_gated: bool = False
-    reader: str = "thread"
+    start_reader: Callable[[Handler], WorkerPool] | None = None
     place: str = ""
     timeout: float | None = None
 
     def split(self, chain: Chain) -> list[Segment]:
         """The segments of a pipeline for these workers."""
         return split_pipeline(chain, workers=self.workers, can_stream=self.can_stream)
+
+
+class DrivingReader:
+    """Reads a stream in a process of its own, and has others make what they can of it."""
+
+    def __init__(self, chain: Chain, executor: PoolExecutor) -> None:
+        self.calls = chain.calls
+        self._chain, self._executor = chain, executor
+        self._reader: Reader | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        machine = self._chain.machine
+        machine.check(machine.init(0))  # that the data are those it will be made of
+        return DrivingReader, (self._chain, self._executor)
+
+    def fresh(self) -> DrivingReader:
+        return DrivingReader(self._chain, self._executor)
+
+    def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
+        if self._reader is None:  # not before it is in the process where it works
+            spec = self._executor.spec
+            segments, gate = spec.split(self._chain), PrefetchGate(spec.is_gated)
+            pool = spec.start(handlers_of(segments), spec.workers)
+            gate.pools.append(pool)
+            machine = planned(segments, pool, gate, skip_log_of(self._chain))
+            self._reader = Reader(self._chain, machine)
+        return self._reader(task, items)
 
 
 class PoolExecutor(Executor):
@@ -76,6 +106,8 @@ class PoolExecutor(Executor):
             return ThreadPool([handler], 1, spec.buffer_size, spec.timeout, drives=(driven,))
 
         gate, segments = PrefetchGate(spec.is_gated), spec.split(chain)
+        if spec.start_reader is not None and needs_reader(segments):
+            return open_stream(chain, gate, spec.start_reader(DrivingReader(chain, self)))
         return open_session(chain, segments, gate, spec.start, start_driver, spec.workers)
 
     def explain(self, chain: Chain) -> list[Part]:
@@ -86,11 +118,12 @@ class PoolExecutor(Executor):
         many = spec.place or many
         if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
             return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
+        reader = "thread" if spec.start_reader is None else spec.noun
         places = {
             "chunks": f"{many}, each item from its own state",
             "runs": f"{many}, what comes of each item from its own state",
             "items": f"{many}, item by item",
-            "local": f"in one {spec.reader} beside the consumer",
+            "local": f"in one {reader} beside the consumer",
         }
         return list(_lines(segments, places))
 

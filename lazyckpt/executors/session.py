@@ -14,7 +14,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
 from lazyckpt.executors.plan.positions import Rereader
-from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.plan.segments import Segment, needs_reader
 from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
 from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
@@ -122,12 +122,10 @@ def open_session(
     """
     is_stream = chain.machine.skip is None
     if len(segments) == 1 and segments[0].kind == "chunks" and is_stream:
-        pool = start_pool([Reader(chain)], 1)
-        gate.pools.append(pool)
-        return _streaming(chain, pool, gate)
+        return open_stream(chain, gate, start_pool([Reader(chain)], 1))
     pool = start_pool(handlers_of(segments), workers)
     gate.pools.append(pool)
-    if len(segments) == 1 and segments[0].kind != "local":
+    if not needs_reader(segments):
         generate, rereader = tasks_of(segments[0], pool), Rereader(chain.machine)
         prefetch_from = prefetching(
             pool, gate, 0, generate, rereader, skip_log_of(chain), chain.calls
@@ -136,17 +134,15 @@ def open_session(
     pool.is_driven = True
     machine = planned(segments, pool, gate, skip_log_of(chain))
     driver = start_driver(Reader(chain, machine), pool)
-    gate.pools.insert(0, driver)
-    return _streaming(chain, driver, gate)
-
-
-def open_nested(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
-    """Begin to work on a pipeline that one process reads, which has others do what they can."""
+    gate.pools.pop()
+    session = open_stream(chain, gate, driver)
     gate.pools.append(pool)
-    return _streaming(chain, pool, gate)
+    return session
 
 
-def _streaming(chain: Chain, pool: WorkerPool, gate: PrefetchGate) -> Session:
+def open_stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
+    """Begin to work on a pipeline that the only worker of a pool reads from end to end."""
+    gate.pools.append(pool)
     rereader, skip_log = Rereader(chain.machine), skip_log_of(chain)
     prefetch_from = prefetching(pool, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
     return Session(chain.machine, prefetch_from, gate)

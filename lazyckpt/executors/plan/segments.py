@@ -61,6 +61,11 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
     return whole if can_stream and all(each.is_local for each in segments) else segments
 
 
+def needs_reader(segments: list[Segment]) -> bool:
+    """Whether something has to read what workers make, or that from which they make it."""
+    return len(segments) > 1 or segments[0].kind == "local"
+
+
 def _split(chain: Chain) -> list[Segment]:
     calls = chain.calls
     seekable, end = _leading_stages(chain)

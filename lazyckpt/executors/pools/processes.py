@@ -91,12 +91,14 @@ class ProcessPool(WorkerPool):
         timeout: float | None,
         start_method: str | None,
         settings: WorkerSettings,
+        number: int = 0,
     ) -> None:
         super().__init__(workers, buffer_size)
         self._handlers = handlers
         self._timeout = timeout
         self._start_method = start_method
-        self._settings = settings._replace(slots=2 * workers + buffer_size + 2 + LENT_SLOTS)
+        slots = 2 * workers + buffer_size + 2 + LENT_SLOTS
+        self._settings = settings._replace(slots=slots, first=number)
         self._workers: list[WorkerProcess] = []
         self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
@@ -238,7 +240,7 @@ class ProcessPool(WorkerPool):
         process = context.Process(
             target=serve,
             args=(theirs, self._gate.reader, shared, arguments, index),
-            name=f"lazyckpt-{index}",
+            name=f"lazyckpt-{self._settings.first + index}",
         )
         with theirs:
             process.start()

@@ -40,12 +40,14 @@ class WorkerSettings(NamedTuple):
         library_threads: Threads of BLAS, OpenMP and torch; None leaves them.
         slots: Messages that may lie in shared memory.
         shared_memory: Whether arrays go through it.
+        first: The number of the first worker.
     """
 
     init: Callable[[int], Any] | None
     library_threads: int | None
     slots: int
     shared_memory: bool
+    first: int = 0
 
 
 class StartFailed(NamedTuple):
@@ -77,7 +79,7 @@ def serve(
         if settings.library_threads is not None:
             _prepare_libraries(settings.library_threads)
         if settings.init is not None:
-            settings.init(index)
+            settings.init(settings.first + index)
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
