@@ -121,7 +121,7 @@ class PoolExecutor(Executor):
         reader = "thread" if spec.start_reader is None else spec.noun
         places = {
             "chunks": f"{many}, each item from its own state",
-            "runs": f"{many}, what comes of each item from its own state",
+            "runs": f"{many}, each item with what comes of it",
             "items": f"{many}, item by item",
             "local": f"in one {reader} beside the consumer",
         }

@@ -19,13 +19,19 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.runs import ItemRun
-from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
+from lazyckpt.executors.plan.tasks import (
+    READY_BYTES,
+    ChunkSizer,
+    Task,
+    TaskGenerator,
+    always,
+    stream_tasks,
+)
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 
 _SINGLES = 4096  # items among which one is looked for that a worker has not survived
-_PARTS = 16  # parts of runs to have ready, for each worker
 
 
 class Prefetcher:
@@ -53,7 +59,7 @@ class Prefetcher:
         self._rereader = rereader
         self._skip_log = skip_log or SkipLog()
         self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated, sharers)
-        self._most_parts = max(1, _PARTS * pool.workers // sharers)
+        self._ready_bytes = READY_BYTES * pool.workers / sharers  # of parts of runs
         if pool.suspect is not None:
             self._sizer.use_single_items(_SINGLES)
         self._tasks = generate(position, self._sizer)
@@ -149,14 +155,15 @@ class Prefetcher:
         """Have the next parts made of the runs of which one is ready."""
         if not self._pending or not isinstance(self._pending[0][0].payload, ItemRun):
             return
-        place = ready = 0
-        while self._gate.is_open and place < len(self._pending) and ready < self._most_parts:
+        place, left = 0, self._ready_bytes
+        while self._gate.is_open and place < len(self._pending) and left > 0:
             task, pending = self._pending[place]
             place += 1
             if isinstance(pending, PendingTask) and self._pool.is_done(pending):
-                ready += 1
                 with suppress(TaskLost):  # it is submitted anew when it is the next
-                    self._continue(place, task, pending, self._pool.result(pending))
+                    outcome = self._pool.result(pending)
+                    left -= outcome.item_bytes * len(outcome.items)
+                    self._continue(place, task, pending, outcome)
 
     def _continue(self, place: int, task: Task, pending: PendingTask, outcome: Outcome) -> None:
         """Have the next part of a run made, if there is one which isn't under way."""

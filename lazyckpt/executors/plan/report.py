@@ -34,13 +34,14 @@ def laid_out(parts: list[Part]) -> str:
 def _filled(stages: tuple[str, ...], most: int) -> str:
     """Stages in lines of so many characters, where they can be cut."""
     first, *rest = stages
+    margin = " " * (len(first) - len(first.lstrip()))
     lines = first.split("\n")
     for stage in rest:
         joined = f"{lines[-1]} | {stage}"
         if len(joined) <= most and "\n" not in stage:
             lines[-1] = joined
         else:
-            lines += f"| {stage}".split("\n")
+            lines += f"{margin}| {stage}".split("\n")
     return "\n".join(lines)
 
 

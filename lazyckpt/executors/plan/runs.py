@@ -26,7 +26,7 @@ from lazyckpt.failures.notes import as_failure
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
 _PART_BYTES = 1 << 20  # what it may fill
 _RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
-_LOOKS = 16  # items after which their size is looked at, and again after so many times as many
+_LOOKS = 16  # times as many items, when their size is looked at again
 _OPEN = 16  # flows that a worker keeps open
 _ANY = 1 << 60
 
@@ -151,7 +151,7 @@ def _is_cut(
     left: Iterator[Any], items: list[Any], log: PositionLog, run: ItemRun, begun: float
 ) -> bool:
     """Read items until a part is full; whether it is that, and not the end."""
-    fitting, look = run.most, _LOOKS
+    fitting, look = run.most, 1
     deadline = begun + _PART_SECONDS if run.in_parts else inf
     fill = _PART_BYTES if run.in_parts else _RUN_BYTES
     for item in left:

@@ -18,7 +18,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 _CHUNK_BYTES = 1 << 18  # what it may fill
-_HALF_BUFFER_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
+READY_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
 _CHUNK_ITEMS = 2048
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
 
@@ -46,6 +46,7 @@ class ChunkSizer:
         self._sharers, self._share = sharers, 1 / sharers
         self._is_growing = not is_gated
         self._is_small = False
+        self._bytes = _CHUNK_BYTES / _FIRST_ITEMS
         self._singles = 0
 
     def use_single_items(self, count: int) -> None:
@@ -62,8 +63,10 @@ class ChunkSizer:
         self._singles -= min(count, self._singles)
         if not count or self._is_gated or self._singles:
             return
-        size = outcome.item_bytes * len(outcome.items) / count or 1
-        half_buffer = min(self._buffer_size // 2, _HALF_BUFFER_BYTES / size)
+        if outcome.items:  # of those left out nobody knows the size
+            self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
+        size = self._bytes
+        half_buffer = min(self._buffer_size // 2, READY_BYTES / size)
         small = max(_CHUNK_BYTES / size, half_buffer)
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
         self._share = max(1, fitting := min(small, quick, _CHUNK_ITEMS)) / self._sharers
