@@ -20,6 +20,7 @@ from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.runs import ItemRun
 from lazyckpt.executors.plan.tasks import (
+    CHUNK_BYTES,
     READY_BYTES,
     ChunkSizer,
     Task,
@@ -163,7 +164,8 @@ class Prefetcher:
                 with suppress(TaskLost):  # it is submitted anew when it is the next
                     outcome = self._pool.result(pending)
                     left -= outcome.item_bytes * len(outcome.items)
-                    self._continue(place, task, pending, outcome)
+                    if outcome.item_bytes <= CHUNK_BYTES:
+                        self._continue(place, task, pending, outcome)
 
     def _continue(self, place: int, task: Task, pending: PendingTask, outcome: Outcome) -> None:
         """Have the next part of a run made, if there is one which isn't under way."""
@@ -294,13 +296,13 @@ class Prefetcher:
             return self._pool.result(pending)
 
     def _reached(self, task: Task, outcome: Outcome) -> Callable[[int], Position]:
-        is_run = isinstance(task.payload, ItemRun)
-        if outcome.positions and not is_run:
-            return self._rereader.positions(outcome.positions)
+        found = outcome.positions if task.settle is None else task.settle(outcome)
+        if found and task.settle is None:
+            return self._rereader.positions(found)
         here = self._chunk.position_after(self._chunk.given())
-        if not outcome.positions:  # it failed on its way, or before it had begun
+        if not found:  # it failed on its way, or before it had begun
             return always(here)
-        return self._rereader.positions([here, *outcome.positions[1:]])  # behind the last item
+        return self._rereader.positions([here, *found[1:]])  # behind the item before
 
     def _receive(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 
 from lazyckpt.combinators.enumerate import random_map
 from lazyckpt.combinators.shard import shard
+from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.frames import is_frame
@@ -119,6 +120,20 @@ def sharing(pipeline: Pipeline[Any], limit: int) -> None:
     except PipelineError:  # a shard has too few items for it
         return
     assert not {*found[0]} & {*found[1]}, "two ranks draw the same"
+
+
+def itemwise(pipeline: Pipeline[Any], limit: int) -> None:
+    """A stage that says so makes of each item what it makes of it alone, and keeps nothing."""
+    for number, call in enumerate(pipeline.calls):
+        if not call.combinator.itemwise:
+            continue
+        items = list(islice(Pipeline(pipeline.calls[:number]), min(limit, 16)))
+        stage: Stage[Any, Any] = Stage((call,))
+        alone = [made for item in items for made in source([item]) | stage]
+        together: Run[Any] = Run(source(items) | stage)
+        same(f"{call!r}, item by item", list(together), alone)
+        machine, end = together.pipeline.machine, together.state.position
+        same(f"{call!r}, its own part", apart(machine, end)[1], apart(machine, machine.init(0))[1])
 
 
 def _draws_by_place(before: Pipeline[Any], drawing: Stage[Any, Any], limit: int) -> None:

@@ -28,7 +28,7 @@ from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
 from lazyckpt.state.state import State
-from lazyckpt.testing.claims import positions, rates, rereading, sharing
+from lazyckpt.testing.claims import itemwise, positions, rates, rereading, sharing
 from lazyckpt.testing.models import model
 from lazyckpt.testing.traces import Trace, raises, same, stable
 from lazyckpt.testing.traces import lanes as all_lanes
@@ -285,6 +285,7 @@ LAWS: dict[str, Law] = {
     "rates": rates,
     "positions": positions,
     "sharing": sharing,
+    "itemwise": itemwise,
     "executors": executors,
 }
 

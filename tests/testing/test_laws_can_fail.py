@@ -327,6 +327,40 @@ def test_wrong_workers_are_caught(broken: str, monkeypatch: pytest.MonkeyPatch) 
         testing.LAWS["executors"](pipeline, 60)
 
 
+def keeps_the_last(up: Machine[Any]) -> Machine[Any]:
+    """Drops what comes twice in a row."""
+
+    def step(position: Position) -> tuple[Position, Any]:
+        before, last = position
+        while True:
+            before, item = up.step(before)
+            if item != last:
+                return (before, item), item
+
+    return stateful("keeps_the_last", up, first=("",), check=lambda last: None, step=step)
+
+
+def gives_the_length(up: Machine[Any]) -> Machine[Any]:
+    def flow(position: Position) -> Flow[Any]:
+        items = up.flow(position)
+        return Flow(iter([*items, up.length]), items.snapshot)
+
+    return stateless(up, flow=flow)
+
+
+@pytest.mark.parametrize("build", [keeps_the_last, gives_the_length])
+def test_what_is_not_itemwise_is_caught(build: Callable[..., Machine[Any]]) -> None:
+    for is_itemwise in (False, True):
+        stage = lz.combinator(itemwise=is_itemwise)(build)()
+        pipeline = lz.source("aab") | stage
+        if is_itemwise:
+            with pytest.raises(AssertionError, match="item by item"):
+                testing.LAWS["itemwise"](pipeline, 60)
+        else:
+            testing.LAWS["itemwise"](pipeline, 60)
+        del lz.registry[build.__name__]
+
+
 def test_the_checks_for_users_catch_the_same() -> None:
     stage = lz.combinator()(keeps_a_sum_elsewhere)()
     with pytest.raises(AssertionError, match=r"resume: .* of source|resume"):

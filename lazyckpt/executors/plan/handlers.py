@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
         item_bytes: About how large an item is.
         skipped: Of a stream, what was left out, and after how many items.
         left: Of a run of upstream items, how many are left to another part of it.
+        behind: Of a run, the places of its layers, as of `Layers.limited`.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
     """
@@ -47,6 +48,7 @@ class Outcome(NamedTuple):
     item_bytes: float = 0.0
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     left: int = 0
+    behind: Mapping[int, Position] = {}  # nobody writes to it
     is_transfer_error: bool = False
 
 

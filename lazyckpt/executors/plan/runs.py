@@ -8,7 +8,8 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from math import inf
 from time import perf_counter
@@ -48,17 +49,24 @@ class ItemRun(NamedTuple):
 
 
 class Layers:
-    """Item-wise stages on a machine with random access: whose part of a position is whose."""
+    """Item-wise stages on a machine with random access, and whose part of a position is whose.
+
+    Of the stages those that keep a part of their own are layers. A layer's place
+    before an item is that of what is below behind the item before, in whatever run
+    that was.
+    """
 
     def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
         self.upstream = build_machine(calls[:seekable], None)
+        self._calls = calls[seekable:]
         self._owning: list[Machine[Any]] = []
         machine = self.upstream
-        for call in calls[seekable:]:
+        for call in self._calls:
             machine = call.build(machine)
             if machine.owns:
                 self._owning.append(machine)
-        self.machine = machine
+        # What is below the others has random access, and there each place has one position.
+        self._noted = [n for n, each in enumerate(self._owning) if each.upstream.skip is None]
 
     def place(self, position: Position) -> Position:
         """Where upstream is: before the item that the position is amid, or behind the last one."""
@@ -72,6 +80,86 @@ class Layers:
         for machine in self._owning:
             position = (position, *machine.init(epoch)[1:])
         return position
+
+    def below(self, position: Position) -> dict[int, Position]:
+        """By layer the place of what is below."""
+        found = {}
+        for layer in range(len(self._owning) - 1, -1, -1):
+            found[layer] = position = position[0]
+        return {layer: found[layer] for layer in self._noted}
+
+    def is_amid(self, position: Position) -> bool:
+        """Whether something has come of the item at its place."""
+        return bool(position != self.begin(self.place(position)))
+
+    def limited(self, count: int) -> tuple[Machine[Any], Callable[[], int], dict[int, Position]]:
+        """The machine of so many items upstream.
+
+        Returns:
+            It; how many items it has not taken; and by layer the place of what is
+            below, behind the item that was taken last.
+        """
+        upstream, behind = self.upstream, dict[int, Position]()
+        taken: Callable[[], int] = int
+
+        def flow(position: Position) -> Flow[Any]:
+            nonlocal taken
+            found = upstream.flow(position)
+            items, taken = counted(islice(found, count))
+            return Flow(items, found.snapshot, taken=taken)
+
+        machine, layer = upstream._replace(flow=flow, view=None), 0
+        for call in self._calls:
+            below, machine = machine, call.build(machine)
+            if machine.owns:
+                if layer in self._noted:
+                    machine = call.build(below._replace(flow=_noting(below, behind, layer)))
+                layer += 1
+        return machine, lambda: count - taken(), behind
+
+    def settled(
+        self, position: Position, begin: Position, behind: Mapping[int, Position]
+    ) -> Position:
+        """A position of a run as it is where the run before was read by the same flow."""
+        return self._settled(position, begin, behind, len(self._owning) - 1)
+
+    def behind(
+        self, found: Mapping[int, Position], begin: Position, before: Mapping[int, Position]
+    ) -> dict[int, Position]:
+        """What `limited` has noted of a run, settled, where that of the one before is known."""
+        begins = self.below(begin)
+        return {
+            layer: self._settled(each, begins[layer], before, layer - 1)
+            for layer, each in found.items()
+        }
+
+    def _settled(
+        self, position: Position, begin: Position, behind: Mapping[int, Position], layer: int
+    ) -> Position:
+        if layer < 0:
+            return position
+        below, *own = position
+        if below == begin[0]:
+            return behind.get(layer, below), *own
+        return self._settled(below, begin[0], behind, layer - 1), *own
+
+
+def _noting(
+    machine: Machine[Any], behind: dict[int, Position], layer: int
+) -> Callable[[Position], Flow[Any]]:
+    """The flow of a machine, which notes where it is whenever another item is asked for."""
+
+    def flow(position: Position) -> Flow[Any]:
+        found = machine.flow(position)
+
+        def items() -> Iterator[Any]:
+            for item in found:
+                yield item
+                behind[layer] = found.snapshot()
+
+        return Flow(items(), found.snapshot)
+
+    return flow
 
 
 class RunReader:
@@ -94,13 +182,14 @@ class RunReader:
         begun = perf_counter()
         items = [] if items is None else items
         positions: list[Any] = []
+        behind: dict[int, Position] = {}
         failure, left = None, 0
         try:
             opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
             log = PositionLog(opened.flow, is_whole=True)
-            positions = log.known
+            positions, behind = log.known, opened.behind
             if _is_cut(opened.items, items, log, run, begun):
-                left = opened.left() + self._is_amid(positions[-1])
+                left = opened.left() + self._layers.is_amid(positions[-1])
                 self._keep((positions[-1], left), opened)
             elif missing := opened.left():
                 raise SourceChanged(
@@ -110,27 +199,17 @@ class RunReader:
             failure = as_failure(error, self.calls)
         seconds = perf_counter() - begun
         try:
-            return Outcome(items, failure, positions, None, seconds, item_bytes(items), left=left)
+            size = item_bytes(items)
+            return Outcome(
+                items, failure, positions, None, seconds, size, left=left, behind={**behind}
+            )
         finally:
             del failure  # its traceback has this frame, which would be a cycle
 
     def _opened(self, run: ItemRun) -> _Opened:
-        upstream = self._layers.upstream
-        taken: Callable[[], int] = int
-
-        def flow(position: Position) -> Flow[Any]:
-            nonlocal taken
-            found = upstream.flow(position)
-            items, taken = counted(islice(found, run.upstream))
-            return Flow(items, found.snapshot, taken=taken)
-
-        limited = upstream._replace(flow=flow, view=None)
-        made = build_machine(self.calls[self._seekable :], limited).flow(run.position)
-        return _Opened(made, iter(made), lambda: run.upstream - taken())
-
-    def _is_amid(self, position: Position) -> bool:
-        layers = self._layers
-        return bool(position != layers.begin(layers.place(position)))
+        machine, left, behind = self._layers.limited(run.upstream)
+        flow = machine.flow(run.position)
+        return _Opened(flow, iter(flow), left, behind)
 
     def _keep(self, key: tuple[Position, int], opened: _Opened) -> None:
         if key[1]:
@@ -140,11 +219,19 @@ class RunReader:
 
 
 class _Opened(NamedTuple):
-    """A run that is being read: its flow, what is left of that, and how many items upstream."""
+    """A run that is being read.
+
+    Attributes:
+        flow: Its flow.
+        items: What is left of that.
+        left: How many items upstream that is.
+        behind: As of `Layers.limited`.
+    """
 
     flow: Flow[Any]
     items: Iterator[Any]
     left: Callable[[], int]
+    behind: dict[int, Position]
 
 
 def _is_cut(
@@ -166,6 +253,30 @@ def _is_cut(
     return False
 
 
+class _Settling:
+    """Makes of positions, as workers found them from the beginning of each run, those of inline."""
+
+    def __init__(self, layers: Layers, position: Position) -> None:
+        self._layers, self._behind = layers, layers.below(position)
+
+    def positions(self, begin: Position | None, outcome: Outcome) -> list[Any]:
+        """Those of the next outcome; `begin` is where its run began, None for the first."""
+        found = outcome.positions or []
+        if begin is None:
+            noted = outcome.behind
+        else:
+            noted = self._layers.behind(outcome.behind, begin, self._behind)
+            found = [
+                each
+                if isinstance(each, InvalidState)
+                else self._layers.settled(each, begin, self._behind)
+                for each in found
+            ]
+        if not outcome.left:
+            self._behind = {**self._behind, **noted}
+        return found
+
+
 def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
     """Tasks for a `RunReader`: each begins anew at an item upstream.
 
@@ -177,20 +288,21 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
     assert skip is not None
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
-        place = layers.place(position)
+        place, begin = layers.place(position), None
+        settle = _Settling(layers, position)
         while True:
             count = sizer.size
             if sizer.tail > 1:
                 count = sizer.share(skip(place, sizer.tail * count)[1])
             place, passed = skip(place, count)
-            behind = layers.begin(place)
+            after = layers.begin(place)
             if passed:
                 most = 1 if sizer.is_single else _ANY
                 run = ItemRun(position, passed, most, in_parts)
-                yield Task(run, None, passed, behind=behind)
+                yield Task(run, None, passed, behind=after, settle=partial(settle.positions, begin))
             if passed < count:
-                yield Task(None, always(behind))
+                yield Task(None, always(after))
                 return
-            position = behind
+            position = begin = after
 
     return generate

@@ -125,8 +125,11 @@ def _is_at_hand(value: Any) -> bool:
 
 def _without_pipelines(call: Call) -> Call:
     """A stage to be shown, its pipelines as "..."."""
-    pairs = call.arguments.items()
-    return call.replaced(**{name: _Elsewhere() for name, value in pairs if is_pipelines(value)})
+    made: dict[str, Any] = {}
+    for name, value in call.arguments.items():
+        if is_pipelines(value):
+            made[name] = (_Elsewhere(),) if isinstance(value, tuple) else _Elsewhere()
+    return call.replaced(**made)
 
 
 def _without_collate(call: Call) -> Iterator[Call]:

@@ -17,7 +17,7 @@ from lazyckpt.executors.plan.positions import PositionLog, Rereader, raise_or_po
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
-_CHUNK_BYTES = 1 << 18  # what it may fill
+CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
 _CHUNK_ITEMS = 2048
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
@@ -46,7 +46,7 @@ class ChunkSizer:
         self._sharers, self._share = sharers, 1 / sharers
         self._is_growing = not is_gated
         self._is_small = False
-        self._bytes = _CHUNK_BYTES / _FIRST_ITEMS
+        self._bytes = CHUNK_BYTES / 8
         self._singles = 0
 
     def use_single_items(self, count: int) -> None:
@@ -67,13 +67,13 @@ class ChunkSizer:
             self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
         size = self._bytes
         half_buffer = min(self._buffer_size // 2, READY_BYTES / size)
-        small = max(_CHUNK_BYTES / size, half_buffer)
+        small = max(CHUNK_BYTES / size, half_buffer)
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
         self._share = max(1, fitting := min(small, quick, _CHUNK_ITEMS)) / self._sharers
         fitting /= self._sharers
         self._is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
-        self._is_small = size <= _CHUNK_BYTES
+        self._is_small = bool(outcome.items) and size <= CHUNK_BYTES
 
     def share(self, left: int) -> int:
         """The size, or less near the end, so that workers end at the same time."""
@@ -98,6 +98,7 @@ class Task(NamedTuple):
         size: How many items it has.
         log_skips: Wraps its items so that they log what was left out before each.
         behind: The position where the next task begins; None if the outcome says.
+        settle: From its outcome, once all before it have come, to the positions of that.
     """
 
     payload: Any
@@ -105,6 +106,7 @@ class Task(NamedTuple):
     size: int = 0
     log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
     behind: Position | None = None
+    settle: Callable[[Outcome], list[Any]] | None = None
 
     @property
     def is_single(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,26 +34,56 @@ def total(items: list[int]) -> int:
 
 
 NUMBERS = lz.source(range(100))
-HERE = "in one thread beside the consumer"
+HERE = "in one ... beside the consumer"  # a thread or a process
+
+RUNS = "each item with what comes of it"
+
+
+@lz.composite
+def named(n: int) -> Any:
+    return lz.map(double) | lz.batch(n)
+
 
 PLANS = {
     "seekable, whole": (
         NUMBERS | lz.shuffle(seed=0) | lz.map(double) | lz.batch(2),
         ["each item from its own state"],
     ),
-    "a stream of what is in memory": (NUMBERS | lz.filter(odd), ["as one stream"]),
-    "seekable, then a stream": (
+    "item by item, whole": (NUMBERS | lz.filter(odd), [RUNS]),
+    "item by item, then a stream": (
         NUMBERS | lz.map(double) | lz.filter(odd) | lz.batch(3),
-        ["each item from its own state", HERE],
+        [RUNS, HERE],
     ),
-    "behind a stream": (
+    "what counts items": (
         NUMBERS | lz.filter(odd) | lz.random_map(lambda rng, x: x, seed=0) | lz.map(double),
-        [HERE, "item by item"],
+        [RUNS, "item by item"],
+    ),
+    "what ends all": (
+        NUMBERS | lz.map(double) | lz.take_while(odd) | lz.flat_map(range) | lz.map(double),
+        ["each item from its own state", HERE, "item by item"],
+    ),
+    "a composite among them": (
+        NUMBERS | named(2) | lz.unbatch() | lz.filter(odd) | lz.map(double),
+        [RUNS],
+    ),
+    "joined": (
+        lz.mix([NUMBERS | lz.map(double), NUMBERS | lz.flat_map(range)], [1, 2], seed=0)
+        | lz.batch(2),
+        ["each item from its own state", RUNS, HERE],
+    ),
+    "joined twice": (
+        lz.concat(lz.interleave(NUMBERS | lz.filter(odd), NUMBERS), NUMBERS) | lz.tap(odd),
+        [RUNS, HERE, HERE, HERE, HERE, "item by item"],
+    ),
+    "joined for nothing": (lz.concat(lz.source(Stream()), NUMBERS), ["as one stream"]),
+    "data behind what joins": (
+        lz.zip(NUMBERS | lz.map(double), NUMBERS) | lz.group_by(odd),
+        ["each item from its own state", HERE],
     ),
     "a collate": (lz.source(Stream()) | lz.batch(2, collate=total), [HERE, "item by item"]),
     "stack is one": (lz.source(Stream()) | lz.batch(2, collate=lz.stack), [HERE, "item by item"]),
     "between streams": (
-        NUMBERS | lz.map(double) | lz.group_by(odd) | lz.tap(odd) | lz.filter(odd),
+        NUMBERS | lz.map(double) | lz.group_by(odd) | lz.tap(odd) | lz.take_while(odd),
         ["each item from its own state", HERE, "item by item", HERE],
     ),
     "nothing to do": (lz.source(Stream()) | lz.enumerate() | lz.batch(2), ["as one stream"]),
@@ -71,7 +102,7 @@ def test_what_runs_where(name: str) -> None:
         lines = segments(pipeline, executor)
         assert len(lines) == len(expected)
         for line, part in zip(lines, expected, strict=True):
-            assert line.endswith(part)
+            assert re.search(part.replace("...", r"\w+") + "$", line)
     for one in (lz.threads(), lz.processes()):
         (line,) = segments(pipeline, one)
         assert "in one " in line

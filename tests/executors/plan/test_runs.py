@@ -1,0 +1,144 @@
+"""Workers on what makes any number of items of one, and on the parts of what joins pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.executors.plan import runs
+from tests.executors.faults import QUICK
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+
+def number(x: Any) -> int:
+    return x if type(x) is int else crc32(repr(x).encode())
+
+
+def third(x: Any) -> Any:
+    return number(x) % 3
+
+
+def some(x: Any) -> list[Any]:
+    return [x] * (number(x) % 4)
+
+
+def lazily(x: Any) -> Iterator[Any]:
+    yield from range(number(x) % 3)
+
+
+def inside(x: Any) -> lz.Pipeline[int]:
+    return lz.source(range(number(x) % 5)) | lz.filter(third)
+
+
+def pair(x: Any) -> list[Any]:
+    return [x, 7]
+
+
+ITEMWISE: list[Any] = [
+    lz.filter(third),
+    lz.filter(bool),
+    lz.flat_map(some),
+    lz.flat_map(lazily),
+    lz.flat_map(inside),
+    lz.map(pair) | lz.unbatch(),
+    lz.map(number),
+    lz.tap(number),
+]
+TAILS: list[Any] = [
+    lz.map(number),
+    lz.batch(2),
+    lz.enumerate(),
+    lz.random_map(lambda rng, x: (rng.integers(9), x), seed=0),
+    lz.shuffle(3, seed=1),
+    lz.take_while(lambda x: number(x) != 11),
+    lz.map(number) | lz.sliding_window(2) | lz.starmap(max),
+    lz.repeat(2),
+    lz.skip(2),
+    lz.shard(num_shards=2, index=1),
+]
+SOURCES: list[lz.Pipeline[Any]] = [
+    lz.source(range(13)),
+    lz.source([*range(9)]) | lz.shuffle(seed=0) | lz.repeat(2),
+    lz.source(range(12)) | lz.map(number) | lz.shard(num_shards=2, index=0),
+    lz.source(range(8)) | lz.take(0),
+    lz.zip(lz.source(range(6)), lz.source(range(7))) | lz.starmap(max),
+]
+parts = st.builds(
+    lambda source, stages, tail: _joined_up(source, [*stages, *tail]),
+    st.sampled_from(SOURCES),
+    st.lists(st.sampled_from(ITEMWISE), max_size=3),
+    st.lists(st.sampled_from(TAILS[:4]), max_size=1),
+)
+
+
+def _joined_up(source: lz.Pipeline[Any], stages: list[Any]) -> lz.Pipeline[Any]:
+    for stage in stages:
+        source = source | stage
+    return source
+
+
+def joins(several: list[lz.Pipeline[Any]]) -> st.SearchStrategy[lz.Pipeline[Any]]:
+    weights = list(range(1, 1 + len(several)))
+    choices = lz.source([*range(len(several))])
+    return st.sampled_from(
+        [
+            lz.concat(*several),
+            lz.interleave(*several),
+            lz.zip(*several) | lz.flat_map(list),
+            lz.mix(several, weights, seed=3),
+            lz.mix(several, weights, deterministic=True),
+            lz.multiplex(choices, several),
+        ]
+    )
+
+
+graphs = st.builds(
+    _joined_up,
+    st.one_of(parts, st.lists(parts, min_size=1, max_size=3).flatmap(joins)),
+    st.lists(st.sampled_from(TAILS + ITEMWISE), max_size=2),
+)
+
+
+def whole(pipeline: lz.Pipeline[Any]) -> list[Any]:
+    try:
+        return list(lz.run(pipeline).with_state())
+    except lz.PipelineError:  # of a control that asks for more than there is
+        reject()
+
+
+@pytest.mark.parametrize("executor", [lz.threads(2), lz.threads(3, buffer_size=1)], ids=str)
+@pytest.mark.parametrize("is_cut", [False, True], ids=["whole", "cut"])
+@given(graphs, st.data())
+def test_items_and_states_are_those_of_inline(
+    executor: lz.Executor, is_cut: bool, pipeline: lz.Pipeline[Any], data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        if is_cut:
+            patched.setattr(runs, "_PART_SECONDS", 0.0)
+        expected = whole(pipeline)
+        with lz.run(pipeline, executor=executor) as run:
+            assert list(run.with_state()) == expected
+            end = run.state
+        inline = lz.run(pipeline)
+        assert list(inline) == [item for item, _ in expected]
+        assert end == inline.state
+        cut = data.draw(st.integers(0, len(expected)))
+        state = expected[cut - 1][1] if cut else lz.init(pipeline)
+        with lz.run(pipeline, state, executor=executor) as run:
+            assert list(run.with_state()) == expected[cut:]
+
+
+@pytest.mark.parametrize("name", ["fork2", "fork"])
+@settings(max_examples=20)
+@given(graphs)
+def test_processes(name: str, pipeline: lz.Pipeline[Any]) -> None:
+    expected = whole(pipeline)
+    with lz.run(pipeline, executor=QUICK[name]) as run:
+        assert list(run.with_state()) == expected
