@@ -23,8 +23,10 @@ from lazyckpt.executors.plan.tasks import (
     CHUNK_BYTES,
     READY_BYTES,
     ChunkSizer,
+    Settled,
     Task,
     TaskGenerator,
+    Tasks,
     always,
     stream_tasks,
 )
@@ -244,8 +246,12 @@ class Prefetcher:
         if outcome.end is not None and task.position_after is None:
             self.close()
             self._pending.append((Task(None, always(outcome.end)), None))
-        position_after = task.position_after or self._reached(task, outcome)
+        settled = task.settle and task.settle(outcome)
+        position_after = task.position_after or self._reached(outcome, settled)
         self._receive(outcome, position_after, task.log_skips, error)
+        if settled and settled.following is not None:
+            self._abandon()
+            self._tasks, self._is_over = settled.following(self._sizer), False
         if self._gate.is_open and error is None:
             self._fill()
 
@@ -295,14 +301,13 @@ class Prefetcher:
         with self._gate.waiting():
             return self._pool.result(pending)
 
-    def _reached(self, task: Task, outcome: Outcome) -> Callable[[int], Position]:
-        found = outcome.positions if task.settle is None else task.settle(outcome)
-        if found and task.settle is None:
-            return self._rereader.positions(found)
-        here = self._chunk.position_after(self._chunk.given())
-        if not found:  # it failed on its way, or before it had begun
+    def _reached(self, outcome: Outcome, settled: Settled | None) -> Callable[[int], Position]:
+        if outcome.positions and settled is None:
+            return self._rereader.positions(outcome.positions)
+        here = self._chunk.position_after(self._chunk.given())  # behind the item before
+        if settled is None or not settled.positions:  # it failed on its way, or before it had begun
             return always(here)
-        return self._rereader.positions([here, *found[1:]])  # behind the item before
+        return self._rereader.positions([here, *settled.positions[1:]])
 
     def _receive(
         self,
@@ -377,19 +382,20 @@ class Prefetcher:
             self._pending.pop()
             self._is_over = False
         if not self._is_over:
-            self._tasks = self._generate(self._position_behind(), self._sizer)
+            self._tasks = self._tasks_behind()
         self._chunk = self._chunk._replace(before=-self._chunk.given())
         return True
 
-    def _position_behind(self) -> Position:
-        """The position after what is pending, of tasks that know theirs."""
+    def _tasks_behind(self) -> Tasks:
+        """The tasks after what is pending, of those that know where they end."""
         if not self._pending:
-            return self._chunk.end()
+            return self._generate(self._chunk.end(), self._sizer)
         task, _ = self._pending[-1]
-        if task.behind is not None:
-            return task.behind
+        if task.following is not None:
+            return task.following(self._sizer)
         assert task.position_after is not None
-        return raise_or_position(task.position_after(task.size))
+        position = raise_or_position(task.position_after(task.size))
+        return self._generate(position, self._sizer)
 
     def close(self) -> None:
         """Have no more made."""

@@ -127,12 +127,13 @@ def itemwise(pipeline: Pipeline[Any], limit: int) -> None:
     for number, call in enumerate(pipeline.calls):
         if not call.combinator.itemwise:
             continue
-        items = list(islice(Pipeline(pipeline.calls[:number]), min(limit, 16)))
+        items: list[Any] = list(islice(Pipeline(pipeline.calls[:number]), min(limit, 16)))
         stage: Stage[Any, Any] = Stage((call,))
         alone = [made for item in items for made in source([item]) | stage]
-        together: Run[Any] = Run(source(items) | stage)
+        whole: Pipeline[Any] = source(items) | stage
+        together: Run[Any] = Run(whole)
         same(f"{call!r}, item by item", list(together), alone)
-        machine, end = together.pipeline.machine, together.state.position
+        machine, end = whole.machine, together.state.position
         same(f"{call!r}, its own part", apart(machine, end)[1], apart(machine, machine.init(0))[1])
 
 

@@ -8,7 +8,7 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from math import inf
@@ -21,7 +21,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.plan.handlers import Outcome, build_machine, item_bytes
 from lazyckpt.executors.plan.positions import PositionLog
-from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, Tasks, always
+from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks, always
 from lazyckpt.failures.notes import as_failure
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
@@ -74,12 +74,28 @@ class Layers:
             position = position[0]
         return position
 
-    def begin(self, place: Position) -> Position:
-        """The position where nothing has come of the item at a place upstream."""
+    def begin(
+        self, place: Position, start: Position | None = None, taken: Collection[int] = ()
+    ) -> Position:
+        """The position where nothing has come of the item at a place upstream.
+
+        With a `start` the layers that have taken no item since then are as they were there.
+        """
         epoch, position = self.upstream.epoch(place), place
-        for machine in self._owning:
-            position = (position, *machine.init(epoch)[1:])
+        parts = [] if start is None else self._parts(start)
+        for layer, machine in enumerate(self._owning):
+            is_kept = parts and layer in self._noted and layer not in taken
+            own = parts[layer] if is_kept else machine.init(epoch)[1:]
+            position = (position, *own)
         return position
+
+    def _parts(self, position: Position) -> list[tuple[Any, ...]]:
+        """The own part of each layer."""
+        found = []
+        for _ in self._owning:
+            position, *own = position
+            found.append(tuple(own))
+        return found[::-1]
 
     def below(self, position: Position) -> dict[int, Position]:
         """By layer the place of what is below."""
@@ -121,6 +137,8 @@ class Layers:
         self, position: Position, begin: Position, behind: Mapping[int, Position]
     ) -> Position:
         """A position of a run as it is where the run before was read by the same flow."""
+        if isinstance(position, InvalidState):
+            return position
         return self._settled(position, begin, behind, len(self._owning) - 1)
 
     def behind(
@@ -253,30 +271,6 @@ def _is_cut(
     return False
 
 
-class _Settling:
-    """Makes of positions, as workers found them from the beginning of each run, those of inline."""
-
-    def __init__(self, layers: Layers, position: Position) -> None:
-        self._layers, self._behind = layers, layers.below(position)
-
-    def positions(self, begin: Position | None, outcome: Outcome) -> list[Any]:
-        """Those of the next outcome; `begin` is where its run began, None for the first."""
-        found = outcome.positions or []
-        if begin is None:
-            noted = outcome.behind
-        else:
-            noted = self._layers.behind(outcome.behind, begin, self._behind)
-            found = [
-                each
-                if isinstance(each, InvalidState)
-                else self._layers.settled(each, begin, self._behind)
-                for each in found
-            ]
-        if not outcome.left:
-            self._behind = {**self._behind, **noted}
-        return found
-
-
 def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
     """Tasks for a `RunReader`: each begins anew at an item upstream.
 
@@ -284,12 +278,22 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
         layers: The stages.
         in_parts: Whether the worker of one part makes the next one too.
     """
-    skip = layers.upstream.skip
-    assert skip is not None
+    return lambda position, sizer: _Runs(layers, position, in_parts).tasks(position, None, sizer)
 
-    def generate(position: Position, sizer: ChunkSizer) -> Tasks:
-        place, begin = layers.place(position), None
-        settle = _Settling(layers, position)
+
+class _Runs:
+    """The runs from a position on, whose positions become those of one flow over all of them."""
+
+    def __init__(self, layers: Layers, position: Position, in_parts: bool) -> None:
+        self._layers, self._start, self._in_parts = layers, position, in_parts
+        self._behind = layers.below(position)
+        self._is_empty = True  # as long as no item has come
+
+    def tasks(self, position: Position, begin: Position | None, sizer: ChunkSizer) -> Tasks:
+        """The tasks from a position on, which but for the first is where a run begins."""
+        layers = self._layers
+        place, skip = layers.place(position), layers.upstream.skip
+        assert skip is not None
         while True:
             count = sizer.size
             if sizer.tail > 1:
@@ -298,11 +302,29 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
             after = layers.begin(place)
             if passed:
                 most = 1 if sizer.is_single else _ANY
-                run = ItemRun(position, passed, most, in_parts)
-                yield Task(run, None, passed, behind=after, settle=partial(settle.positions, begin))
+                run = ItemRun(position, passed, most, self._in_parts)
+                settle = partial(self._settle, begin, place)
+                following = partial(self.tasks, after, after)
+                yield Task(run, None, passed, settle=settle, following=following)
             if passed < count:
                 yield Task(None, always(after))
                 return
             position = begin = after
 
-    return generate
+    def _settle(self, begin: Position | None, place: Position, outcome: Outcome) -> Settled:
+        """See `Task.settle`; a run begins and ends at these places."""
+        layers, found = self._layers, outcome.positions or []
+        noted = outcome.behind
+        if begin is not None:
+            noted = layers.behind(noted, begin, self._behind)
+            found = [layers.settled(each, begin, self._behind) for each in found]
+        self._is_empty = self._is_empty and not outcome.items
+        if outcome.left or outcome.failure is not None:
+            return Settled(found)
+        self._behind = {**self._behind, **noted}
+        if self._is_empty:  # the item that the start is amid may be in a later run
+            start = layers.begin(place, self._start, {*outcome.behind})
+            if start != layers.begin(place):
+                self._start = start
+                return Settled(found, partial(self.tasks, start, start))
+        return Settled(found)

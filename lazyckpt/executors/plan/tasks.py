@@ -89,6 +89,21 @@ class ChunkSizer:
         return max(1, int(chunks * min(self.size, self._share) + buffer / self._sharers))
 
 
+Tasks: TypeAlias = Generator["Task", None, None]
+
+
+class Settled(NamedTuple):
+    """What is known of an outcome once all before it have come.
+
+    Attributes:
+        positions: Its positions.
+        following: The tasks behind it, if those that there are begin at the wrong place.
+    """
+
+    positions: list[Any]
+    following: Callable[[ChunkSizer], Tasks] | None = None
+
+
 class Task(NamedTuple):
     """Something for a worker to do; or with `payload` None the end.
 
@@ -97,16 +112,16 @@ class Task(NamedTuple):
         position_after: The position after so many of its items; None if the outcome says.
         size: How many items it has.
         log_skips: Wraps its items so that they log what was left out before each.
-        behind: The position where the next task begins; None if the outcome says.
         settle: From its outcome, once all before it have come, to the positions of that.
+        following: The tasks behind it, where they depend on those before.
     """
 
     payload: Any
     position_after: Callable[[int], Position] | None = None
     size: int = 0
     log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
-    behind: Position | None = None
-    settle: Callable[[Outcome], list[Any]] | None = None
+    settle: Callable[[Outcome], Settled] | None = None
+    following: Callable[[ChunkSizer], Tasks] | None = None
 
     @property
     def is_single(self) -> bool:
@@ -114,7 +129,6 @@ class Task(NamedTuple):
         return self.size == 1 and getattr(self.payload, "most", 1) == 1
 
 
-Tasks: TypeAlias = Generator[Task, None, None]
 TaskGenerator = Callable[[Position, ChunkSizer], Tasks]
 
 
