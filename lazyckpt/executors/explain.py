@@ -16,14 +16,18 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> str:
 
     Returns:
         A line for each segment of the pipeline, its stages and where they run, or more
-        lines for long ones; and a warning where the first items of a shuffled epoch
-        are taken, which are others in each epoch.
+        lines for long ones; those of pipelines that are joined come before, indented.
+        And a warning where the first items of a shuffled epoch are taken, which are
+        others in each epoch.
 
     >>> import lazyckpt as lz
-    >>> pipeline = lz.source(range(9)) | lz.map(str) | lz.filter(str.isdigit) | lz.batch(2)
-    >>> print(lz.explain(pipeline, lz.threads(4)))
-    source(range(0, 9)) | map(str)  in 4 threads, each item from its own state
-    filter(str.isdigit) | batch(2)  in one thread beside the consumer
+    >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)
+    >>> pipeline = lz.mix([words, lz.source(range(9)) | lz.map(str)], [1, 2], seed=0)
+    >>> print(lz.explain(pipeline | lz.batch(2), lz.threads(4)))
+      source(['a b', 'c 1']) | flat_map(str.split)
+      | filter(str.isalpha)              in 4 threads, each item with what comes of it
+      source(range(0, 9)) | map(str)     in 4 threads, each item from its own state
+    mix(..., (1, 2), seed=0) | batch(2)  in one thread beside the consumer
     """
     chain: Chain = runnable("explain", pipeline)
     parts = (as_executor(executor) or Executor(explain, {})).explain(chain)

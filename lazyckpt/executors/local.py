@@ -54,9 +54,15 @@ def threads(
     Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.
 
+    Workers make what comes of an item, by `map`, `filter` or `flat_map`, beside each
+    other. What depends on the items before runs in one more thread, see `explain`.
+
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
     for each worker one item; or a chunk of half as many and 2.5 MiB where they are
-    quickly made, or three chunks of small ones.
+    quickly made, or three chunks of small ones. What comes of an item, where that is
+    many, comes in parts of 1 MiB or one item, of which those of small items fill up to
+    2.5 MiB for each worker. Pipelines that are joined share that, and each has at
+    least one item.
 
     Args:
         workers: How many threads. One runs the whole pipeline beside the consumer;
@@ -123,6 +129,11 @@ def processes(
     lambdas and closures need cloudpickle, or fork. Threads of runs rest while
     workers are forked.
 
+    Workers make what comes of an item, by `map`, `filter` or `flat_map`, beside each
+    other. What depends on the items before, as in a buffer or a packed row, runs in
+    one more process, see `explain`, which is worker number `workers`; what that has
+    ready is made again if the run is left and entered.
+
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
     made before; the run can go on, with new workers. With forkserver and spawn, guard
     the main part of a script with `if __name__ == "__main__"`, as multiprocessing
@@ -134,7 +145,10 @@ def processes(
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
     for each worker three: one that it makes, one on its way, and one in a slot that
     comes free. In place of one there may be a chunk of half as many and 2.5 MiB
-    where they are quickly made, or three small chunks.
+    where they are quickly made, or three small chunks. What comes of an item, where
+    that is many, comes in parts of 1 MiB or one item, of which those of small items
+    fill up to 2.5 MiB for each worker. Pipelines that are joined share that, and each
+    has at least one item.
 
     Args:
         workers: How many processes. One runs the whole pipeline beside the consumer;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -125,10 +126,12 @@ def _is_at_hand(value: Any) -> bool:
 
 def _without_pipelines(call: Call) -> Call:
     """A stage to be shown, its pipelines as "..."."""
+    parameters = call.combinator.signature.parameters
     made: dict[str, Any] = {}
     for name, value in call.arguments.items():
         if is_pipelines(value):
-            made[name] = (_Elsewhere(),) if isinstance(value, tuple) else _Elsewhere()
+            is_star = parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            made[name] = (_Elsewhere(),) if is_star else _Elsewhere()
     return call.replaced(**made)
 
 
