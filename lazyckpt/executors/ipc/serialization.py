@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
-from lazyckpt.errors import PipelineError, SourceChanged
+from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.reducers import reducers
 from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
@@ -226,6 +226,8 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
     """A failure that can be pickled, with its traceback as text."""
     error = failure.error
     trace = failure.trace or as_failure(error, (), worker).trace
+    if isinstance(error, (WorkerDied, WorkerTimeout)):  # of a worker of this one, which says it all
+        trace = ""
     _strip_tracebacks(error)
     for way in (_itself, RebuiltError, _CloudPickled)[: 2 + _has_cloudpickle()]:
         with suppress(Exception):
