@@ -9,18 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
 from functools import partial
 from importlib import import_module
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.compat.seqtools.workers import (
     Start,
-    is_worker,
     seed_batch,
-    standing_in,
+    seeding,
     tell,
     worker_seed,
 )
@@ -201,62 +199,27 @@ class Whole(NamedTuple):
 
 
 class Part(NamedTuple):
-    """An iterable data set as one of several workers reads it, there or in its place.
+    """An iterable data set as one of several workers reads it.
 
-    The generators begin anew with each batch, so that a resume draws the same. `held`
-    is where they are, in its place.
+    The generators begin anew with each batch, so that a resume draws the same.
     """
 
     start: Start
     batch_size: int
-    of_batch: Callable[[Any], Any]
-    held: list[Any]
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
-        seed, _, dataset, num_workers, _, number = start = self.start
-        assert number is not None
-        if is_worker(seed):
-            tell(number, num_workers, worker_seed(seed, epoch, number), dataset)
-            return self._begun(dataset, epoch, index, states)
-        held, dataset = self.held, deepcopy(dataset)
-        held.clear()
-        with standing_in(held):
-            start._replace(epoch=epoch, dataset=dataset)(number)
-            items, found = self._begun(dataset, epoch, index, states)
+        seed, _, dataset, num_workers, _, worker = self.start
+        assert worker is not None
+        tell(worker, num_workers, worker_seed(seed, epoch, worker), dataset)
 
-        def stood_in() -> Iterator[Any]:
-            while True:
-                with standing_in(held):
-                    some = [*islice(items, 1)]
-                if not some:
-                    return
-                yield some.pop()
-
-        return Opened(stood_in(), found)
-
-    def collate(self, batch: Any) -> Any:
-        if is_worker(self.start.seed):
-            return self.of_batch(batch)
-        with standing_in(self.held):
-            return self.of_batch(batch)
-
-    def _begun(self, dataset: Any, epoch: int, index: int, states: Any) -> Opened:
-        first = index if states else 0
-        self._seed(epoch, first)
-        items, found = begun(dataset, index, states)
-        return Opened(self._seeding(items, epoch, first), found)
-
-    def _seeding(self, items: Iterator[Any], epoch: int, first: int) -> Iterator[Any]:
-        for number in count(first):
+        def begin(number: int) -> None:
             if number % self.batch_size == 0:
-                self._seed(epoch, number)
-            some = [*islice(items, 1)]
-            if not some:
-                return
-            yield some.pop()
+                seed_batch(seed, epoch, worker, number // self.batch_size)
 
-    def _seed(self, epoch: int, number: int) -> None:
-        seed_batch(self.start.seed, epoch, self.start.worker or 0, number // self.batch_size)
+        number = index if states else 0
+        begin(number)
+        items, found = begun(dataset, index, states)
+        return Opened(seeding(items, begin, number), found)
 
 
 class Sampled:

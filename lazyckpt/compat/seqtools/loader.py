@@ -67,7 +67,7 @@ class DataLoader:
     the start of the next. By index, workers change neither batches nor their order
     nor states. An `IterableDataset` of torch is read by each worker, as in torch,
     with its own `get_worker_info()`; a state has the place of each, and resumes with
-    any `num_workers`, with as many readers. Any other iterable is gone through once.
+    any `num_workers`, 0 too, in as many readers. Any other iterable is gone through once.
 
     Data sets, samplers and iterators with `state_dict` and `load_state_dict` are
     asked and restored, as torchdata's loader does; their states must be JSON values
@@ -218,15 +218,11 @@ class DataLoader:
         self._length: Any = None  # of data by index
         self._carries = True  # whether data and samplers may have states, which outlive epochs
         if self._readers:
-            parts = [
-                Part(self._start(0, number), size or 1, self.collate_fn, [])
-                for number in range(self._readers)
-            ]
+            starts = [self._start(0, number) for number in range(self._readers)]
             self._pipeline = interleave(
-                *[iterable(part) | self._collated(part.collate) for part in parts]
+                *[iterable(Part(start, size or 1)) | self._collated() for start in starts]
             )
             return
-        last = self._collated(self.collate_fn)
         found: Pipeline[Any]
         if sampler is not None:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
@@ -237,19 +233,21 @@ class DataLoader:
                 found = found | stage("batch", size, drop_last=self.drop_last)
             found = found | stage("map", Fetch(self.dataset, self.collate_fn, is_batched))
         elif self._is_stream:
-            found = iterable(Whole(self.dataset)) | last
+            found = iterable(Whole(self.dataset)) | self._collated()
         else:
             self._carries = False
             found = LazySequence.of(self.dataset)
             self._length = found.machine.length
-            found = (found | stage("shuffle", seed=self._seed) if self._shuffles else found) | last
+            found = (
+                found | stage("shuffle", seed=self._seed) if self._shuffles else found
+            ) | self._collated()
         is_by_index = sampler is not None or found.machine.skip is not None
         self._pipeline = found | seeded(Seeds(self._seed)) if is_by_index else found
 
-    def _collated(self, collate: Callable[[Any], Any]) -> Stage[Any, Any]:
+    def _collated(self) -> Stage[Any, Any]:
         if self.batch_size is None:
-            return stage("map", collate)
-        return stage("batch", self.batch_size, drop_last=self.drop_last, collate=collate)
+            return stage("map", self.collate_fn)
+        return stage("batch", self.batch_size, drop_last=self.drop_last, collate=self.collate_fn)
 
     @property
     def _is_stream(self) -> bool:
@@ -263,10 +261,10 @@ class DataLoader:
         return not self.num_workers and not is_iterable(self.dataset) and has_state(self.dataset)
 
     def _executor(self, epoch: int) -> Executor | None:
-        if not self.num_workers:
-            return None
         method, ahead = self.multiprocessing_context, self.prefetch_factor or 2
         count = self._readers or self.num_workers
+        if not count:
+            return None
 
         def pool(workers: int, number: int | None = None) -> Executor:
             return processes(
