@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib import import_module
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -35,17 +34,12 @@ NONE = freeze(None, "")  # where data has no state of its own
 _NESTED = ("sampler", "batch_sampler")  # where samplers hold those that they are made of
 
 
-class Fetch:
+def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index: Any) -> Any:
     """The batch, or the item, at some indices of a data set."""
-
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], is_batched: bool) -> None:
-        self._dataset, self._collate, self._is_batched = dataset, collate, is_batched
-
-    def __call__(self, index: Any) -> Any:
-        if not self._is_batched:
-            return self._collate(self._dataset[index])
-        many = getattr(self._dataset, "__getitems__", None)
-        return self._collate(many(index) if many else [self._dataset[i] for i in index])
+    if not is_batched:
+        return collate(dataset[index])
+    many = getattr(dataset, "__getitems__", None)
+    return collate(many(index) if many else [dataset[i] for i in index])
 
 
 class Opened(NamedTuple):
@@ -119,39 +113,30 @@ def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
 
 
 def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
-    """An iterator over data, both in the states that they had after `index` items."""
-    of_data, of_items = states or (None, None)
-    if of_data is not None and index == 0:
-        return _epoch_after(data, of_data, asks)
-    if of_data is not None:
-        data.load_state_dict(of_data)
-    items = iter(data)
-    if of_items is not None:
-        items.load_state_dict(of_items)
-    found = partial(_states_of, data, items) if asks else _no_states
-    return Opened(_nexts(items) if items is data else items, found)
+    """An iterator over data, both in the states that they had after `index` items.
 
-
-def _epoch_after(data: Any, ended: Any, asks: bool) -> Opened:
-    """The epoch after one that left data in a state, which may have no more items.
-
-    Data that are in it already just go on. Others load it; where that gives nothing,
-    they are iterated over again, and then from the state that they had before.
+    In a state at the end of an epoch data may have no more items. If they are in it
+    already they just go on. Others load it; where that gives nothing, they are
+    iterated over again, and then from the state that they had before.
     """
-    before = state_of(data)
-    states = [None] if before == ended else [ended, None, before]
-    current: Any = data
+    of_data, of_items = states or (None, None)
+    beginnings, current = [of_data], data
+    if of_data is not None and index == 0:
+        before = state_of(data)
+        beginnings = [None] if before == of_data else [of_data, None, before]
 
     def items() -> Iterator[Any]:
         nonlocal current
-        for state in states:
+        for state in beginnings:
             if state is not None:
                 data.load_state_dict(state)
-            current, is_empty = iter(data), True
-            for item in _nexts(current):
-                is_empty = False
+            current = iter(data)
+            if of_items is not None:
+                current.load_state_dict(of_items)
+            found = _nexts(data) if current is data else current
+            for item in found:
                 yield item
-            if not is_empty:
+                yield from found
                 return
 
     return Opened(items(), lambda: _states_of(data, current) if asks else None)
@@ -160,10 +145,6 @@ def _epoch_after(data: Any, ended: Any, asks: bool) -> Opened:
 def _states_of(data: Any, items: Any) -> Any:
     both = None if items is data else state_of(data), state_of(items)
     return None if both == (None, None) else both
-
-
-def _no_states() -> None:
-    return None
 
 
 def _nexts(items: Iterator[Any]) -> Iterator[Any]:
@@ -216,10 +197,8 @@ class Part(NamedTuple):
             if number % self.batch_size == 0:
                 seed_batch(seed, epoch, worker, number // self.batch_size)
 
-        number = index if states else 0
-        begin(number)
         items, found = begun(dataset, index, states)
-        return Opened(seeding(items, begin, number), found)
+        return Opened(seeding(items, begin, index if states else 0), found)
 
 
 class Sampled:

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.seqtools.batches import Batches, parted
 from lazyckpt.compat.seqtools.fetching import (
-    Fetch,
     Part,
     Sampled,
     Whole,
     carried,
+    fetched,
     generators,
     has_state,
     initial_seed,
@@ -27,13 +28,7 @@ from lazyckpt.compat.seqtools.fetching import (
     state_of,
 )
 from lazyckpt.compat.seqtools.samplers import needs_no_preparing, shown_samplers
-from lazyckpt.compat.seqtools.sequence import (
-    LazySequence,
-    is_iterable,
-    places,
-    produced,
-    stage,
-)
+from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
 from lazyckpt.compat.seqtools.workers import Readers, Seeds, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
 from lazyckpt.core.machine import begun, entered
@@ -213,7 +208,7 @@ class DataLoader:
     def _compose(self) -> None:
         """The pipeline, whose source may be a sampler."""
         self._run: Run[Any] | None = None  # kept, with its workers
-        size, sampler = self.batch_size, self._index_sampler
+        data, size, sampler = self.dataset, self.batch_size, self._index_sampler
         is_batched = self._has_batches or size is not None
         self._length: Any = None  # of data by index
         self._carries = True  # whether data and samplers may have states, which outlive epochs
@@ -228,32 +223,26 @@ class DataLoader:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
             self._carries = not is_plain
             seeds = [self._seed, *self._seeds]
-            found = produced("source", sampler) if is_plain else iterable(Sampled(sampler, seeds))
+            found = lz.source(sampler) if is_plain else iterable(Sampled(sampler, seeds))
             if is_batched and not self._has_batches:
-                found = found | stage("batch", size, drop_last=self.drop_last)
-            found = found | stage("map", Fetch(self.dataset, self.collate_fn, is_batched))
-        elif self._is_stream:
-            found = iterable(Whole(self.dataset)) | self._collated()
+                found = found | lz.batch(size, drop_last=self.drop_last)
+            found = found | lz.map(partial(fetched, data, self.collate_fn, is_batched))
+        elif is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
+            found = iterable(Whole(data)) | self._collated()
         else:
             self._carries = False
-            found = LazySequence.of(self.dataset)
+            found = LazySequence.of(data)
             self._length = found.machine.length
-            found = (
-                found | stage("shuffle", seed=self._seed) if self._shuffles else found
-            ) | self._collated()
+            if self._shuffles:
+                found = found | lz.shuffle(seed=self._seed)
+            found = found | self._collated()
         is_by_index = sampler is not None or found.machine.skip is not None
         self._pipeline = found | seeded(Seeds(self._seed)) if is_by_index else found
 
     def _collated(self) -> Stage[Any, Any]:
         if self.batch_size is None:
-            return stage("map", self.collate_fn)
-        return stage("batch", self.batch_size, drop_last=self.drop_last, collate=self.collate_fn)
-
-    @property
-    def _is_stream(self) -> bool:
-        """Whether the data set is an iterable that may have a state."""
-        data = self.dataset
-        return is_torchs_stream(data) or (is_iterable(data) and has_state(data))
+            return lz.map(self.collate_fn)
+        return lz.batch(self.batch_size, drop_last=self.drop_last, collate=self.collate_fn)
 
     @property
     def _has_state(self) -> bool:
@@ -354,7 +343,7 @@ class DataLoader:
     def order(self) -> Iterator[int]:
         """The indices of the next epoch, where it shuffles."""
         epoch = self._pipeline.machine.epoch(self._following.position)
-        order = places(len(self.dataset)) | stage("shuffle", seed=self._seed)
+        order = places(len(self.dataset)) | lz.shuffle(seed=self._seed)
         return iter(Run(order, init(order, epoch=epoch)))
 
     def _change(self, seed: int, seeds: list[int], readers: int) -> None:

@@ -13,21 +13,17 @@ from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
+import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
-from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
-from lazyckpt.core.registry import registry
-from lazyckpt.core.show import place
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
-from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 Arrangement = Callable[..., Pipeline[Any]]
-
-_HERE = __name__.rpartition(".")[0]
 
 
 class LazySequence(Sequence[T], Generic[T]):
@@ -65,14 +61,14 @@ class LazySequence(Sequence[T], Generic[T]):
         if isinstance(data, Pipeline):
             return data
         if is_iterable(data):
-            return produced("source", data)
+            return lz.source(data)
         try:
             len(data)
         except TypeError:
-            return places(None) | stage("map", partial(_item, data))
+            return places(None) | lz.map(partial(_item, data))
         if isinstance(data, (str, Mapping, np.ndarray)):  # mistakes to a source, or read-only
-            return places(len(data)) | stage("map", data.__getitem__)
-        return produced("source", data)
+            return places(len(data)) | lz.map(data.__getitem__)
+        return lz.source(data)
 
     def __len__(self) -> int:
         return len(self.pipeline)
@@ -161,7 +157,7 @@ class _Target:
 
 def _targets(sequence: Any) -> Pipeline[_Target]:
     length = LazySequence.of(sequence).machine.length
-    return places(length) | stage("map", partial(_Target, sequence))
+    return places(length) | lz.map(partial(_Target, sequence))
 
 
 def _assign(target: Any, value: Any) -> None:
@@ -195,7 +191,7 @@ def _sliced(key: slice, pipeline: Pipeline[T]) -> Pipeline[T]:
     last = pipeline.calls[-1]
     if last.name == "gather":  # a slice of a slice is one
         pipeline, indices = Pipeline(pipeline.calls[:-1]), last.arguments["indices"][key]
-    return pipeline | stage("gather", indices)
+    return pipeline | lz.gather(indices)
 
 
 def _item(data: Any, index: int) -> Any:
@@ -238,31 +234,6 @@ def is_iterable(data: Any) -> bool:
     return "IterableDataset" in kinds or not hasattr(data, "__getitem__")  # torch's only raises
 
 
-def built_at() -> str:
-    """The line, outside of this package, that is being run."""
-    frame = sys._getframe(1)
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_HERE):
-        frame = frame.f_back
-    return place(frame)
-
-
-def stage(combinator: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Stage[Any, Any]:
-    """A stage, as built where the user called."""
-    return Stage((_called(combinator, args, kwargs),))
-
-
-def produced(name: str, *args: Any, **kwargs: Any) -> Pipeline[Any]:
-    """A pipeline of one source, as built where the user called."""
-    pipeline: Pipeline[Any] = Pipeline((_called(name, args, kwargs),))
-    _ = pipeline.machine  # bad data is refused here
-    return pipeline
-
-
-def _called(combinator: Any, args: Any, kwargs: Any) -> Call:
-    known = registry[combinator] if isinstance(combinator, str) else combinator.combinator
-    return Call(known, known.bind(args, kwargs), built_at())
-
-
 def places(length: Any) -> Pipeline[int]:
     """The indices of so many items; for ever, if that is no int."""
-    return produced("source", range(length)) if isinstance(length, int) else produced("count")
+    return lz.source(range(length)) if isinstance(length, int) else lz.count()

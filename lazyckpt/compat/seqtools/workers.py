@@ -70,14 +70,11 @@ def is_worker(seed: int) -> bool:
 
 def tell(worker: int, num_workers: int, seed: int, dataset: Any) -> None:
     """Have torch's `get_worker_info` give this."""
-    if module := _torch_worker():
+    module: Any = sys.modules.get("torch.utils.data._utils.worker")
+    if module is not None:
         module._worker_info = module.WorkerInfo(
             id=worker, num_workers=num_workers, seed=seed, dataset=dataset
         )
-
-
-def _torch_worker() -> Any:
-    return sys.modules.get("torch.utils.data._utils.worker")
 
 
 def seed_batch(seed: int, *place: int) -> None:
