@@ -78,7 +78,7 @@ class DataLoader:
     Not torch's, and meant so: its permutations; one `torch.initial_seed()` a worker, and
     batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
     states of other types. Accelerate leaves the loader as it is, and Lightning takes
-    it for torch's. `tests/compat/seqtools/behaviours.py` lists what torch's tests pin.
+    it for torch's. `tests/compat/seqtools/behaviours_of_torch.py` lists what torch's tests pin.
 
     Arguments are torch's, of which these differ, or the original's ([D]).
 
@@ -163,6 +163,7 @@ class DataLoader:
         self._readers = num_workers if is_torchs_stream(dataset) else 0
         self._dataset_state: tuple[Any] | None = None  # to be loaded when reading begins
         self._compose()
+        self._executor(0)  # bad options of workers are refused here
         self._following = init(self._pipeline)  # where the next iterator begins
         self._state: State | InvalidState = self._following
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
@@ -295,6 +296,10 @@ class DataLoader:
     def _has_changed(self) -> bool:
         """Whether the data are longer or shorter than they were, which an epoch begins with."""
         return isinstance(self._length, int) and len(self.dataset) != self._length
+
+    def enumerate(self, start: int = 0) -> Iterator[tuple[int, Any]]:
+        """Batches with their numbers, which go on from the place of a state that was loaded."""
+        return enumerate(self, start + self._following.items)
 
     def __len__(self) -> int:
         sampler: Any = self._index_sampler
