@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
-from itertools import chain, islice
-from typing import Any, NamedTuple
+from itertools import chain, islice, repeat
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.compat.seqtools.workers import (
@@ -42,11 +42,8 @@ def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index
     return collate(many(index) if many else [dataset[i] for i in index])
 
 
-class Opened(NamedTuple):
-    """Items, and the states that data and iterator have there, None if neither has one."""
-
-    items: Iterator[Any]
-    states: Callable[[], Any]
+# Items, and the states that data and iterator have there, None if neither has one.
+Opened: TypeAlias = tuple[Iterator[Any], Callable[[], Any]]
 
 
 @source_combinator(registered=False, describe=lambda data: {})
@@ -125,7 +122,7 @@ def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
         before = state_of(data)
         beginnings = [None] if before == of_data else [of_data, None, before]
 
-    def items() -> Iterator[Any]:
+    def parts() -> Iterator[Iterator[Any]]:
         nonlocal current
         for state in beginnings:
             if state is not None:
@@ -133,26 +130,19 @@ def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
             current = iter(data)
             if of_items is not None:
                 current.load_state_dict(of_items)
-            found = _nexts(data) if current is data else current
+            # What is its own iterator may be rewound by another `iter`.
+            found = map(next, repeat(data)) if current is data else current
             for item in found:
-                yield item
-                yield from found
+                yield iter([item])
+                yield found
                 return
 
-    return Opened(items(), lambda: _states_of(data, current) if asks else None)
+    return chain.from_iterable(parts()), lambda: _states_of(data, current) if asks else None
 
 
 def _states_of(data: Any, items: Any) -> Any:
     both = None if items is data else state_of(data), state_of(items)
     return None if both == (None, None) else both
-
-
-def _nexts(items: Iterator[Any]) -> Iterator[Any]:
-    """The items of what may be rewound by another `iter`."""
-    with suppress(StopIteration):
-        while True:
-            item = next(items)
-            yield item
 
 
 def is_torchs_stream(data: Any) -> bool:
@@ -189,16 +179,16 @@ class Part(NamedTuple):
     batch_size: int
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
-        seed, _, dataset, num_workers, _, worker = self.start
+        seed, worker, dataset = self.start.seed, self.start.worker, self.start.dataset
         assert worker is not None
-        tell(worker, num_workers, worker_seed(seed, epoch, worker), dataset)
+        tell(worker, self.start.num_workers, worker_seed(seed, epoch, worker), dataset)
 
         def begin(number: int) -> None:
             if number % self.batch_size == 0:
                 seed_batch(seed, epoch, worker, number // self.batch_size)
 
         items, found = begun(dataset, index, states)
-        return Opened(seeding(items, begin, index if states else 0), found)
+        return seeding(items, begin, index if states else 0), found
 
 
 class Sampled:
@@ -217,7 +207,7 @@ class Sampled:
             asks = not any(generators(self._sampler))  # whose states are no JSON
             indices, found = begun(self._sampler, index, states, asks)
             first = [*islice(indices, 1)]  # when torch's samplers draw
-        return Opened(chain(first, indices), found)
+        return chain(first, indices), found
 
     @contextmanager
     def _seeded(self, epoch: int) -> Iterator[None]:

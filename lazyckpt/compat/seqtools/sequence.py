@@ -125,7 +125,7 @@ class LazySequence(Sequence[T], Generic[T]):
         return chosen(error)
 
     def __iter__(self) -> Iterator[T]:
-        return ForgivingIterator(Run(self.pipeline), self.pipeline).items
+        return forgiving(Run(self.pipeline), self.pipeline)
 
     def __repr__(self) -> str:
         return f"<sequence {self.pipeline!r}>"
@@ -202,30 +202,26 @@ def _item(data: Any, index: int) -> Any:
         raise Past(f"sequence index {index} out of range: {error}") from None
 
 
-class ForgivingIterator(Generic[T]):
+def forgiving(run: Run[T], pipeline: Pipeline[T]) -> Iterator[T]:
     """A run that goes on behind an item which could not be made, where there is random access."""
+    is_missed = is_over = False
 
-    def __init__(self, run: Run[T], pipeline: Pipeline[T]) -> None:
-        self._run, self._pipeline = run, pipeline
-        self._missed = self._over = False
-        # Outlives an error, as a generator would not.
-        self.items: Iterator[T] = chain.from_iterable(iter(self._block, None))
-
-    def _block(self) -> Iterator[T] | None:
-        return None if self._over else self._rest()
-
-    def _rest(self) -> Iterator[T]:
-        if self._missed and self._pipeline.machine.skip is not None:
-            self._run.load_state_dict(advance(self._pipeline, self._run.state, 1))
-        self._missed = False
+    def rest() -> Iterator[T]:
+        nonlocal is_missed, is_over
+        if is_missed and pipeline.machine.skip is not None:
+            run.load_state_dict(advance(pipeline, run.state, 1))
+        is_missed = False
         try:
-            yield from self._run
+            yield from run
         except Past:
             pass
         except Exception as error:
-            self._missed = not isinstance(error, WORKER_ERRORS)
+            is_missed = not isinstance(error, WORKER_ERRORS)
             raise chosen(error)  # noqa: B904  # the same error, or its cause
-        self._over = True
+        is_over = True
+
+    # Outlives an error, as a generator would not.
+    return chain.from_iterable(iter(lambda: None if is_over else rest(), None))
 
 
 def is_iterable(data: Any) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,8 @@ from lazyckpt.executors.session import Session
 _started: tuple[int, bool] | None = None  # a worker's seed, and whether torch is to be seeded
 
 
-class Start(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Start:
     """How a worker starts: it knows who it is, its generators are seeded, `init` is called.
 
     `worker` is its number, where it is the only one of its pool.
@@ -88,20 +90,10 @@ def seeding(items: Iterable[Any], begin: Callable[[int], None], number: int) -> 
     return (item for _, item in zip(map(begin, count(number)), items))  # noqa: B905  # it is endless
 
 
-class Seeds:
-    """Has a worker's generators begin anew before each item, wherever that is made.
-
-    No tuple, as executors take a stage that has only data for one to do themselves.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-
-@combinator(registered=False, unrecorded=("seeds",), pointwise=True)
-def seeded(upstream: Machine[Any], seeds: Seeds) -> Machine[Any]:
+@combinator(registered=False, unrecorded=("start",), pointwise=True)
+def seeded(upstream: Machine[Any], start: Start) -> Machine[Any]:
     """The items, each made with generators that its number has seeded. State: a count of items."""
-    seed = seeds.seed
+    seed = start.seed
 
     def made(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
         if not is_worker(seed):
