@@ -68,8 +68,9 @@ class DataLoader:
     asked and restored, as torchdata's loader does; their states must be JSON values
     and tuples. A data set by index is so without workers alone. What has no state is
     iterated over anew to resume, so it must give the same for an epoch:
-    `DistributedSampler` wants its `set_epoch` first. Torch's random samplers are seeded
-    for each epoch here, the first one with a generator of its own as torch does it.
+    `DistributedSampler` wants its `set_epoch` first, and a stream of Hugging Face before
+    each epoch after a resume, or it begins at the state again. Torch's random samplers are
+    seeded for each epoch here, the first one with a generator of its own as torch does it.
 
     In workers `random`, NumPy and torch are seeded for each batch: what is drawn there
     depends on the seed, the epoch and the batch, and not on who makes it. Without
