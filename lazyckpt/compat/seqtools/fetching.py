@@ -47,7 +47,7 @@ Opened: TypeAlias = tuple[Iterator[Any], Callable[[], Any]]
 
 
 @source_combinator(registered=False, describe=lambda data: {})
-def iterable(data: Whole | Part | Sampled) -> Machine[Any]:
+def iterable(data: Streamed | Sampled) -> Machine[Any]:
     """The items of an iterable.
 
     State: the epoch, a count of items, the states that data and iterator have of their
@@ -160,19 +160,10 @@ def state_of(data: Any) -> Any:
     return data.state_dict() if has_state(data) else None
 
 
-class Whole(NamedTuple):
-    """An iterable data set, read by one."""
+class Streamed(NamedTuple):
+    """An iterable data set, read by a worker of several, or by none.
 
-    dataset: Any
-
-    def open(self, epoch: int, index: int, states: Any) -> Opened:
-        return begun(self.dataset, index, states)
-
-
-class Part(NamedTuple):
-    """An iterable data set as one of several workers reads it.
-
-    The generators begin anew with each batch, so that a resume draws the same.
+    A worker's generators begin anew with each batch, so that a resume draws the same.
     """
 
     start: Start
@@ -180,14 +171,15 @@ class Part(NamedTuple):
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
         seed, worker, dataset = self.start.seed, self.start.worker, self.start.dataset
-        assert worker is not None
+        items, found = begun(dataset, index, states)
+        if worker is None:
+            return items, found
         tell(worker, self.start.num_workers, worker_seed(seed, epoch, worker), dataset)
 
         def begin(number: int) -> None:
             if number % self.batch_size == 0:
                 seed_batch(seed, epoch, worker, number // self.batch_size)
 
-        items, found = begun(dataset, index, states)
         return seeding(items, begin, index if states else 0), found
 
 

@@ -14,9 +14,8 @@ import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.seqtools.batches import Batches, parted
 from lazyckpt.compat.seqtools.fetching import (
-    Part,
     Sampled,
-    Whole,
+    Streamed,
     carried,
     fetched,
     generators,
@@ -217,7 +216,7 @@ class DataLoader:
         if self._readers:
             starts = [self._start(0, number) for number in range(self._readers)]
             self._pipeline = interleave(
-                *[iterable(Part(start, size or 1)) | self._collated() for start in starts]
+                *[iterable(Streamed(start, size or 1)) | self._collated() for start in starts]
             )
             return
         found: Pipeline[Any]
@@ -229,7 +228,7 @@ class DataLoader:
                 found = found | lz.batch(size, drop_last=self.drop_last)
             found = found | lz.map(partial(fetched, data, self.collate_fn, is_batched))
         elif is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
-            found = iterable(Whole(data)) | self._collated()
+            found = iterable(Streamed(self._start(0, None), size or 1)) | self._collated()
         else:
             self._carries = False
             found = LazySequence.of(data)
