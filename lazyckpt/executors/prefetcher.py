@@ -340,6 +340,7 @@ class Prefetcher:
         """Have no more made."""
         self._abandon()
         self._is_over = True
+        self._rereader.close()
 
     def _abandon(self) -> None:
         abandon(pending for _, pending in self._pending if isinstance(pending, PendingTask))
