@@ -16,6 +16,7 @@ import numpy as np
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
+from lazyckpt.core.lengths import length_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import place
 from lazyckpt.errors import ArgumentError
@@ -66,12 +67,11 @@ class LazySequence(Sequence[T], Generic[T]):
             return data
         if is_iterable(data):
             return produced("source", data)
-        try:
-            len(data)
-        except TypeError:
+        length = length_of(data)
+        if length is None:
             return places(None) | stage("map", partial(_item, data))
         if isinstance(data, (str, Mapping, np.ndarray)):  # mistakes to a source, or read-only
-            return places(len(data)) | stage("map", data.__getitem__)
+            return places(length) | stage("map", data.__getitem__)
         return produced("source", data)
 
     def __len__(self) -> int:
