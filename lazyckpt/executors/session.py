@@ -35,6 +35,9 @@ class Prefetching(Protocol):
     def fill(self) -> None:
         """Have items made ahead."""
 
+    def suspend(self) -> None:
+        """Close what is open in this thread, and keep what is there."""
+
 
 class Session:
     """An executor's workers on one pipeline, for one run.
@@ -89,6 +92,8 @@ class Session:
         """End all workers. What is ready stays, and after `start` they start again."""
         self.gate.is_closed = True
         _stop(self.gate.pools, self._owner)
+        if self.prefetching is not None:
+            self.prefetching.suspend()
 
 
 def _stop(pools: list[WorkerPool], owner: int) -> None:

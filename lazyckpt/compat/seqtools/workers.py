@@ -192,6 +192,10 @@ class _Together:
             if not self._position[1] >> number & 1:  # it hasn't ended
                 each.fill()
 
+    def suspend(self) -> None:
+        for each in self._each:
+            each.suspend()
+
 
 def _flow_of(prefetcher: Prefetcher) -> Callable[[Position], Flow[Any]]:
     return lambda position: prefetcher.flow()
