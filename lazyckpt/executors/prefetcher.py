@@ -148,9 +148,12 @@ class Prefetcher:
             self._items_pending += task.size
 
     def _next_task(self) -> Task:
-        if self._tasks is None:
-            self._tasks = self._generate(self._position_behind(), self._sizer)
-        return next(self._tasks)
+        tasks = self._tasks
+        if tasks is None:
+            tasks = self._tasks = self._generate(self._position_behind(), self._sizer)
+        if (task := next(tasks, None)) is None:  # closed by a signal's handler meanwhile
+            raise TaskLost
+        return task
 
     def _check_suspect(self, task: Task) -> None:
         """Raise the error of the item that a worker has not survived, where that is the next."""
