@@ -17,6 +17,7 @@ from lazyckpt.executors.plan.tasks import TaskGenerator, pointwise_tasks, random
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.skipping import read_again
 
 
 def handlers_of(segments: list[Segment]) -> list[Handler]:
@@ -60,11 +61,11 @@ class _Plan:
 
     def machine(self, segments: list[Segment], sharers: int = 1) -> Machine[Any]:
         machine: Machine[Any] | None = None
-        plain: Machine[Any] | None = None  # the same, without the pool
+        plain: Machine[Any] | None = None  # the same, without the pool, to read items again
         for segment in segments:
             calls = self._with_parts(segment, sharers)
             below, machine = machine, build_machine(calls, machine)
-            plain_below, plain = plain, build_machine(segment.calls, plain)
+            plain_below, plain = plain, build_machine(read_again(Chain(segment.calls)).calls, plain)
             if segment.kind == "local":
                 continue
             rereader = Rereader(plain_below or plain)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import chain
 from operator import length_hint
 from typing import Any
@@ -65,7 +66,7 @@ class Prefetcher:
         self._ready_bytes = READY_BYTES * pool.workers / sharers  # of parts of runs
         if pool.suspect is not None:
             self._sizer.use_single_items(_SINGLES)
-        self._tasks = generate(position, self._sizer)
+        self._tasks: Tasks | None = generate(position, self._sizer)
         self._pending: deque[tuple[Task, PendingTask | BaseException | None]] = deque()
         self._items_pending = 0
         self._is_over = False  # whether there are no more tasks
@@ -138,7 +139,7 @@ class Prefetcher:
             if self._gate.is_closed:
                 raise TaskLost
             try:
-                task = next(self._tasks)
+                task = self._next_task()
                 self._is_over = task.payload is None
                 if not self._is_over:
                     self._check_suspect(task)
@@ -179,6 +180,14 @@ class Prefetcher:
         self._pending.insert(place, (task._replace(payload=run, size=run.upstream), following))
         self._items_pending += run.upstream
         pending.is_continued = True
+
+    def _next_task(self) -> Task:
+        tasks = self._tasks
+        if tasks is None:
+            tasks = self._tasks = self._tasks_behind()
+        if (task := next(tasks, None)) is None:  # closed by a signal's handler meanwhile
+            raise TaskLost
+        return task
 
     def _check_suspect(self, task: Task) -> None:
         """Raise the error of the item that a worker has not survived, where that is the next."""
@@ -282,7 +291,7 @@ class Prefetcher:
         try:
             while made > 0:
                 self._sizer.size = made
-                task = next(self._tasks)
+                task = self._next_task()
                 if task.payload is None:
                     break
                 self._pending.append((task, self._submit(task)))
@@ -366,7 +375,12 @@ class Prefetcher:
 
     def suspend(self) -> None:
         """Close what the tasks are generated from, and keep what is pending."""
-        self._tasks.close()
+        tasks = self._tasks
+        is_stream = self._generate is stream_tasks  # which its worker has open
+        # One that a signal's handler has interrupted is closed after that.
+        if tasks is not None and not is_stream and getgeneratorstate(tasks) != GEN_RUNNING:
+            self._tasks = None
+            tasks.close()
         self._rereader.close()
 
     def resume(self, position: Position) -> bool:
@@ -381,8 +395,6 @@ class Prefetcher:
         if self._pending and isinstance(self._pending[-1][1], TaskLost):
             self._pending.pop()
             self._is_over = False
-        if not self._is_over:
-            self._tasks = self._tasks_behind()
         self._chunk = self._chunk._replace(before=-self._chunk.given())
         return True
 
@@ -401,6 +413,7 @@ class Prefetcher:
         """Have no more made."""
         self._abandon()
         self._is_over = True
+        self._rereader.close()
 
     def _abandon(self) -> None:
         abandon(pending for _, pending in self._pending if isinstance(pending, PendingTask))

@@ -18,7 +18,7 @@ from lazyckpt.executors.plan.segments import Segment, needs_reader
 from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
 from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
-from lazyckpt.failures.skipping import skip_log_of
+from lazyckpt.failures.skipping import read_again, skip_log_of
 
 
 class Prefetching(Protocol):
@@ -28,6 +28,9 @@ class Prefetching(Protocol):
 
     def fill(self) -> None:
         """Have items made ahead."""
+
+    def suspend(self) -> None:
+        """Close what is open in this thread, and keep what is there."""
 
 
 class Session:
@@ -76,13 +79,17 @@ class Session:
             self.prefetching.fill()
 
     def start(self) -> None:
-        """Let workers start when they are needed, as at first."""
+        """Let workers start when they are needed, as at first: now, where buffering is allowed."""
         self.gate.is_closed = False
+        if self.gate.is_gated and self.gate.is_open:
+            self.fill()
 
     def stop(self) -> None:
         """End all workers. What is ready stays, and after `start` they start again."""
         self.gate.is_closed = True
         _stop(self.gate.pools, self._owner)
+        if self.prefetching is not None:
+            self.prefetching.suspend()
 
 
 def _stop(pools: list[WorkerPool], owner: int) -> None:
@@ -126,7 +133,7 @@ def open_session(
     pool = start_pool(handlers_of(segments), workers)
     gate.pools.append(pool)
     if not needs_reader(segments):
-        generate, rereader = tasks_of(segments[0], pool), Rereader(chain.machine)
+        generate, rereader = tasks_of(segments[0], pool), Rereader(read_again(chain).machine)
         prefetch_from = prefetching(
             pool, gate, 0, generate, rereader, skip_log_of(chain), chain.calls
         )
@@ -143,7 +150,7 @@ def open_session(
 def open_stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
     """Begin to work on a pipeline that the only worker of a pool reads from end to end."""
     gate.pools.append(pool)
-    rereader, skip_log = Rereader(chain.machine), skip_log_of(chain)
+    rereader, skip_log = Rereader(read_again(chain).machine), skip_log_of(chain)
     prefetch_from = prefetching(pool, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
     return Session(chain.machine, prefetch_from, gate)
 

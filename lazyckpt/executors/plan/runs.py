@@ -20,7 +20,7 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.plan.handlers import Outcome, build_machine, item_bytes
-from lazyckpt.executors.plan.positions import PositionLog
+from lazyckpt.executors.plan.positions import try_snapshot
 from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks, always
 from lazyckpt.failures.notes import as_failure
 
@@ -204,9 +204,9 @@ class RunReader:
         failure, left = None, 0
         try:
             opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
-            log = PositionLog(opened.flow, is_whole=True)
-            positions, behind = log.known, opened.behind
-            if _is_cut(opened.items, items, log, run, begun):
+            positions.append(try_snapshot(opened.flow))
+            behind = opened.behind
+            if _is_cut(opened, items, positions, run, begun):
                 left = opened.left() + self._layers.is_amid(positions[-1])
                 self._keep((positions[-1], left), opened)
             elif missing := opened.left():
@@ -253,20 +253,20 @@ class _Opened(NamedTuple):
 
 
 def _is_cut(
-    left: Iterator[Any], items: list[Any], log: PositionLog, run: ItemRun, begun: float
+    opened: _Opened, items: list[Any], positions: list[Any], run: ItemRun, begun: float
 ) -> bool:
     """Read items until a part is full; whether it is that, and not the end."""
     fitting, look = run.most, 1
     deadline = begun + _PART_SECONDS if run.in_parts else inf
     fill = _PART_BYTES if run.in_parts else _RUN_BYTES
-    for item in left:
+    for item in opened.items:
         items.append(item)
-        log.add()
+        positions.append(try_snapshot(opened.flow))
         if len(items) >= look:
             look *= _LOOKS
             fitting = min(run.most, int(fill / item_bytes(items)))
         is_full = len(items) >= fitting or perf_counter() >= deadline
-        if is_full and not isinstance(log.known[-1], InvalidState):  # from which nobody goes on
+        if is_full and not isinstance(positions[-1], InvalidState):  # from which nobody goes on
             return True
     return False
 
