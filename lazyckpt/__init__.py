@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.interleave import interleave
     from lazyckpt.combinators.interleave_map import interleave_map
     from lazyckpt.combinators.lanes import lanes
+    from lazyckpt.combinators.local_shuffle import local_shuffle
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
@@ -138,6 +139,7 @@ __all__ = [
     "interleave_map",
     "lanes",
     "load",
+    "local_shuffle",
     "map",
     "mix",
     "mix_counts",
@@ -197,6 +199,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.interleave": "interleave",
     "combinators.interleave_map": "interleave_map",
     "combinators.lanes": "lanes",
+    "combinators.local_shuffle": "local_shuffle",
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
     "combinators.multiplex": "multiplex",

@@ -8,15 +8,17 @@ from operator import length_hint
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
-from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.checks import brief
+from lazyckpt.core.flow import Blocks, Flow, Position, Table, View
 from lazyckpt.core.frames import Column, frame_columns
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import ArgumentError, SourceChanged
 
 T = TypeVar("T", covariant=True)
 
@@ -44,6 +46,7 @@ def indexed(
     table: Table[T],
     walks: Walks,
     look: Callable[[], None] = lambda: None,
+    blocks: Blocks | None = None,
 ) -> Machine[T]:
     """The machine of `length` items that a table has.
 
@@ -53,6 +56,7 @@ def indexed(
         table: The items.
         walks: From an index to the items from there on.
         look: Raises `SourceChanged` where there are more or fewer items now.
+        blocks: As of `View`.
     """
 
     def step(position: Position) -> tuple[Position, T]:
@@ -92,7 +96,7 @@ def indexed(
         flow=flow,
         skip=skip,
         length=length,
-        view=View(table, ahead),
+        view=View(table, ahead, blocks),
     )
 
 
@@ -106,7 +110,8 @@ def by_index(data: Any, length: int) -> Machine[Any]:
         return indexed("source", length, Table(data.__getitem__), _iterating(data, length))
     look = _watching(data, length)
     walks = _iterating_list if type(data) is list else _indexing
-    return indexed("source", length, _table(data), walks(data, length, look), look)
+    table, blocks = _table(data), _blocks(data)
+    return indexed("source", length, table, walks(data, length, look), look, blocks)
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:
@@ -126,6 +131,23 @@ def _watching(data: Sized, length: int) -> Callable[[], None]:
             )
 
     return look
+
+
+def _blocks(data: Any) -> Blocks | None:
+    """Where the blocks of data begin that say so."""
+    starts = getattr(data, "block_starts", None)
+    if starts is None:
+        return None
+
+    def blocks() -> NDArray[np.int64]:
+        found = np.asarray(starts)
+        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+            raise ArgumentError(
+                f"source: block_starts must be ints in one dimension, got {brief(starts)}"
+            )
+        return found.astype(np.int64)
+
+    return blocks
 
 
 def _table(data: Any) -> Table[Any]:

@@ -53,10 +53,11 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
 
     Args:
         data: Anything with `__len__` and `__getitem__` (list, range, array,
-            memory map, map-style dataset; a `__getitems__` is used too), or any
-            iterable that begins anew each time, such as a file reader object. It
-            must give the same items in the same order each time. A data frame of pandas
-            or polars and a table of pyarrow give rows as dicts, of which
+            memory map, map-style dataset; a `__getitems__` is used too, and a
+            `block_starts` by `local_shuffle`), or any iterable that begins anew each
+            time, such as a file reader object. It must give the same items in the same
+            order each time. A data frame of pandas or polars and a table of pyarrow give
+            rows as dicts, of which
             `batch(n, collate=stack)` makes arrays column by column, and a series
             values by place. `once(None)` with `flat_map(lambda _: made())` makes a source
             of a generator function.

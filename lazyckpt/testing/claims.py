@@ -161,6 +161,10 @@ class _CountedStream:
 
 
 class _CountedTable(_CountedStream):
+    @property
+    def block_starts(self) -> Any:
+        return getattr(self.data, "block_starts", None)
+
     def __len__(self) -> int:
         return len(self.data)
 
