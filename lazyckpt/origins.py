@@ -36,6 +36,10 @@ class Origin:
     place: int
     row: Any = None
 
+    def __repr__(self) -> str:
+        row = "" if self.row is None else f", row={self.row!r}"
+        return f"Origin(stage={self.stage!r}, epoch={self.epoch}, place={self.place}{row})"
+
 
 class Traced:
     """An item with its origins; where nothing is read, its value is None."""
