@@ -10,6 +10,7 @@ from lazyckpt.io.files import Files, files
 from lazyckpt.io.index import Index, Scan, index
 
 if TYPE_CHECKING:
+    from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.storage import File, Storage
     from lazyckpt.io.text import read_jsonl, read_text
@@ -26,10 +27,12 @@ __all__ = [
     "files",
     "index",
     "read_jsonl",
+    "read_parquet",
     "read_text",
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
+    "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "storage": "File Storage",
     "text": "read_jsonl read_text",

@@ -1,0 +1,199 @@
+"""Rows that are decoded many at once: a bounded number of decoded groups is kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.combinators.batch import stack
+from lazyckpt.core.prng import Indices, as_array
+from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
+from lazyckpt.io.files import Files
+from lazyckpt.io.index import Index
+from lazyckpt.io.rows import Rows
+
+CACHE_BYTES = 1 << 28
+
+_FEW = 256  # rows of a group that are made at once, in order
+
+
+class Group(NamedTuple):
+    """Rows of a file that are decoded together.
+
+    - `number`: what the file calls it
+    - `size`: how many rows
+    - `start`, `stop`: the bytes that it takes
+    """
+
+    number: int
+    size: int
+    start: int
+    stop: int
+
+
+class _Decoded:
+    """A group's columns, once they are there; one thread decodes them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.columns: Columns | None = None
+        self.nbytes = 0
+
+
+class GroupCache:
+    """Decoded groups, the last used ones, of so many bytes in all; one in any case."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._renew()
+
+    def _renew(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._kept = OrderedDict[Any, _Decoded]()
+
+    def columns(self, key: Any, decode: Any) -> Columns:
+        """A group's columns, which `decode()` makes as a table where they aren't kept."""
+        if self._process != os.getpid():  # forked, perhaps while a lock was held
+            self._renew()
+        with self._lock:
+            found = self._kept.setdefault(key, _Decoded())
+            self._kept.move_to_end(key)
+        if found.columns is not None:
+            return found.columns
+        with found.lock:
+            if found.columns is None:
+                table = decode()
+                found.columns, found.nbytes = columns_of(table), table.nbytes
+                self._trim()
+            return found.columns
+
+    def _trim(self) -> None:
+        with self._lock:
+            total = sum(each.nbytes for each in self._kept.values())
+            while total > self.most and len(self._kept) > 1:
+                total -= self._kept.popitem(last=False)[1].nbytes
+
+
+class GroupedRows(Rows[dict[str, Any]]):
+    """Rows as dicts, of files whose rows are decoded in groups. A subclass decodes one.
+
+    Args:
+        reader: The reader's name.
+        files: The files.
+        index: Of each file its groups: number, rows, and where it starts and stops.
+        cache_bytes: How many bytes of decoded groups are kept.
+        arguments: As of `Rows`.
+    """
+
+    def __init__(
+        self,
+        reader: str,
+        files: Files,
+        index: Index,
+        cache_bytes: int,
+        arguments: Mapping[str, Any],
+    ) -> None:
+        found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
+        self._groups = [[Group(*each) for each in groups.tolist() if each[1]] for groups in found]
+        self._edges = [
+            np.array([0, *accumulate(group.size for group in groups)]) for groups in self._groups
+        ]
+        self._cache = GroupCache(cache_bytes)
+        super().__init__(reader, files, [int(edges[-1]) for edges in self._edges], arguments)
+
+    def decode(self, number: int, group: Group) -> Any:
+        """The table of a group of file `number`, as pyarrow has it."""
+        raise NotImplementedError
+
+    @property
+    def block_starts(self) -> NDArray[np.int64]:
+        """The first row of each group."""
+        pairs = zip(self._begins, self._edges, strict=False)
+        return np.concatenate([edges[:-1] + begin for begin, edges in pairs])
+
+    def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
+        if len(records) == 1:
+            place, begin = self._place(number, records[0])
+            return [row(self._columns(number, place), records[0] - begin)]
+        return [
+            each
+            for columns, places in self._parts(number, np.asarray(records, np.int64))
+            for each in rows(columns, places)
+        ]
+
+    def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
+        place, begin = self._place(number, record)
+        stop = min(record + _FEW, int(self._edges[number][place + 1]))
+        return rows(self._columns(number, place), range(record - begin, stop - begin))
+
+    def read_stacked(self, indices: Indices) -> dict[str, Any]:
+        """Rows as `stack` makes them a batch, column by column."""
+        wanted = as_array(indices)
+        order = np.argsort(wanted, kind="stable")
+        ascending = wanted[order]
+        files = np.searchsorted(self._begins, ascending, side="right") - 1
+        parts = [
+            part
+            for number in np.unique(files).tolist()
+            for part in self._parts(number, ascending[files == number] - self._begins[number])
+        ]
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        names = list(parts[0][0])
+        found = {
+            name: joined([columns[name].take(some) for columns, some in parts]) for name in names
+        }
+        return {
+            name: values[places]
+            if isinstance(values, np.ndarray)
+            else stack([values[place] for place in places.tolist()])
+            for name, values in found.items()
+        }
+
+    def span(self, number: int, record: int) -> tuple[int, int]:
+        group = self._groups[number][self._place(number, record)[0]]
+        return group.start, group.stop
+
+    def _place(self, number: int, record: int) -> tuple[int, int]:
+        """Which of a file's groups a record is in, and the first record of that."""
+        edges = self._edges[number]
+        place = int(np.searchsorted(edges, record, side="right")) - 1
+        return place, int(edges[place])
+
+    def _parts(
+        self, number: int, records: NDArray[np.int64]
+    ) -> list[tuple[Columns, NDArray[np.int64]]]:
+        """The columns of each group that has some of these records, and their places in it."""
+        edges = self._edges[number]
+        groups = np.searchsorted(edges, records, side="right") - 1
+        found = []
+        done = 0
+        for place, some in groupby(groups.tolist()):
+            end = done + sum(1 for _ in some)
+            found.append((self._columns(number, place), records[done:end] - edges[place]))
+            done = end
+        return found
+
+    def _columns(self, number: int, place: int) -> Columns:
+        group = self._groups[number][place]
+
+        def decode() -> Any:
+            try:
+                return self.decode(number, group)
+            except Exception as error:
+                raise self.error(number, int(self._edges[number][place]), error) from error
+
+        return self._cache.columns((number, place), decode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_cache": self._cache.most}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _cache=GroupCache(state["_cache"]))
