@@ -81,7 +81,8 @@ def local_shuffle(
         those of its part.
 
     Memory:
-        16 bytes a block, twice. The data keep `window` decoded blocks.
+        16 bytes a block, twice. The data keep `window` decoded blocks; where batches are
+        read at once, of which some reach over two windows, twice as many.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(12)) | lz.local_shuffle(2, seed=0, block_size=3))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.storage import File, Storage
     from lazyckpt.io.text import read_jsonl, read_text
+    from lazyckpt.io.tokens import read_tokens
 
 __all__ = [
     "File",
@@ -29,12 +30,14 @@ __all__ = [
     "read_jsonl",
     "read_parquet",
     "read_text",
+    "read_tokens",
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "storage": "File Storage",
+    "tokens": "read_tokens",
     "text": "read_jsonl read_text",
 }
 _places = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -18,38 +17,10 @@ from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, optional_module, storage_of
+from lazyckpt.io.storage import File, optional_module
+from lazyckpt.io.stored_file import StoredFile
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
-
-
-class StoredFile(io.RawIOBase):
-    """A file of any storage, as Python has files; its bytes are those of the listing."""
-
-    def __init__(self, file: File) -> None:
-        self._file, self._at = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._file.size)[whence]
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._file.size - self._at)
-        count = left if size is None or size < 0 else min(size, left)
-        if not count:
-            return b""
-        found = storage_of(self._file.path).read(self._file, self._at, self._at + count)
-        self._at += count
-        return found
 
 
 class GroupScan:

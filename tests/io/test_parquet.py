@@ -87,7 +87,7 @@ def decodes(reader: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_local_shuffle_decodes_each_group_once(
     collate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = lz.io.read_parquet(numbers(95, 0, 33, 40), cache_bytes=600)
+    reader = lz.io.read_parquet(numbers(95, 0, 33, 40), cache_bytes=1000)
     assert reader.block_starts.tolist() == [*range(0, 95, 10), *range(95, 128, 10), *range(128, 168, 10)]  # fmt: skip  # noqa: E501
     done = decodes(reader, monkeypatch)
     batches = list(reader | lz.local_shuffle(3, seed=1) | lz.batch(7, collate=collate))
