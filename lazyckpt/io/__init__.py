@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.storage import File, Storage
+    from lazyckpt.io.tar import read_tar
     from lazyckpt.io.text import read_jsonl, read_text
+    from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
 
 __all__ = [
@@ -29,7 +31,9 @@ __all__ = [
     "index",
     "read_jsonl",
     "read_parquet",
+    "read_tar",
     "read_text",
+    "read_tfrecord",
     "read_tokens",
 ]
 
@@ -37,6 +41,8 @@ _MODULES = {  # what is imported when a name of it is asked for
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "storage": "File Storage",
+    "tar": "read_tar",
+    "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from lazyckpt.io.storage import File, storage_of
 
@@ -34,3 +35,8 @@ class StoredFile(io.RawIOBase):
         found = storage_of(self._file.path).read(self._file, self._at, self._at + count)
         self._at += count
         return found
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
