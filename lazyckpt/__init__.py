@@ -17,7 +17,7 @@ Each module imports only from those before it:
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, run
 - state: saving
-- pipeline, decorators, combinators, origins, provenance, integrations
+- pipeline, decorators, combinators, origins, provenance, io, integrations
 - testing, demo, compat
 """
 
@@ -43,6 +43,7 @@ from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
 if TYPE_CHECKING:
+    from lazyckpt import io as io
     from lazyckpt.combinators.batch import batch, stack
     from lazyckpt.combinators.bucket_batch import bucket_batch
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
@@ -227,7 +228,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.saving": "load save",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
-    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "testing")},
+    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},
     **{name: f"lazyckpt.integrations.{name}" for name in ("grain", "jax", "torch", "transformers")},
 }
 

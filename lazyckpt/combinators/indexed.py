@@ -105,8 +105,15 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     if type(data) in _FIXED:
         return indexed("source", length, Table(data.__getitem__), _iterating(data, length))
     look = _watching(data, length)
+    if is_reader(data):
+        return indexed("source", length, _table(data), _in_blocks(data.iter_blocks, look), look)
     walks = _iterating_list if type(data) is list else _indexing
     return indexed("source", length, _table(data), walks(data, length, look), look)
+
+
+def is_reader(data: Any) -> bool:
+    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
+    return hasattr(type(data), "source_identity")
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:
@@ -114,7 +121,7 @@ def by_row(data: Any, length: int) -> Machine[Any]:
     found = frame_columns(data)
     table = _values(found) if isinstance(found, Column) else _rows(found)
     look = _watching(data, length)
-    return indexed("source", length, table, _in_blocks(table, length, look), look)
+    return indexed("source", length, table, _in_blocks(_row_blocks(table, length), look), look)
 
 
 def _watching(data: Sized, length: int) -> Callable[[], None]:
@@ -225,22 +232,30 @@ def looking_up(get: Callable[[int], Any], length: int) -> Walks:
     return walk
 
 
-def _in_blocks(table: Table[Any], length: int, look: Callable[[], None]) -> Walks:
-    """Rows that are made many at once, which takes less time each."""
-    rows = table.rows
-    assert rows is not None
+def _in_blocks(blocks: Callable[[int], Iterator[list[Any]]], look: Callable[[], None]) -> Walks:
+    """Items that are made many at once, which takes less time each."""
 
     def walk(index: int) -> Walk:
         here: tuple[Iterator[Any], int] = iter(()), index  # a block, and the index behind it
 
-        def blocks() -> Iterator[Iterator[Any]]:
+        def each() -> Iterator[Iterator[Any]]:
             nonlocal here
-            for start in range(index, length, _BLOCK):
-                end = min(start + _BLOCK, length)
-                here = iter(rows(range(start, end))), end
+            for block in blocks(index):
+                here = iter(block), here[1] + len(block)
                 yield here[0]
             look()
 
-        return Walk(chain.from_iterable(blocks()), lambda: here[1] - length_hint(here[0]), True)
+        return Walk(chain.from_iterable(each()), lambda: here[1] - length_hint(here[0]), True)
 
     return walk
+
+
+def _row_blocks(table: Table[Any], length: int) -> Callable[[int], Iterator[list[Any]]]:
+    rows = table.rows
+    assert rows is not None
+
+    def blocks(index: int) -> Iterator[list[Any]]:
+        for start in range(index, length, _BLOCK):
+            yield rows(range(start, min(start + _BLOCK, length)))
+
+    return blocks

@@ -1,0 +1,50 @@
+"""Files as sequences: rows by number, whatever the format. Names are imported when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# At once, since they have the names of their modules.
+from lazyckpt.io.files import Files, files
+from lazyckpt.io.index import Index, Scan, index
+
+if TYPE_CHECKING:
+    from lazyckpt.io.rows import RecordError, RowOrigin, Rows
+    from lazyckpt.io.storage import File, Storage
+    from lazyckpt.io.text import read_jsonl, read_text
+
+__all__ = [
+    "File",
+    "Files",
+    "Index",
+    "RecordError",
+    "RowOrigin",
+    "Rows",
+    "Scan",
+    "Storage",
+    "files",
+    "index",
+    "read_jsonl",
+    "read_text",
+]
+
+_MODULES = {  # what is imported when a name of it is asked for
+    "rows": "RecordError RowOrigin Rows",
+    "storage": "File Storage",
+    "text": "read_jsonl read_text",
+}
+_places = {
+    name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _places:
+        raise AttributeError(f"module 'lazyckpt.io' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_places[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,80 @@
+"""Files that are made once and kept: whole or not at all, by one process at a time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from lazyckpt.errors import PipelineError
+
+
+def cache_folder() -> str:
+    """Where indices are kept: `LAZYCKPT_CACHE`, or the user's folder for caches."""
+    if given := os.environ.get("LAZYCKPT_CACHE"):
+        return os.path.abspath(given)
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Caches/lazyckpt")
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("LOCALAPPDATA", os.path.expanduser("~")), "lazyckpt")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "lazyckpt")
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Write a file: the whole of it, or nothing."""
+    with writing(path) as temporary:
+        Path(temporary).write_bytes(content)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[str]:
+    """A path to write to, which becomes `path` once that is done without an error."""
+    temporary = f"{path}.{os.getpid()}.{uuid4().hex[:8]}.tmp"
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.remove(temporary)
+
+
+@contextmanager
+def storing(folder: str) -> Iterator[None]:
+    """Errors of a cache folder say where it is, and how to have another."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        yield
+    except OSError as error:
+        if not str(error.filename or "").startswith(folder) and error.filename is not None:
+            raise
+        raise PipelineError(
+            f"the index can't be written to {folder}: {error}; set LAZYCKPT_CACHE, or "
+            "index_dir=, to a folder with room"
+        ) from error
+
+
+@contextmanager
+def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
+    """Whether there is something to do, once no other process does it.
+
+    The lock is the kernel's, so that it ends with a process that is killed.
+    """
+    if is_done():
+        yield False
+        return
+    with open(path, "ab") as file:
+        _lock(file)
+        yield not is_done()
+
+
+def _lock(file: Any) -> None:
+    if sys.platform == "win32":
+        import_module("msvcrt").locking(file.fileno(), 1, 1)
+    else:
+        import_module("fcntl").flock(file, import_module("fcntl").LOCK_EX)

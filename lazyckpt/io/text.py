@@ -1,0 +1,260 @@
+"""`read_text`, `read_jsonl`: lines of files by number."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.checks import Unfit, checked, function, optional
+from lazyckpt.executors.executor import Executor
+from lazyckpt.io.content import Compression, content_of
+from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.rows import Rows
+from lazyckpt.io.storage import File
+
+_NEWLINE, _RETURN = 10, 13
+_WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # of which lines may be decoded all at once
+
+
+@dataclass(frozen=True)
+class LineScan:
+    """Where lines begin, by a search for newlines.
+
+    With `skips_blank` lines without content are no rows, but a part of the next one's bytes.
+    """
+
+    compression: str
+    folder: str  # where seek points are kept
+    skips_blank: bool = False
+    columns: int = field(default=1, init=False)
+    is_bounds: bool = field(default=True, init=False)
+
+    @property
+    def name(self) -> str:
+        return f"{'records' if self.skips_blank else 'lines'} {self.compression}"
+
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        yield np.zeros(1, np.uint64)
+        passed, bound, before = 0, 0, 0  # bytes read, where the line begins, the last byte read
+        for chunk in content_of(file.path, self.compression, self.folder).chunks(file):
+            values = np.frombuffer(chunk, np.uint8)
+            bounds = np.flatnonzero(values == _NEWLINE) + (passed + 1)
+            if len(bounds):
+                found = bounds
+                if self.skips_blank:
+                    found = bounds[~_blank(bounds, bound, values, passed, before)]
+                yield found
+                bound = int(bounds[-1])
+            passed += len(chunk)
+            before = chunk[-1] if chunk else before
+        is_blank = passed == bound + 1 and before == _RETURN
+        if passed > bound and not (self.skips_blank and is_blank):
+            yield np.array([passed], np.uint64)
+
+
+def _blank(
+    bounds: NDArray[Any], begin: int, values: NDArray[np.uint8], passed: int, before: int
+) -> NDArray[np.bool_]:
+    """Which lines have no content, by where they end, the first's beginning, and their bytes."""
+    lengths = np.diff(bounds, prepend=begin)
+    found: NDArray[np.bool_] = lengths == 1
+    for place in np.flatnonzero(lengths == 2):
+        at = int(bounds[place]) - 2 - passed
+        found[place] = (before if at < 0 else values[at]) == _RETURN
+    return found
+
+
+class _Lines(Records[str]):
+    """Lines as texts."""
+
+    reader = "read_text"
+
+    def __init__(self, files: Files, options: Options, encoding: str, errors: str) -> None:
+        self.encoding, self.errors = encoding, errors
+        given = {"encoding": encoding} if encoding != "utf-8" else {}
+        given |= {"errors": errors} if errors != "strict" else {}
+        super().__init__(files, LineScan(options.compression, options.index_dir), options, given)
+
+    def decode(self, record: bytes) -> str:
+        return str(_without_end(record), self.encoding, self.errors)
+
+    def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[str]:
+        if self.encoding in _WHOLE:
+            text = str(content, self.encoding, self.errors)
+            if "\r" not in text:
+                found = text.removesuffix("\n").split("\n")
+                if len(found) == len(bounds) - 1:
+                    return found
+        return super().decode_all(content, bounds)
+
+
+class _Json(Records[Any]):
+    """Lines as what their JSON says."""
+
+    reader = "read_jsonl"
+
+    def __init__(self, files: Files, options: Options, loads: Callable[[Any], Any] | None) -> None:
+        self.loads = loads or json_loads()
+        given = {} if loads is None else {"loads": loads}
+        scan = LineScan(options.compression, options.index_dir, skips_blank=True)
+        super().__init__(files, scan, options, given)
+
+    def decode(self, record: bytes) -> Any:
+        return self.loads(record)
+
+    def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[Any]:
+        lines = content.removesuffix(b"\n").split(b"\n")
+        if len(lines) == len(bounds) - 1:
+            return list(map(self.loads, lines))
+        return super().decode_all(content, bounds)
+
+
+def _without_end(record: bytes) -> bytes:
+    if record.endswith(b"\n"):
+        return record[:-2] if record.endswith(b"\r\n") else record[:-1]
+    return record
+
+
+def _encoding(value: Any) -> str:
+    try:
+        if b"\n".decode(value) == "\n":
+            return str(value)
+    except (LookupError, UnicodeError, TypeError):
+        pass
+    raise Unfit("an encoding in which a newline is one byte, such as 'utf-8'")
+
+
+def _errors(value: Any) -> str:
+    try:
+        codecs.lookup_error(value)
+        return str(value)
+    except (LookupError, TypeError):
+        raise Unfit("one of Python's ways to handle errors, such as 'replace'") from None
+
+
+def plain_loads(record: bytes) -> Any:
+    """What JSON says, by the standard library; `NaN` is none, as the standard has it."""
+    return json.loads(record, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def json_loads() -> Callable[[Any], Any]:
+    """orjson's `loads` where it is installed, else the standard library's."""
+    try:
+        loads: Callable[[Any], Any] = import_module("orjson").loads
+    except ImportError:
+        return plain_loads
+    return loads
+
+
+def read_text(
+    files: Any,
+    *,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    compression: Compression = "infer",
+    max_record_bytes: int = MAX_RECORD,
+    index_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+) -> Rows[str]:
+    """The lines of text files, by number, without their `\\n` or `\\r\\n`.
+
+    Where lines begin is found once and kept in an index of 8 bytes a line. A blank line is
+    a row; a last line needs no newline.
+
+    Args:
+        files: A listing by `lazyckpt.io.files`, or patterns for one.
+        encoding: One in which a newline is one byte.
+        errors: What becomes of bytes that are no text, as for `bytes.decode`.
+        compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
+            else "none", "gzip" or "zstd".
+        max_record_bytes: A longer line is an error; of a line that isn't read nothing is.
+        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
+            folder for caches.
+        executor: Who scans files for newlines, where there is no index yet.
+
+    Returns:
+        The rows, data for `source` and for `|`.
+
+    Raises:
+        ArgumentError: For a file that has no random access, such as `.xz`.
+        RecordError: When a line is read that is longer, or no text; it names the record,
+            its offset and the file.
+        SourceChanged: When a file is read that changed since the listing.
+        PipelineError: The index can't be written.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("to be\\nor not\\nto be\\n")
+    ...     lines = lz.io.read_text(f"{folder}/a.txt", index_dir=folder)
+    ...     len(lines), lines[1], list(lines | lz.batch(2))
+    (3, 'or not', [['to be', 'or not'], ['to be']])
+    """
+    encoding = checked("read_text", "encoding", encoding, _encoding)
+    options = Options.of("read_text", compression, max_record_bytes, index_dir, executor)
+    listed = as_files(files, "read_text")
+    return _Lines(listed, options, encoding, checked("read_text", "errors", errors, _errors))
+
+
+def read_jsonl(
+    files: Any,
+    *,
+    loads: Callable[[Any], Any] | None = None,
+    compression: Compression = "infer",
+    max_record_bytes: int = MAX_RECORD,
+    index_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+) -> Rows[Any]:
+    """The values of JSON lines files, by number.
+
+    Where lines begin is found once and kept in an index of 8 bytes a line. Blank lines are
+    no rows; a last line needs no newline.
+
+    Args:
+        files: A listing by `lazyckpt.io.files`, or patterns for one.
+        loads: From the bytes of a line to a row; by default orjson's where it is
+            installed, else the standard library's. The two differ in ints beyond 64 bits,
+            which orjson makes floats, and lone surrogates, which it refuses.
+        compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
+            else "none", "gzip" or "zstd".
+        max_record_bytes: A longer line is an error; of a line that isn't read nothing is.
+        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
+            folder for caches.
+        executor: Who scans files for newlines, where there is no index yet.
+
+    Returns:
+        The rows, data for `source` and for `|`.
+
+    Raises:
+        ArgumentError: For a file that has no random access, such as `.xz`.
+        RecordError: When a line is read that is longer, or no JSON; it names the record,
+            its offset and the file.
+        SourceChanged: When a file is read that changed since the listing.
+        PipelineError: The index can't be written.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.jsonl").write_text('{"x": 1}\\n{"x": 2}\\n')
+    ...     rows = lz.io.read_jsonl(f"{folder}/a.jsonl", index_dir=folder)
+    ...     len(rows), rows[1], rows.locate(1)[1:]
+    (2, {'x': 2}, (1, 9, 18))
+    """
+    options = Options.of("read_jsonl", compression, max_record_bytes, index_dir, executor)
+    found = checked("read_jsonl", "loads", loads, optional(function))
+    return _Json(as_files(files, "read_jsonl"), options, found)
