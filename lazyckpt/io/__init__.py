@@ -10,6 +10,7 @@ from lazyckpt.io.files import Files, files
 from lazyckpt.io.index import Index, Scan, index
 
 if TYPE_CHECKING:
+    from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.storage import File, Storage
@@ -29,6 +30,7 @@ __all__ = [
     "Storage",
     "files",
     "index",
+    "read_arrow",
     "read_jsonl",
     "read_parquet",
     "read_tar",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
+    "arrow": "read_arrow",
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "storage": "File Storage",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.arrays import picked
+from lazyckpt.core.checks import Unfit
 from lazyckpt.core.prng import Indices, as_array
 
 _NUMBERS = "biuf"  # kinds of NumPy
@@ -129,3 +130,11 @@ def joined(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any
     if len(arrays) == len(parts) and len({part.dtype for part in arrays}) == 1:
         return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
     return [value for part in parts for value in part]
+
+
+def column_names(value: Any) -> list[str]:
+    """A list of names of columns, as an argument's check has it."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    if not is_list or not value or not all(isinstance(name, str) for name in value):
+        raise Unfit("a list of names of columns")
+    return list(value)

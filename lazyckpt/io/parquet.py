@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, checked, natural, optional
+from lazyckpt.core.checks import checked, natural, optional
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
 from lazyckpt.executors.executor import Executor
+from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
 from lazyckpt.io.index import Index
@@ -118,14 +119,6 @@ def _names(file: File, columns: list[str] | None) -> list[str]:
     return [name for name in schema.names if name in wanted or name in columns]
 
 
-def _column_names(value: Any) -> list[str]:
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        raise Unfit("a list of names of columns")
-    if not all(isinstance(name, str) for name in value):
-        raise Unfit("a list of names of columns")
-    return list(value)
-
-
 def read_parquet(
     files: Any,
     *,
@@ -176,7 +169,7 @@ def read_parquet(
     """
     _parquet()
     listed = as_files(files, "read_parquet")
-    names = checked("read_parquet", "columns", columns, optional(_column_names))
+    names = checked("read_parquet", "columns", columns, optional(column_names))
     cache = checked("read_parquet", "cache_bytes", cache_bytes, natural)
     if filters is not None:
         _checked_filters(filters)
