@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
@@ -62,11 +64,14 @@ class GroupCache:
         """A group's columns, which `decode()` makes as a table where they aren't kept."""
         if self._process != os.getpid():  # forked, perhaps while a lock was held
             self._renew()
+        found = self._kept.get(key)
+        if found is not None and found.columns is not None:
+            with suppress(KeyError):  # another thread may have dropped it
+                self._kept.move_to_end(key)
+            return found.columns
         with self._lock:
             found = self._kept.setdefault(key, _Decoded())
             self._kept.move_to_end(key)
-        if found.columns is not None:
-            return found.columns
         with found.lock:
             if found.columns is None:
                 table = decode()
@@ -79,6 +84,15 @@ class GroupCache:
             total = sum(each.nbytes for each in self._kept.values())
             while total > self.most and len(self._kept) > 1:
                 total -= self._kept.popitem(last=False)[1].nbytes
+
+
+def _stacked(values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None) -> Any:
+    """A column of a batch, of its values in the order of `places`."""
+    if isinstance(values, np.ndarray):
+        return values if places is None else values[places]
+    if places is not None:
+        values = [values[place] for place in places.tolist()]
+    return values if {*map(type, values)} <= {str} else stack(values)
 
 
 class GroupedRows(Rows[dict[str, Any]]):
@@ -102,11 +116,9 @@ class GroupedRows(Rows[dict[str, Any]]):
     ) -> None:
         found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
         self._groups = [[Group(*each) for each in groups.tolist() if each[1]] for groups in found]
-        self._edges = [
-            np.array([0, *accumulate(group.size for group in groups)]) for groups in self._groups
-        ]
+        self._edges = [[0, *accumulate(group.size for group in groups)] for groups in self._groups]
         self._cache = GroupCache(cache_bytes)
-        super().__init__(reader, files, [int(edges[-1]) for edges in self._edges], arguments)
+        super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
 
     def decode(self, number: int, group: Group) -> Any:
         """The table of a group of file `number`, as pyarrow has it."""
@@ -116,7 +128,7 @@ class GroupedRows(Rows[dict[str, Any]]):
     def block_starts(self) -> NDArray[np.int64]:
         """The first row of each group."""
         pairs = zip(self._begins, self._edges, strict=False)
-        return np.concatenate([edges[:-1] + begin for begin, edges in pairs])
+        return np.concatenate([np.array(edges[:-1], np.int64) + begin for begin, edges in pairs])
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         if len(records) == 1:
@@ -130,31 +142,28 @@ class GroupedRows(Rows[dict[str, Any]]):
 
     def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
         place, begin = self._place(number, record)
-        stop = min(record + _FEW, int(self._edges[number][place + 1]))
+        stop = min(record + _FEW, self._edges[number][place + 1])
         return rows(self._columns(number, place), range(record - begin, stop - begin))
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
         """Rows as `stack` makes them a batch, column by column."""
-        wanted = as_array(indices)
-        order = np.argsort(wanted, kind="stable")
-        ascending = wanted[order]
+        ascending = as_array(indices)
+        places = None
+        if not isinstance(indices, range):  # which rises
+            order = np.argsort(ascending, kind="stable")
+            ascending = ascending[order]
+            places = np.empty_like(order)
+            places[order] = np.arange(len(order))
         files = np.searchsorted(self._begins, ascending, side="right") - 1
         parts = [
             part
             for number in np.unique(files).tolist()
             for part in self._parts(number, ascending[files == number] - self._begins[number])
         ]
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
         names = list(parts[0][0])
-        found = {
-            name: joined([columns[name].take(some) for columns, some in parts]) for name in names
-        }
         return {
-            name: values[places]
-            if isinstance(values, np.ndarray)
-            else stack([values[place] for place in places.tolist()])
-            for name, values in found.items()
+            name: _stacked(joined([columns[name].take(some) for columns, some in parts]), places)
+            for name in names
         }
 
     def span(self, number: int, record: int) -> tuple[int, int]:
@@ -164,8 +173,8 @@ class GroupedRows(Rows[dict[str, Any]]):
     def _place(self, number: int, record: int) -> tuple[int, int]:
         """Which of a file's groups a record is in, and the first record of that."""
         edges = self._edges[number]
-        place = int(np.searchsorted(edges, record, side="right")) - 1
-        return place, int(edges[place])
+        place = bisect_right(edges, record) - 1
+        return place, edges[place]
 
     def _parts(
         self, number: int, records: NDArray[np.int64]
@@ -188,7 +197,7 @@ class GroupedRows(Rows[dict[str, Any]]):
             try:
                 return self.decode(number, group)
             except Exception as error:
-                raise self.error(number, int(self._edges[number][place]), error) from error
+                raise self.error(number, self._edges[number][place], error) from error
 
         return self._cache.columns((number, place), decode)
 

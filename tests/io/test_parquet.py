@@ -127,6 +127,19 @@ def test_columns_are_chosen() -> None:
     assert state.stages[0].known["length"] == 2
 
 
+def test_names_of_columns_are_any_text() -> None:
+    names = ["", "a b", "'\"\\", "\n", "v0", "é", "class"]
+    table = pa.table({name: [number] for number, name in enumerate(names)})
+    (row,) = lz.io.read_parquet(written([table], 9))
+    assert list(row.items()) == [(name, number) for number, name in enumerate(names)]
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(lz.io.RecordError, match=r"a.* exists 2 times"):
+        lz.io.read_parquet(written([table], 9))[0]
+
+
 def test_filters_leave_out_row_groups() -> None:
     reader = lz.io.read_parquet(numbers(50, 30), filters=[("n", ">=", 27), ("n", "<", 61)])
     assert [row["n"] for row in reader] == list(range(20, 70))
