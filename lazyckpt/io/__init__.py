@@ -12,6 +12,7 @@ from lazyckpt.io.index import Index, Scan, index
 if TYPE_CHECKING:
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.storage import File, Storage
+    from lazyckpt.io.stream import iter_jsonl, iter_text
     from lazyckpt.io.text import read_jsonl, read_text
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "Storage",
     "files",
     "index",
+    "iter_jsonl",
+    "iter_text",
     "read_jsonl",
     "read_text",
 ]
@@ -32,6 +35,7 @@ __all__ = [
 _MODULES = {  # what is imported when a name of it is asked for
     "rows": "RecordError RowOrigin Rows",
     "storage": "File Storage",
+    "stream": "iter_jsonl iter_text",
     "text": "read_jsonl read_text",
 }
 _places = {

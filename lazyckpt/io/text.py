@@ -85,7 +85,7 @@ class _Lines(Records[str]):
         super().__init__(files, LineScan(options.compression, options.index_dir), options, given)
 
     def decode(self, record: bytes) -> str:
-        return str(_without_end(record), self.encoding, self.errors)
+        return str(without_end(record), self.encoding, self.errors)
 
     def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[str]:
         if self.encoding in _WHOLE:
@@ -118,7 +118,7 @@ class _Json(Records[Any]):
         return super().decode_all(content, bounds)
 
 
-def _without_end(record: bytes) -> bytes:
+def without_end(record: bytes) -> bytes:
     if record.endswith(b"\n"):
         return record[:-2] if record.endswith(b"\r\n") else record[:-1]
     return record
