@@ -10,6 +10,7 @@ from lazyckpt.io.files import Files, files
 from lazyckpt.io.index import Index, Scan, index
 
 if TYPE_CHECKING:
+    from lazyckpt.io.csv import read_csv
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.storage import File, Storage
     from lazyckpt.io.stream import iter_jsonl, iter_text
@@ -28,11 +29,13 @@ __all__ = [
     "index",
     "iter_jsonl",
     "iter_text",
+    "read_csv",
     "read_jsonl",
     "read_text",
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
+    "csv": "read_csv",
     "rows": "RecordError RowOrigin Rows",
     "storage": "File Storage",
     "stream": "iter_jsonl iter_text",

@@ -16,7 +16,7 @@ from lazyckpt.io.numbers import Numbers, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.storage import File, Ranges, storage_of
 
 _KEPT = 1 << 26  # bytes of pieces that are kept without compression
-_MOST_MAPPED = 256  # files whose pieces are kept mapped
+_MOST_KNOWN = 256  # files whose pieces are kept mapped
 
 
 class Framed:
@@ -61,7 +61,7 @@ class Framed:
         return os.path.join(self.folder, f"{name}.pieces")
 
     def bounds(self, file: File) -> Numbers:
-        """Where pieces begin: in the file, and in what it holds. The last entry is the end."""
+        """Where pieces begin: in the file, and in what it holds. The last is the end."""
         found = self._bounds.get(file)
         if found is None:
             mapped = mapped_numbers(self.path(file), 2)
@@ -71,8 +71,8 @@ class Framed:
                 mapped = mapped_numbers(self.path(file), 2)
             if mapped is None:
                 raise PipelineError(f"{self.path(file)} was removed while it was made")
-            found = self._bounds[file] = mapped
-            if len(self._bounds) > _MOST_MAPPED:
+            found = self._bounds[file] = np.ascontiguousarray(mapped.T)
+            if len(self._bounds) > _MOST_KNOWN:
                 self._bounds.popitem(last=False)
         return found
 
@@ -80,8 +80,8 @@ class Framed:
         return [self._read(file, start, stop) for start, stop in ranges]
 
     def _read(self, file: File, start: int, stop: int) -> bytes:
-        begins = self.bounds(file)[:, 1]
-        number = int(np.searchsorted(begins, start, "right")) - 1
+        begins = self.bounds(file)[1]
+        number = int(np.searchsorted(begins, np.uint64(start), "right")) - 1
         parts = []
         while number < len(begins) - 1 and begins[number] < stop:
             begin = int(begins[number])
@@ -95,7 +95,7 @@ class Framed:
             if (found := self._made.get(key)) is not None:
                 self._made.move_to_end(key)
                 return found
-        (first, begin), (last, end) = self.bounds(file)[number : number + 2].tolist()
+        (first, last), (begin, end) = self.bounds(file)[:, number : number + 2].tolist()
         content = storage_of(file.path).read(file, first, last)
         try:
             found = whole(self.kind, content, end - begin)

@@ -45,7 +45,7 @@ class Gzip(Framed):
         return [opened.pread(stop - start, start) for start, stop in ranges]
 
     def _is_large(self, file: File) -> bool:
-        begins = self.bounds(file)[:, 1]
+        begins = self.bounds(file)[1]
         return len(begins) > 1 and int((begins[1:] - begins[:-1]).max()) > MOST
 
     def _write_points(self, file: File) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 from lazyckpt.io.content import CHUNK
 from lazyckpt.io.decompress import pieces
+from lazyckpt.io.lines import without_end
 from lazyckpt.io.ranges import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, storage_of
-from lazyckpt.io.text import json_loads, without_end
+from lazyckpt.io.text import json_loads
 
 _KINDS = {
     "gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd",
