@@ -160,7 +160,22 @@ def read_csv(
             text, or has a field above `csv.field_size_limit()`; it names the record,
             its offset and the file.
         SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written.
+        PipelineError: The index can't be written, or a compressed file is damaged.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

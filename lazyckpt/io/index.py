@@ -165,6 +165,19 @@ def index(
         index_dir: Where it is kept; by default `LAZYCKPT_CACHE` or the user's cache folder.
         executor: Who scans: files in parallel.
         progress: Whether to show a bar of tqdm, where installed.
+
+    Raises:
+        PipelineError: The index can't be written.
+        SourceChanged: A file changed since the listing, or while it was read.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("to be\\nor not\\n")
+    ...     rows = lz.io.read_text(f"{folder}/a.txt", index_dir=folder)
+    ...     lz.io.index(rows.files, rows.scan, index_dir=folder).counts
+    array([2])
     """
     listed = as_files(files, "index")
     return Index(listed, scan, index_dir, executor=executor, progress=progress)

@@ -59,6 +59,14 @@ def iter_jsonl(file: File | str, *, loads: Callable[[Any], Any] | None = None) -
     Raises:
         RecordError: For a line that is no JSON, or of more than 256 MiB.
         PipelineError: For a compressed file that is damaged or cut off.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.jsonl").write_text("[1]\\n[2]\\n")
+    ...     list(lz.io.iter_jsonl(f"{folder}/a.jsonl"))
+    [[1], [2]]
     """
     return _decoded(file, loads or json_loads(), keeps_blank=False)
 
