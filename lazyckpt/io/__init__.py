@@ -11,9 +11,11 @@ from lazyckpt.io.index import Index, Scan, index
 
 if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
+    from lazyckpt.io.csv import read_csv
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.storage import File, Storage
+    from lazyckpt.io.stream import iter_jsonl, iter_text
     from lazyckpt.io.tar import read_tar
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
@@ -30,7 +32,10 @@ __all__ = [
     "Storage",
     "files",
     "index",
+    "iter_jsonl",
+    "iter_text",
     "read_arrow",
+    "read_csv",
     "read_jsonl",
     "read_parquet",
     "read_tar",
@@ -41,9 +46,11 @@ __all__ = [
 
 _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
+    "csv": "read_csv",
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "storage": "File Storage",
+    "stream": "iter_jsonl iter_text",
     "tar": "read_tar",
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",

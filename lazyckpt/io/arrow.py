@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import checked, natural, optional
+from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
@@ -166,6 +166,7 @@ def read_arrow(
     cache_bytes: int = CACHE_BYTES,
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    progress: bool = False,
 ) -> GroupedRows:
     """The rows of Arrow IPC files and streams, by number, as dicts; also those of Feather.
 
@@ -182,6 +183,7 @@ def read_arrow(
         index_dir: Where the places of record batches are kept; by default
             `LAZYCKPT_CACHE`, or the user's folder for caches.
         executor: Who looks for record batches, where their places aren't known yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
 
     Returns:
         The rows, data for `source` and for `|`.
@@ -191,6 +193,22 @@ def read_arrow(
         RecordError: A file is none of Arrow's, is cut, or a record batch is damaged.
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: pyarrow is missing; or the index can't be written.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file one record batch.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        `cache_bytes` of record batches, or one of them if that is larger, in each process; mapped
+        ones are pages that the system may drop.
 
     >>> import lazyckpt as lz
     >>> from pyarrow import feather, table
@@ -205,5 +223,6 @@ def read_arrow(
     listed = as_files(files, "read_arrow")
     names = checked("read_arrow", "columns", columns, optional(column_names))
     cache = checked("read_arrow", "cache_bytes", cache_bytes, natural)
-    index = Index(listed, BatchScan(), index_dir, executor=executor)
+    shows = checked("read_arrow", "progress", progress, boolean)
+    index = Index(listed, BatchScan(), index_dir, executor=executor, progress=shows)
     return _ArrowRows(listed, index, names, cache)

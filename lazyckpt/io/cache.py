@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from typing import Any
 from uuid import uuid4
 
 from lazyckpt.errors import PipelineError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def cache_folder() -> str:
@@ -51,8 +54,8 @@ def storing(folder: str) -> Iterator[None]:
         os.makedirs(folder, exist_ok=True)
         yield
     except OSError as error:
-        if not str(error.filename or "").startswith(folder) and error.filename is not None:
-            raise
+        if error.errno not in _FULL and not str(error.filename or "").startswith(folder):
+            raise  # of what is read
         raise PipelineError(
             f"the index can't be written to {folder}: {error}; set LAZYCKPT_CACHE, or "
             "index_dir=, to a folder with room"

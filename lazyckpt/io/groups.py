@@ -114,6 +114,7 @@ class GroupedRows(Rows[dict[str, Any]]):
         cache_bytes: int,
         arguments: Mapping[str, Any],
     ) -> None:
+        self.row_index = index
         found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
         self._groups = [[Group(*each) for each in groups.tolist() if each[1]] for groups in found]
         self._edges = [[0, *accumulate(group.size for group in groups)] for groups in self._groups]

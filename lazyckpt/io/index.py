@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -19,15 +18,12 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import alone, cache_folder, storing, writing
 from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.storage import File, changed, storage_of
 from lazyckpt.pipeline import run
 
 T = TypeVar("T")
 
-Entries = NDArray[np.uint64]
-
-_MAGIC = 0x1_6C7A_636B_7074  # of our files; the first digit is the format
-_FOOTER = 4  # numbers at a file's end: entries, columns, checksum, magic
 _MOST_MAPPED = 256  # files whose entries are kept mapped
 
 
@@ -78,11 +74,11 @@ class Index:
     ) -> None:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
-        self._mapped: OrderedDict[int, Entries] = OrderedDict()
+        self._mapped: OrderedDict[int, Numbers] = OrderedDict()
         found = _read_counts(self._counts_path, len(files))
         self.counts = self._build(executor, progress) if found is None else found
 
-    def entries(self, number: int) -> Entries:
+    def entries(self, number: int) -> Numbers:
         """The entries of a file, mapped into memory; of several columns in rows."""
         found = self._mapped.get(number)
         if found is None:
@@ -107,13 +103,13 @@ class Index:
     @property
     def _counts_path(self) -> str:
         names = [_key(file, self.scan) for file in self.files]
-        return os.path.join(self.folder, f"{_hashed(*names)}.counts")
+        return os.path.join(self.folder, f"{hashed(*names)}.counts")
 
-    def _open(self, number: int) -> Entries:
-        found = _mapped(self.path(number), self.scan.columns)
+    def _open(self, number: int) -> Numbers:
+        found = mapped_numbers(self.path(number), self.scan.columns)
         if found is None:  # lost since, or damaged
             write_entries(self.scan, self.folder, self.files[number])
-            found = _mapped(self.path(number), self.scan.columns)
+            found = mapped_numbers(self.path(number), self.scan.columns)
         if found is None or _rows(len(found), self.scan) != self.counts[number]:
             raise PipelineError(
                 f"the index of {self.files[number].path} is damaged: remove {self.path(number)} "
@@ -129,10 +125,10 @@ class Index:
         ):
             if todo:
                 self._scan_all(executor, progress)
-                sizes = [_entries_of(self.path(n)) for n in range(len(self.files))]
+                sizes = [entries_of(self.path(n)) for n in range(len(self.files))]
                 counts = np.array([_rows(size, self.scan) for size in sizes], np.uint64)
                 with writing(path) as temporary:
-                    _write(temporary, iter([counts]), 1)
+                    write_numbers(temporary, [counts], 1)
         found = _read_counts(path, len(self.files))
         if found is None:
             raise PipelineError(f"the index {path} was removed while it was built")
@@ -140,7 +136,7 @@ class Index:
 
     def _scan_all(self, executor: Executor | None, progress: bool) -> None:
         paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
-        new = [file for file, path in paths.items() if _entries_of(path) is None]
+        new = [file for file, path in paths.items() if entries_of(path) is None]
         if executor is None:
             for file in _shown(new, len(new), progress):
                 write_entries(self.scan, self.folder, file)
@@ -169,6 +165,19 @@ def index(
         index_dir: Where it is kept; by default `LAZYCKPT_CACHE` or the user's cache folder.
         executor: Who scans: files in parallel.
         progress: Whether to show a bar of tqdm, where installed.
+
+    Raises:
+        PipelineError: The index can't be written.
+        SourceChanged: A file changed since the listing, or while it was read.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("to be\\nor not\\n")
+    ...     rows = lz.io.read_text(f"{folder}/a.txt", index_dir=folder)
+    ...     lz.io.index(rows.files, rows.scan, index_dir=folder).counts
+    array([2])
     """
     listed = as_files(files, "index")
     return Index(listed, scan, index_dir, executor=executor, progress=progress)
@@ -177,50 +186,14 @@ def index(
 def write_entries(scan: Scan, folder: str, file: File) -> None:
     """Scan one file, and keep its entries."""
     with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
-        _write(temporary, scan(file), scan.columns)
+        write_numbers(temporary, scan(file), scan.columns)
         now = storage_of(file.path).stat(file.path)
         if now != file:
             raise changed(file, now)
 
 
-def _write(path: str, chunks: Iterator[NDArray[Any]], columns: int) -> None:
-    size = 0
-    with open(path, "xb") as out:
-        for chunk in chunks:
-            out.write(chunk.astype("<u8", copy=False).tobytes())
-            size += chunk.size
-        out.write(_footer(size // columns, columns).tobytes())
-
-
-def _footer(entries: int, columns: int) -> Entries:
-    check = int(_hashed(str(entries), str(columns))[:12], 16)
-    return np.array([entries, columns, check, _MAGIC], "<u8")
-
-
-def _entries_of(path: str) -> int | None:
-    """How many entries a file has; None if there is no such file, or not the whole of it."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(-8 * _FOOTER, os.SEEK_END)
-            footer = np.frombuffer(file.read(), "<u8")
-            size = file.tell()
-    except (FileNotFoundError, OSError):
-        return None
-    entries, columns = map(int, footer[:2])
-    is_whole = size == 8 * (entries * columns + _FOOTER)
-    return entries if is_whole and np.array_equal(footer, _footer(entries, columns)) else None
-
-
-def _mapped(path: str, columns: int) -> Entries | None:
-    entries = _entries_of(path)
-    if entries is None:
-        return None
-    numbers = np.memmap(path, "<u8", "r").view(np.ndarray)[:-_FOOTER]
-    return numbers if columns == 1 else numbers.reshape(entries, columns)
-
-
 def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:
-    found = _mapped(path, 1)
+    found = mapped_numbers(path, 1)
     return None if found is None or len(found) != length else found.astype(np.int64)
 
 
@@ -229,16 +202,11 @@ def _rows(entries: int | None, scan: Scan) -> int:
 
 
 def _entries_path(scan: Scan, folder: str, file: File) -> str:
-    return os.path.join(folder, f"{_hashed(_key(file, scan))}.index")
+    return os.path.join(folder, f"{hashed(_key(file, scan))}.index")
 
 
 def _key(file: File, scan: Scan) -> str:
     return f"{file.path}\n{file.size}\n{file.version}\n{scan.name}"
-
-
-def _hashed(*texts: str) -> str:
-    content = "\n\n".join(texts).encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _shown(items: Iterable[T], total: int, progress: bool) -> Iterable[T]:

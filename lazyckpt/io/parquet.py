@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import checked, natural, optional
+from lazyckpt.core.checks import boolean, checked, natural, optional
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
@@ -127,6 +127,7 @@ def read_parquet(
     cache_bytes: int = CACHE_BYTES,
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    progress: bool = False,
 ) -> GroupedRows:
     """The rows of Parquet files, by number, as dicts.
 
@@ -147,6 +148,7 @@ def read_parquet(
         index_dir: Where the counts of rows are kept; by default `LAZYCKPT_CACHE`, or the
             user's folder for caches.
         executor: Who reads the footers of files, where they aren't known yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
 
     Returns:
         The rows, data for `source` and for `|`.
@@ -157,6 +159,21 @@ def read_parquet(
             its offset and the file.
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: pyarrow is missing; or the index can't be written.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Decodes one row group again; with `local_shuffle`, up to a window of them.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        `cache_bytes` of decoded row groups, or one of them if that is larger, in each process.
 
     >>> import lazyckpt as lz
     >>> from pyarrow import parquet, table
@@ -173,7 +190,8 @@ def read_parquet(
     cache = checked("read_parquet", "cache_bytes", cache_bytes, natural)
     if filters is not None:
         _checked_filters(filters)
-    index = Index(listed, GroupScan(filters), index_dir, executor=executor)
+    shows = checked("read_parquet", "progress", progress, boolean)
+    index = Index(listed, GroupScan(filters), index_dir, executor=executor, progress=shows)
     return _ParquetRows(listed, index, names, filters, cache)
 
 

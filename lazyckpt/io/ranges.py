@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lazyckpt.core.checks import checked, positive
+from lazyckpt.core.checks import boolean, checked, positive
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import cache_folder
@@ -35,6 +35,7 @@ class Options:
     max_record_bytes: int
     index_dir: str
     executor: Executor | None
+    progress: bool
 
     @staticmethod
     def of(
@@ -43,12 +44,14 @@ class Options:
         max_record_bytes: Any,
         index_dir: str | os.PathLike[str] | None,
         executor: Executor | None,
+        progress: Any,
     ) -> Options:
         return Options(
             checked(reader, "compression", compression, compression_check),
             checked(reader, "max_record_bytes", max_record_bytes, positive),
             cache_folder() if index_dir is None else os.path.abspath(index_dir),
             executor,
+            checked(reader, "progress", progress, boolean),
         )
 
     @property
@@ -59,7 +62,7 @@ class Options:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # what scans isn't needed where rows are read
-        return Options, (self.compression, self.max_record_bytes, self.index_dir, None)
+        return Options, (self.compression, self.max_record_bytes, self.index_dir, None, False)
 
 
 class Records(Rows[T]):
@@ -72,7 +75,13 @@ class Records(Rows[T]):
         self, files: Files, scan: Scan, options: Options, arguments: Mapping[str, Any]
     ) -> None:
         self.scan, self.options = scan, options
-        self.row_index = Index(files, scan, options.index_dir, executor=options.executor)
+        self.row_index = Index(
+            files,
+            scan,
+            options.index_dir,
+            executor=options.executor,
+            progress=options.progress,
+        )
         super().__init__(
             self.reader, files, self.row_index.counts.tolist(), {**arguments, **options.given}
         )
@@ -101,7 +110,7 @@ class Records(Rows[T]):
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
         entries = self.row_index.entries(number)
         start, budget = int(entries[record]), min(budget, self.options.max_record_bytes)
-        end = int(np.searchsorted(entries, start + budget, "right")) - 1
+        end = int(np.searchsorted(entries, np.uint64(start + budget), "right")) - 1
         bounds = entries[record : max(end, record + 1) + 1].tolist()
         if len(bounds) == 2:
             return self.read_rows(number, (record,))

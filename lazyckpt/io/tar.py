@@ -173,6 +173,7 @@ def read_tar(
     max_record_bytes: int = MAX_RECORD,
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    progress: bool = False,
 ) -> Rows[dict[str, Any]]:
     """The samples of tar files, by number, as WebDataset has them: dicts of bytes.
 
@@ -190,6 +191,7 @@ def read_tar(
         index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
             folder for caches.
         executor: Who scans files, where there is no index yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
 
     Returns:
         The rows, data for `source` and for `|`.
@@ -199,6 +201,21 @@ def read_tar(
             has two members of one extension; it names the record, its offset and the file.
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: The index can't be written.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of samples at a time, or one if that is larger.
 
     >>> import lazyckpt as lz
     >>> import io, tarfile
@@ -212,5 +229,5 @@ def read_tar(
     ...     list(lz.io.read_tar(f"{folder}/a.tar", index_dir=folder))
     [{'__key__': '1', 'txt': b'hi', 'cls': b'hi'}, {'__key__': '2', 'txt': b'hi'}]
     """
-    options = Options.of("read_tar", compression, max_record_bytes, index_dir, executor)
+    options = Options.of("read_tar", compression, max_record_bytes, index_dir, executor, progress)
     return _Samples(as_files(files, "read_tar"), options)

@@ -2,75 +2,21 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lazyckpt.core.checks import Unfit, checked, function, optional
+from lazyckpt.core.checks import checked, function, optional
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, content_of
+from lazyckpt.io.content import Compression
 from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.lines import LineScan, encoding_check, errors_check, without_end
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
-from lazyckpt.io.storage import File
 
-_NEWLINE, _RETURN = 10, 13
 _WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # of which lines may be decoded all at once
-
-
-@dataclass(frozen=True)
-class LineScan:
-    """Where lines begin, by a search for newlines.
-
-    With `skips_blank` lines without content are no rows, but a part of the next one's bytes.
-    """
-
-    compression: str
-    folder: str  # where seek points are kept
-    skips_blank: bool = False
-    columns: int = field(default=1, init=False)
-    is_bounds: bool = field(default=True, init=False)
-
-    @property
-    def name(self) -> str:
-        return f"{'records' if self.skips_blank else 'lines'} {self.compression}"
-
-    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        yield np.zeros(1, np.uint64)
-        passed, bound, before = 0, 0, 0  # bytes read, where the line begins, the last byte read
-        for chunk in content_of(file.path, self.compression, self.folder).chunks(file):
-            values = np.frombuffer(chunk, np.uint8)
-            bounds = np.flatnonzero(values == _NEWLINE) + (passed + 1)
-            if len(bounds):
-                found = bounds
-                if self.skips_blank:
-                    found = bounds[~_blank(bounds, bound, values, passed, before)]
-                yield found
-                bound = int(bounds[-1])
-            passed += len(chunk)
-            before = chunk[-1] if chunk else before
-        is_blank = passed == bound + 1 and before == _RETURN
-        if passed > bound and not (self.skips_blank and is_blank):
-            yield np.array([passed], np.uint64)
-
-
-def _blank(
-    bounds: NDArray[Any], begin: int, values: NDArray[np.uint8], passed: int, before: int
-) -> NDArray[np.bool_]:
-    """Which lines have no content, by where they end, the first's beginning, and their bytes."""
-    lengths = np.diff(bounds, prepend=begin)
-    found: NDArray[np.bool_] = lengths == 1
-    for place in np.flatnonzero(lengths == 2):
-        at = int(bounds[place]) - 2 - passed
-        found[place] = (before if at < 0 else values[at]) == _RETURN
-    return found
 
 
 class _Lines(Records[str]):
@@ -85,7 +31,7 @@ class _Lines(Records[str]):
         super().__init__(files, LineScan(options.compression, options.index_dir), options, given)
 
     def decode(self, record: bytes) -> str:
-        return str(_without_end(record), self.encoding, self.errors)
+        return str(without_end(record), self.encoding, self.errors)
 
     def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[str]:
         if self.encoding in _WHOLE:
@@ -118,29 +64,6 @@ class _Json(Records[Any]):
         return super().decode_all(content, bounds)
 
 
-def _without_end(record: bytes) -> bytes:
-    if record.endswith(b"\n"):
-        return record[:-2] if record.endswith(b"\r\n") else record[:-1]
-    return record
-
-
-def _encoding(value: Any) -> str:
-    try:
-        if b"\n".decode(value) == "\n":
-            return str(value)
-    except (LookupError, UnicodeError, TypeError):
-        pass
-    raise Unfit("an encoding in which a newline is one byte, such as 'utf-8'")
-
-
-def _errors(value: Any) -> str:
-    try:
-        codecs.lookup_error(value)
-        return str(value)
-    except (LookupError, TypeError):
-        raise Unfit("one of Python's ways to handle errors, such as 'replace'") from None
-
-
 def plain_loads(record: bytes) -> Any:
     """What JSON says, by the standard library; `NaN` is none, as the standard has it."""
     return json.loads(record, parse_constant=_no_constant)
@@ -168,6 +91,7 @@ def read_text(
     max_record_bytes: int = MAX_RECORD,
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    progress: bool = False,
 ) -> Rows[str]:
     """The lines of text files, by number, without their `\\n` or `\\r\\n`.
 
@@ -184,6 +108,7 @@ def read_text(
         index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
             folder for caches.
         executor: Who scans files for newlines, where there is no index yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
 
     Returns:
         The rows, data for `source` and for `|`.
@@ -193,7 +118,22 @@ def read_text(
         RecordError: When a line is read that is longer, or no text; it names the record,
             its offset and the file.
         SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written.
+        PipelineError: The index can't be written, or a compressed file is damaged.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -204,10 +144,10 @@ def read_text(
     ...     len(lines), lines[1], list(lines | lz.batch(2))
     (3, 'or not', [['to be', 'or not'], ['to be']])
     """
-    encoding = checked("read_text", "encoding", encoding, _encoding)
-    options = Options.of("read_text", compression, max_record_bytes, index_dir, executor)
+    encoding = checked("read_text", "encoding", encoding, encoding_check)
+    options = Options.of("read_text", compression, max_record_bytes, index_dir, executor, progress)
     listed = as_files(files, "read_text")
-    return _Lines(listed, options, encoding, checked("read_text", "errors", errors, _errors))
+    return _Lines(listed, options, encoding, checked("read_text", "errors", errors, errors_check))
 
 
 def read_jsonl(
@@ -218,6 +158,7 @@ def read_jsonl(
     max_record_bytes: int = MAX_RECORD,
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    progress: bool = False,
 ) -> Rows[Any]:
     """The values of JSON lines files, by number.
 
@@ -235,6 +176,7 @@ def read_jsonl(
         index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
             folder for caches.
         executor: Who scans files for newlines, where there is no index yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
 
     Returns:
         The rows, data for `source` and for `|`.
@@ -244,7 +186,22 @@ def read_jsonl(
         RecordError: When a line is read that is longer, or no JSON; it names the record,
             its offset and the file.
         SourceChanged: When a file is read that changed since the listing.
-        PipelineError: The index can't be written.
+        PipelineError: The index can't be written, or a compressed file is damaged.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path
@@ -255,6 +212,6 @@ def read_jsonl(
     ...     len(rows), rows[1], rows.locate(1)[1:]
     (2, {'x': 2}, (1, 9, 18))
     """
-    options = Options.of("read_jsonl", compression, max_record_bytes, index_dir, executor)
+    options = Options.of("read_jsonl", compression, max_record_bytes, index_dir, executor, progress)
     found = checked("read_jsonl", "loads", loads, optional(function))
     return _Json(as_files(files, "read_jsonl"), options, found)

@@ -114,6 +114,7 @@ def read_tfrecord(
     max_record_bytes: int = MAX_RECORD,
     index_dir: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
+    progress: bool = False,
 ) -> Rows[bytes]:
     """The records of TFRecord files, by number, as bytes.
 
@@ -131,6 +132,7 @@ def read_tfrecord(
         index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
             folder for caches.
         executor: Who scans files, where there is no index yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
 
     Returns:
         The rows, data for `source` and for `|`.
@@ -142,6 +144,21 @@ def read_tfrecord(
         SourceChanged: When a file is read that changed since the listing.
         PipelineError: The index can't be written.
 
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of records at a time, or one if that is larger.
+
     >>> import lazyckpt as lz
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -151,6 +168,8 @@ def read_tfrecord(
     ...     list(lz.io.read_tfrecord(f"{folder}/a.tfrecord", index_dir=folder))
     [b'hi', b'hi']
     """
-    options = Options.of("read_tfrecord", compression, max_record_bytes, index_dir, executor)
+    options = Options.of(
+        "read_tfrecord", compression, max_record_bytes, index_dir, executor, progress
+    )
     is_checked = checked("read_tfrecord", "check_crc", check_crc, boolean)
     return _TFRecords(as_files(files, "read_tfrecord"), options, is_checked)

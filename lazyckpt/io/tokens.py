@@ -262,6 +262,22 @@ def read_tokens(
         RecordError: A file is cut, or an index is not that of its file.
         SourceChanged: When a file is read that changed since the listing.
 
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
+        to 256 files.
+
     >>> import lazyckpt as lz
     >>> import numpy as np
     >>> from tempfile import TemporaryDirectory

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
 from lazyckpt.io.cache import cache_folder
-from lazyckpt.io.text import LineScan
+from lazyckpt.io.lines import LineScan
 from tests.helpers import until
 from tests.io.cases import folder, written
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import webdataset
+from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +37,10 @@ def archive(members: list[tuple[str, bytes]], form: int = tarfile.GNU_FORMAT) ->
             info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
             made.addfile(info, io.BytesIO(content))
     return out.getvalue()
+
+
+def packed(content: bytes, suffix: str) -> bytes:
+    return gzip.compress(content) if suffix == ".gz" else zstd.compress(content)
 
 
 def flat(samples: list[dict[str, bytes]], prefix: str = "d/") -> list[tuple[str, bytes]]:
@@ -159,3 +165,12 @@ def test_executors_give_the_samples() -> None:
     for executor in (lz.threads(2), lz.processes(2)):
         with lz.run(pipeline, executor=executor) as run:
             assert list(run) == expected
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_archives_have_their_samples(suffix: str) -> None:
+    contents = [archive(flat(SAMPLE * 5)), archive([]), archive(flat(SAMPLE[:1]))]
+    plain = list(lz.io.read_tar(written(contents, ".tar")))
+    reader = lz.io.read_tar(written([packed(each, suffix) for each in contents], f".tar{suffix}"))
+    check_reader(reader, plain)
+    assert len(plain) == 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,8 @@ def test_a_file_that_changed_is_named() -> None:
         reader[1]
     with pytest.raises(lz.ArgumentError, match="check_crc must be True or False"):
         lz.io.read_tfrecord(files, check_crc=1)  # type: ignore[arg-type]
+
+
+def test_compressed_files_have_their_records() -> None:
+    content = b"".join(map(record, ROWS * 9))
+    check_reader(lz.io.read_tfrecord(written([gzip.compress(content)], ".gz")), ROWS * 9)
