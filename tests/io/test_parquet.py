@@ -20,7 +20,7 @@ from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder
 from tests.io.tables import tables
 
-FEW = settings(max_examples=max(5, settings.default.max_examples // 6))
+FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
 
 
 def written(found: list[Any], size: int, **options: Any) -> lz.io.Files:

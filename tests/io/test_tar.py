@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from tests.io.cases import check_reader, folder, written
 
-FEW = settings(max_examples=max(5, settings.default.max_examples // 6))
+FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
 
 EXTENSIONS = st.sampled_from(["jpg", "txt", "seg.png", "cls"])
 SAMPLES = st.lists(
