@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.csv import read_csv
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
+    from lazyckpt.io.sqlite import read_sqlite
     from lazyckpt.io.storage import File, Storage
     from lazyckpt.io.stream import iter_jsonl, iter_text
     from lazyckpt.io.tar import read_tar
@@ -38,6 +39,7 @@ __all__ = [
     "read_csv",
     "read_jsonl",
     "read_parquet",
+    "read_sqlite",
     "read_tar",
     "read_text",
     "read_tfrecord",
@@ -49,6 +51,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "csv": "read_csv",
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
+    "sqlite": "read_sqlite",
     "storage": "File Storage",
     "stream": "iter_jsonl iter_text",
     "tar": "read_tar",

@@ -146,7 +146,7 @@ class _ArrowRows(GroupedRows):
             raise PipelineError(
                 f"it has no column {min(missing)!r}, which {self.files[0].path} has"
             )
-        first = self._groups[number][0].start
+        first = self.group(number, 0).start
         if first == head.stop:
             source = _source(file)
             source.seek(group.start)

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,8 +116,8 @@ class GroupedRows(Rows[dict[str, Any]]):
     ) -> None:
         self.row_index = index
         found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
-        self._groups = [[Group(*each) for each in groups.tolist() if each[1]] for groups in found]
-        self._edges = [[0, *accumulate(group.size for group in groups)] for groups in self._groups]
+        self._groups = [groups[groups[:, 1] > 0] for groups in found]
+        self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
         self._cache = GroupCache(cache_bytes)
         super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
 
@@ -168,8 +168,12 @@ class GroupedRows(Rows[dict[str, Any]]):
         }
 
     def span(self, number: int, record: int) -> tuple[int, int]:
-        group = self._groups[number][self._place(number, record)[0]]
+        group = self.group(number, self._place(number, record)[0])
         return group.start, group.stop
+
+    def group(self, number: int, place: int) -> Group:
+        """One of a file's groups that have rows."""
+        return Group(*self._groups[number][place].tolist())
 
     def _place(self, number: int, record: int) -> tuple[int, int]:
         """Which of a file's groups a record is in, and the first record of that."""
@@ -192,11 +196,9 @@ class GroupedRows(Rows[dict[str, Any]]):
         return found
 
     def _columns(self, number: int, place: int) -> Columns:
-        group = self._groups[number][place]
-
         def decode() -> Any:
             try:
-                return self.decode(number, group)
+                return self.decode(number, self.group(number, place))
             except Exception as error:
                 raise self.error(number, self._edges[number][place], error) from error
 
