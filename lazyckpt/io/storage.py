@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import stat as modes
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
+from lazyckpt.io.locks import ForkLock
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
@@ -117,12 +117,7 @@ class LocalStorage:
 
     def __init__(self) -> None:
         self._handles: OrderedDict[str, _Handle] = OrderedDict()
-        self._lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def list(self, pattern: str) -> Sequence[File]:
         pattern = os.path.abspath(pattern.removeprefix("file://"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.io import storage
+from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.storage import LocalStorage
 from tests.io.cases import folder, written
 
@@ -52,3 +54,14 @@ def test_threads_share_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, range(800)))
+
+
+def test_a_fork_finds_locks_free() -> None:
+    lock = ForkLock()
+    with lock:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            with lock:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
