@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
@@ -12,6 +11,7 @@ import numpy as np
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.cache import storing, writing
 from lazyckpt.io.decompress import damaged, pieces, whole
+from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.numbers import Numbers, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.storage import File, Ranges, storage_of
 
@@ -32,12 +32,7 @@ class Framed:
         self._bounds: OrderedDict[File, Numbers] = OrderedDict()
         self._made: OrderedDict[tuple[File, int], bytes] = OrderedDict()
         self._kept = 0
-        self._lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def chunks(self, file: File) -> Iterator[bytes]:
         found: list[tuple[int, int]] = []

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from lazyckpt.io.cache import storing, writing
+from lazyckpt.io.decompress import damaged
 from lazyckpt.io.framed import Framed
 from lazyckpt.io.storage import File, Ranges, optional_module, storage_of
 
@@ -23,6 +24,7 @@ SPACING = 1 << 20  # bytes between seek points, each of which is 32 KiB in the i
 MOST = 1 << 22  # bytes of a member that is read for itself
 
 _BUFFER = 1 << 14
+_AHEAD = 1 << 22  # bytes that are read where reads follow one another
 _MOST_OPEN = 8  # files whose seek points are in memory
 
 
@@ -31,7 +33,7 @@ class Gzip(Framed):
 
     def __init__(self, kind: str, folder: str) -> None:
         super().__init__(kind, folder)
-        self._open: OrderedDict[tuple[int, File], Any] = OrderedDict()
+        self._open: OrderedDict[tuple[int, File], _Opened] = OrderedDict()
 
     def chunks(self, file: File) -> Iterator[bytes]:
         yield from super().chunks(file)
@@ -42,7 +44,7 @@ class Gzip(Framed):
         if not self._is_large(file):
             return super().read_ranges(file, ranges)
         opened = self._opened(file)
-        return [opened.pread(stop - start, start) for start, stop in ranges]
+        return [opened.read(start, stop) for start, stop in ranges]
 
     def _is_large(self, file: File) -> bool:
         begins = self.bounds(file)[1]
@@ -57,7 +59,7 @@ class Gzip(Framed):
     def _points(self, file: File) -> str:
         return f"{self.path(file)}.points"
 
-    def _opened(self, file: File) -> Any:
+    def _opened(self, file: File) -> _Opened:
         key = os.getpid(), file
         with self._lock:
             if (found := self._open.get(key)) is not None:
@@ -69,11 +71,31 @@ class Gzip(Framed):
             fileobj=_Reader(file), spacing=SPACING, readbuf_size=_BUFFER, buffer_size=_BUFFER
         )
         made.import_index(self._points(file))
+        opened = _Opened(file, made)
         with self._lock:
-            self._open[key] = made
+            self._open[key] = opened
             if len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)
-        return made
+        return opened
+
+
+class _Opened:
+    """A file with seek points. Reads that follow one another read ahead."""
+
+    def __init__(self, file: File, inner: Any) -> None:
+        self.file, self.inner = file, inner
+        self.last: tuple[int, bytes, int] = 0, b"", -1  # a place, bytes from there, the last end
+
+    def read(self, start: int, stop: int) -> bytes:
+        begin, content, end = self.last
+        if not begin <= start <= stop <= begin + len(content):
+            length = max(stop - start, _AHEAD if start == end else 0)
+            begin, content = start, self.inner.pread(length, start)
+        self.last = begin, content, stop
+        found = content[start - begin : stop - begin]
+        if len(found) != stop - start:
+            raise damaged(self.file, "gzip", 0, "it ends too early")
+        return found
 
 
 class _Reader(io.RawIOBase):

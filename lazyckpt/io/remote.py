@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
@@ -81,10 +82,11 @@ class ObstoreStorage:
             return b""
         store, _, key = self._place(file.path)
         options = {"range": (start, stop), "if_match": f'"{file.version}"'}
-        try:
-            found = bytes(self._obstore.get(store, key, options=options).bytes())
-        except self._obstore.exceptions.PreconditionError as error:
-            raise changed(file, self.stat(file.path)) from error
+        with _naming(file):
+            try:
+                found = bytes(self._obstore.get(store, key, options=options).bytes())
+            except self._obstore.exceptions.PreconditionError as error:
+                raise changed(file, self.stat(file.path)) from error
         if len(found) != stop - start:
             raise changed(file, self.stat(file.path))
         return found
@@ -94,7 +96,8 @@ class ObstoreStorage:
             return [self.read(file, *ranges[0])]
         store, _, key = self._place(file.path)
         starts, ends = map(list, zip(*ranges, strict=True))
-        found = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
+        with _naming(file):
+            found = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
         now = self.stat(file.path)  # it has no condition of its own
         if now != file:
             raise changed(file, now)
@@ -147,7 +150,8 @@ class FsspecStorage:
             self._known.add(file)
         starts, ends = map(list, zip(*ranges, strict=True))
         paths = [file.path] * len(ranges)
-        found: list[bytes] = self._system.cat_ranges(paths, starts, ends, on_error="raise")
+        with _naming(file):
+            found: list[bytes] = self._system.cat_ranges(paths, starts, ends, on_error="raise")
         if any(len(part) != end - start for part, (start, end) in zip(found, ranges, strict=True)):
             self._check(file)
             raise PipelineError(f"{file.path} gave fewer bytes than were asked for")
@@ -164,6 +168,18 @@ class FsspecStorage:
             version = version.timestamp()
         path = self._system.unstrip_protocol(info["name"])
         return File(path, info["size"], str(version).strip('"'))
+
+
+@contextmanager
+def _naming(file: File) -> Iterator[None]:
+    """Errors of a package name the file that was read."""
+    try:
+        yield
+    except (FileNotFoundError, PipelineError):
+        raise
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise PipelineError(f"{file.path} can't be read: {text}") from error
 
 
 _MAGIC = re.compile(r"(\*\*/|[*?]|\[[^]]+\])")

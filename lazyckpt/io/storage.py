@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import stat as modes
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
+from lazyckpt.io.locks import ForkLock
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
@@ -95,8 +95,17 @@ def difference(was: File, now: File) -> str:
 class _Handle:
     """An open file, closed when nobody reads it any more."""
 
-    def __init__(self, file: File) -> None:
-        self.fd = os.open(file.path, os.O_RDONLY)
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_RDONLY)
+
+    def now(self, path: str) -> File:
+        """The file as it is."""
+        return _file(path, os.fstat(self.fd))
+
+    def has(self, file: File) -> bool:
+        """Whether it is the file that was listed."""
+        now = os.fstat(self.fd)
+        return now.st_size == file.size and str(now.st_mtime_ns) == file.version
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):
@@ -107,13 +116,8 @@ class LocalStorage:
     """Files of this machine. Reads are by position, so that threads and forks may share them."""
 
     def __init__(self) -> None:
-        self._handles: OrderedDict[File, _Handle] = OrderedDict()
-        self._lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
+        self._handles: OrderedDict[str, _Handle] = OrderedDict()
+        self._lock = ForkLock()
 
     def list(self, pattern: str) -> Sequence[File]:
         pattern = os.path.abspath(pattern.removeprefix("file://"))
@@ -137,9 +141,6 @@ class LocalStorage:
 
     def read(self, file: File, start: int, stop: int) -> bytes:
         handle = self._handle(file)
-        now = _file(file.path, os.fstat(handle.fd))
-        if now != file:
-            raise changed(file, now)
         found = os.pread(handle.fd, stop - start, start)
         if len(found) == stop - start:
             return found
@@ -156,13 +157,14 @@ class LocalStorage:
 
     def _handle(self, file: File) -> _Handle:
         with self._lock:
-            found = self._handles.get(file)
-            if found is None:
-                found = self._handles[file] = _Handle(file)
-                if len(self._handles) > _MOST_OPEN:
-                    self._handles.popitem(last=False)
-            else:
-                self._handles.move_to_end(file)
+            found = self._handles.get(file.path)
+            if found is None or not found.has(file):  # it may have been replaced
+                found = self._handles[file.path] = _Handle(file.path)
+                if not found.has(file):
+                    raise changed(file, found.now(file.path))
+            self._handles.move_to_end(file.path)
+            if len(self._handles) > _MOST_OPEN:
+                self._handles.popitem(last=False)
             return found
 
 

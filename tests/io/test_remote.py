@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Iterator
 from importlib import util
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
+from lazyckpt import testing
 from lazyckpt.io import remote, storage
 from tests.io.cases import check_reader, folder
+from tests.io.faults import Proxy, proxy
 
 BUCKET = "corpus"
 SECRET = "no-one-may-see"
@@ -76,7 +79,10 @@ def test_rows_are_read_from_a_bucket(client: Any) -> None:
     everything = lz.io.files(f"s3://{BUCKET}/**/*.jsonl")
     assert [file.size for file in everything] == [4, 2, 2]
     assert lz.io.files(everything[2].path) == everything[2:]
-    check_reader(lz.io.read_jsonl(everything, index_dir=folder()), [1, 2, 3, 4])
+    rows = lz.io.read_jsonl(everything, index_dir=folder())
+    assert rows[:] == list(rows) == [1, 2, 3, 4]
+    assert rows.__getitems__([3, 0, 1, 3]) == [4, 1, 2, 4]
+    testing.check_resume(rows | lz.shuffle(seed=0) | lz.batch(2), limit=2)
 
 
 def test_what_is_not_there_is_named(client: Any) -> None:
@@ -188,3 +194,39 @@ def test_patterns_match_as_on_disk(pattern: str, yes: list[str], no: list[str]) 
 def test_a_scheme_that_nobody_knows_is_told() -> None:
     with pytest.raises(lz.ArgumentError, match="nowhere"):
         lz.io.files("nowhere://a/b")
+
+
+@pytest.fixture
+def failing(client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy before the server, by which alone it is reached."""
+    url = os.environ["AWS_ENDPOINT_URL"]
+    put(client, a=b"".join(b"%06d\n" % n for n in range(2000)))
+    with proxy(int(url.rpartition(":")[2])) as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
+        monkeypatch.setattr(storage, "_opened", {})
+        if "s3fs" in sys.modules:
+            sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
+        yield found
+    if "s3fs" in sys.modules:
+        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
+
+
+@pytest.mark.parametrize("way", ["busy", "cut"])
+def test_a_fault_that_passes_is_not_noticed(failing: Proxy, way: str) -> None:
+    files = lz.io.files(f"s3://{BUCKET}/web/a.jsonl")
+    rows = lz.io.read_text(files, index_dir=folder())
+    failing.fail(way, 2)
+    assert list(rows) == [f"{n:06}" for n in range(2000)]
+    assert failing.failed == 2
+
+
+def test_a_fault_that_stays_is_an_error_that_names_the_file(
+    failing: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(remote._RETRY, "max_retries", 1)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
+    rows = lz.io.read_text(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
+    failing.fail("busy", 1_000_000)
+    with pytest.raises(lz.PipelineError, match=r"web/a\.jsonl can't be read: .*SlowDown"):
+        rows[0]
