@@ -148,22 +148,45 @@ class _Samples(Records[dict[str, Any]]):
 
     def decode(self, record: bytes) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        with tarfile.open(fileobj=io.BytesIO(record), mode="r:") as archive:
-            for member in archive:
-                key, extension = split_name(member)
-                if not key:
-                    continue
-                found.setdefault("__key__", key)
-                if found["__key__"] != key or extension in found:
-                    raise ValueError(f"{member.name!r} in the sample {found['__key__']!r}")
-                part = archive.extractfile(member)
-                assert part is not None
-                found[extension] = part.read()
-                if len(found[extension]) < member.size:
-                    raise ValueError(f"{member.name!r} is cut")
-            if vars(archive)["offset"] != len(record):
-                raise ValueError("a header is damaged, or the archive is cut")
+        for member, content in _plain_members(record) or _members(record):
+            key, extension = split_name(member)
+            if not key:
+                continue
+            found.setdefault("__key__", key)
+            if found["__key__"] != key or extension in found:
+                raise ValueError(f"{member.name!r} in the sample {found['__key__']!r}")
+            if len(content) < member.size:
+                raise ValueError(f"{member.name!r} is cut")
+            found[extension] = content
         return found
+
+
+def _plain_members(record: bytes) -> list[tuple[tarfile.TarInfo, bytes]] | None:
+    """Members that are files alone, of short names; None if there are others, or damage."""
+    found = []
+    at = 0
+    while at < len(record):
+        header = record[at : at + _BLOCK]
+        try:
+            member = tarfile.TarInfo.frombuf(header, tarfile.ENCODING, "surrogateescape")
+        except tarfile.HeaderError:
+            return None
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            return None
+        start = at + _BLOCK
+        found.append((member, record[start : start + member.size]))
+        at = start + -(-member.size // _BLOCK) * _BLOCK
+    return found if at == len(record) else None
+
+
+def _members(record: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    """Members of whatever kind."""
+    with tarfile.open(fileobj=io.BytesIO(record), mode="r:") as archive:
+        while (member := archive.next()) is not None:
+            part = archive.extractfile(member) if member.isreg() else None
+            yield member, b"" if part is None else part.read()
+        if vars(archive)["offset"] != len(record):
+            raise ValueError("a header is damaged, or the archive is cut")
 
 
 def read_tar(
