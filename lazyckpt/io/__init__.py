@@ -1,4 +1,15 @@
-"""Files as sequences: rows by number, whatever the format. Names are imported when first used."""
+"""Files as sequences: rows by number, whatever the format, on POSIX systems.
+
+    files = lz.io.files("data/*.jsonl.zst")
+    rows = lz.io.read_jsonl(files)
+    pipeline = rows | lz.shuffle(seed=0) | lz.repeat() | lz.batch(32)
+
+Names are imported when first used. Each module imports only from those before it:
+
+- locks, cache, numbers, storage, remote, files, index, decompress, framed, gzip, zstd
+- content, rows, lines, ranges
+- text, csv, stream, indexing
+"""
 
 from __future__ import annotations
 

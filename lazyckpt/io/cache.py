@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from lazyckpt.errors import PipelineError
@@ -23,8 +22,6 @@ def cache_folder() -> str:
         return os.path.abspath(given)
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Caches/lazyckpt")
-    if sys.platform == "win32":
-        return os.path.join(os.environ.get("LOCALAPPDATA", os.path.expanduser("~")), "lazyckpt")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(base, "lazyckpt")
 
@@ -72,12 +69,5 @@ def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
         yield False
         return
     with open(path, "ab") as file:
-        _lock(file)
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield not is_done()
-
-
-def _lock(file: Any) -> None:
-    if sys.platform == "win32":
-        import_module("msvcrt").locking(file.fileno(), 1, 1)
-    else:
-        import_module("fcntl").flock(file, import_module("fcntl").LOCK_EX)

@@ -14,11 +14,12 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import LineScan, encoding_check, without_end
+from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 
 
-class _Csv(Records[dict[str, str]]):
+class CsvRows(Records[dict[str, str]]):
     """Records as dicts of texts."""
 
     reader = "read_csv"
@@ -51,7 +52,7 @@ class _Csv(Records[dict[str, str]]):
             raise ValueError("a quote stands in a field that isn't quoted")
         return dict(zip(self.columns, self._fitting(rows[0]), strict=True))
 
-    def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[dict[str, str]]:
+    def decode_all(self, content: bytes, bounds: Numbers) -> list[dict[str, str]]:
         rows = [fields for fields in self._parsed(content) if fields]
         if len(rows) != len(bounds) - 1:
             return super().decode_all(content, bounds)
@@ -198,4 +199,4 @@ def read_csv(
     if quotechar is None:
         form["quoting"] = csv.QUOTE_NONE
     listed = as_files(files, "read_csv")
-    return _Csv(listed, options, given["columns"], given["encoding"], shown, form)
+    return CsvRows(listed, options, given["columns"], given["encoding"], shown, form)

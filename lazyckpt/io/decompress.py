@@ -56,12 +56,11 @@ class Gunzip:
 
 def zstd_module() -> Any:
     """The standard library's zstd, or its backport."""
+    name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
     try:
-        return import_module(
-            "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-        )
+        return import_module(name)
     except ImportError as error:
-        raise missing("backports.zstd", "zstd", "reading .zst") from error
+        raise missing(name, "zstd", "reading .zst") from error
 
 
 def _unzstd() -> Decompressor:

@@ -99,8 +99,9 @@ class Framed:
         if len(found) != end - begin:
             raise damaged(file, self.kind, first, "it ends too early")
         with self._lock:
+            if key not in self._made:
+                self._kept += len(found)
             self._made[key] = found
-            self._kept += len(found)
             while self._kept > _KEPT and len(self._made) > 1:
                 self._kept -= len(self._made.popitem(last=False)[1])
         return found

@@ -17,6 +17,7 @@ from lazyckpt.io.cache import cache_folder
 from lazyckpt.io.content import Content, compression_check, content_of
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index, Scan
+from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.rows import Rows
 
 T = TypeVar("T", covariant=True)
@@ -90,9 +91,9 @@ class Records(Rows[T]):
         """The row that a record is."""
         raise NotImplementedError
 
-    def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[T]:
+    def decode_all(self, content: bytes, bounds: Numbers) -> list[T]:
         """The rows that records are, which follow one another; an error may name none."""
-        return [self.decode(content[start:stop]) for start, stop in pairwise(bounds)]
+        return [self.decode(content[start:stop]) for start, stop in pairwise(bounds.tolist())]
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[T]:
         spans = [self._checked_span(number, record) for record in records]
@@ -111,12 +112,12 @@ class Records(Rows[T]):
         entries = self.row_index.entries(number)
         start, budget = int(entries[record]), min(budget, self.options.max_record_bytes)
         end = int(np.searchsorted(entries, np.uint64(start + budget), "right")) - 1
-        bounds = entries[record : max(end, record + 1) + 1].tolist()
+        bounds = entries[record : max(end, record + 1) + 1]
         if len(bounds) == 2:
             return self.read_rows(number, (record,))
         content = self._content(number)
-        (found,) = content.read_ranges(self.files[number], [(start, bounds[-1])])
-        return self.decode_all(found, [bound - start for bound in bounds])
+        (found,) = content.read_ranges(self.files[number], [(start, int(bounds[-1]))])
+        return self.decode_all(found, bounds - np.uint64(start))
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         start, stop = self.row_index.entries(number)[record : record + 2].tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -13,13 +13,14 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Compression
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.lines import LineScan, encoding_check, errors_check, without_end
+from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import Rows
 
 _WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # of which lines may be decoded all at once
 
 
-class _Lines(Records[str]):
+class TextRows(Records[str]):
     """Lines as texts."""
 
     reader = "read_text"
@@ -33,7 +34,7 @@ class _Lines(Records[str]):
     def decode(self, record: bytes) -> str:
         return str(without_end(record), self.encoding, self.errors)
 
-    def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[str]:
+    def decode_all(self, content: bytes, bounds: Numbers) -> list[str]:
         if self.encoding in _WHOLE:
             text = str(content, self.encoding, self.errors)
             if "\r" not in text:
@@ -43,7 +44,7 @@ class _Lines(Records[str]):
         return super().decode_all(content, bounds)
 
 
-class _Json(Records[Any]):
+class JsonRows(Records[Any]):
     """Lines as what their JSON says."""
 
     reader = "read_jsonl"
@@ -57,7 +58,7 @@ class _Json(Records[Any]):
     def decode(self, record: bytes) -> Any:
         return self.loads(record)
 
-    def decode_all(self, content: bytes, bounds: Sequence[int]) -> list[Any]:
+    def decode_all(self, content: bytes, bounds: Numbers) -> list[Any]:
         lines = content.removesuffix(b"\n").split(b"\n")
         if len(lines) == len(bounds) - 1:
             return list(map(self.loads, lines))
@@ -147,7 +148,7 @@ def read_text(
     encoding = checked("read_text", "encoding", encoding, encoding_check)
     options = Options.of("read_text", compression, max_record_bytes, index_dir, executor, progress)
     listed = as_files(files, "read_text")
-    return _Lines(listed, options, encoding, checked("read_text", "errors", errors, errors_check))
+    return TextRows(listed, options, encoding, checked("read_text", "errors", errors, errors_check))
 
 
 def read_jsonl(
@@ -214,4 +215,4 @@ def read_jsonl(
     """
     options = Options.of("read_jsonl", compression, max_record_bytes, index_dir, executor, progress)
     found = checked("read_jsonl", "loads", loads, optional(function))
-    return _Json(as_files(files, "read_jsonl"), options, found)
+    return JsonRows(as_files(files, "read_jsonl"), options, found)

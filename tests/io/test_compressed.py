@@ -8,6 +8,8 @@ import io
 import json
 import lzma
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -181,3 +183,48 @@ def test_a_stream_resumes_by_file_and_record() -> None:
     state = lz.state_at(pipeline, 1100)
     assert list(lz.run(pipeline, state)) == lines[1100:]
     assert Path(files[0].path).suffix == ".xz"
+
+
+@pytest.mark.parametrize(
+    ("module", "suffix", "compress", "extra"),
+    [
+        ("backports.zstd", ".zst", zstd.compress, "zstd"),
+        ("indexed_gzip", ".gz", gzip.compress, "gzip"),
+    ],
+)
+def test_a_missing_package_names_the_extra(
+    module: str,
+    suffix: str,
+    compress: Callable[[bytes], bytes],
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if module == "backports.zstd" and sys.version_info >= (3, 14):
+        pytest.skip("the standard library has it")
+    monkeypatch.setattr(gzip_content, "MOST", 1000)
+    monkeypatch.setitem(sys.modules, module, None)
+    files = written([compress(TEXT.encode())], suffix)
+    with pytest.raises(lz.PipelineError, match=rf"{module}: pip install 'lazyckpt\[{extra}\]'"):
+        lz.io.read_text(files)
+
+
+def test_a_zip_bomb_fills_no_memory() -> None:
+    line = bytes(1 << 16)
+    compressor = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([*(compressor.compress(line) for _ in range(1 << 10)), compressor.flush()])
+    files = written([bomb], ".gz")
+    code = f"""
+import resource, lazyckpt as lz
+lz.io.read_text
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rows = lz.io.read_text({files[0].path!r}, max_record_bytes=1000, index_dir={str(folder())!r})
+try:
+    rows[0]
+except lz.io.RecordError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    message, grown = done.stdout.splitlines()
+    assert "it has 67,108,864 bytes, and max_record_bytes is 1,000" in message
+    assert int(grown) < 40_000  # KiB
