@@ -170,7 +170,8 @@ def read_csv(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes.
+        Yes. A row of a compressed file takes up to 1 MiB of gzip that is before it, or its
+        whole zstd frame or small gzip member, the last read of which are kept.
 
     Rank-free:
         Yes.
