@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -35,7 +36,7 @@ class GroupScan:
 
     @property
     def name(self) -> str:
-        return "parquet" if self.filters is None else f"parquet {self.filters!r}"
+        return "parquet" if self.filters is None else f"parquet {_ordered(self.filters)!r}"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
         try:
@@ -56,6 +57,13 @@ class GroupScan:
         fragment = kind.make_fragment(_arrow().PythonFile(StoredFile(file), mode="r"))
         some = fragment.subset(filter=expression, schema=fragment.physical_schema)
         return [group.id for group in some.row_groups]
+
+
+def _ordered(filters: Any) -> Any:
+    """Filters with sets as sorted lists, so that equal ones read alike."""
+    if isinstance(filters, (list, tuple)):
+        return [_ordered(each) for each in filters]
+    return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
 
 
 def _group(metadata: Any, number: int) -> Group:
@@ -90,6 +98,14 @@ class _ParquetRows(GroupedRows):
         self._chosen = columns
         self._names = _names(files[0], columns)
         super().__init__("read_parquet", files, index, cache, arguments)
+
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        found = super().source_identity
+        if "filters" not in self.arguments:
+            return found
+        text = f"{found['digest']}\n{_ordered(self.arguments['filters'])!r}"
+        return {**found, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
 
     def decode(self, number: int, group: Group) -> Any:
         file = self.files[number]

@@ -149,6 +149,19 @@ def test_filters_leave_out_row_groups() -> None:
     assert list(none | lz.local_shuffle(2, seed=0)) == []
 
 
+def test_a_state_knows_the_filters() -> None:
+    files = numbers(30)
+    first, last, again = (
+        lz.source(lz.io.read_parquet(files, filters=[("n", "in", some)]))
+        for some in ({3, 5}, {23, 25}, {5, 3})
+    )
+    assert len(first) == len(last) == 10
+    with pytest.raises(lz.StateMismatch, match="digest"):
+        lz.run(last, lz.state_at(first, 3))
+    assert next(lz.run(again, lz.state_at(first, 3)))["n"] == 3
+    assert lz.init(first) == lz.init(again)
+
+
 def test_a_column_that_a_file_lacks_is_named() -> None:
     files = written([pa.table({"a": [1], "b": [2]}), pa.table({"b": [3], "c": [4]})], 9)
     reader = lz.io.read_parquet(files)
