@@ -333,7 +333,7 @@ class Run(BlockIterator[T], Iterator[T]):
                     return  # of the latter a signal's handler has closed it meanwhile
                 yield block
         except BaseException as error:
-            if isinstance(error, GeneratorExit) and _is_from_here(error):
+            if isinstance(error, GeneratorExit) and is_raised_here(error):
                 raise  # this was closed, where else a function raised it
             self._drop()
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
