@@ -121,10 +121,7 @@ def _go_to(of_random: Any, of_numpy: Any, of_torch: Any, info: Any, started: Any
 
 
 class Seeds:
-    """Has a worker's generators begin anew before each item, wherever that is made.
-
-    No tuple, as executors take a stage that has only data for one to do themselves.
-    """
+    """Has a worker's generators begin anew before each item, wherever that is made."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
