@@ -69,7 +69,7 @@ def _seekable_stages(calls: tuple[Call, ...]) -> int:
     return len(calls)
 
 
-_DATA = {list, tuple, range, int, float, str, bool, type(None), np.ndarray}  # no kinds of these
+_DATA = {list, tuple, range, int, float, str, bool, type(None), np.ndarray}  # and no subclass
 
 
 def takes_time(calls: tuple[Call, ...]) -> bool:
