@@ -76,7 +76,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
         flow=flow,
         skip=upstream.skip and skip,
         length=None if upstream.length is None else min(n, upstream.length),
-        view=upstream.view and View(upstream.view.table, ahead),
+        view=upstream.view and upstream.view._replace(ahead=ahead),
     )
 
 
@@ -149,7 +149,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
         flow=flow,
         skip=skip,
         length=length,
-        view=view and View(view.table, ahead),
+        view=view and View(view.table, ahead, view.moved(n)),
     )
 
 
