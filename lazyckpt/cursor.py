@@ -151,8 +151,9 @@ class Cursor(Generic[T]):
         """Count items from here on by the ticks that are taken with them, if no flow does it."""
         opened, size = self.opened, length_hint(ticks)
         if opened is not None and not _is_counting(opened.flow):
-            counted = lambda: size - length_hint(ticks)  # noqa: E731
-            begun = _OpenFlow(opened.flow, self.delivered(), counted, ticks)
+            begun = _OpenFlow(
+                opened.flow, self.delivered(), lambda: size - length_hint(ticks), ticks
+            )
             # A signal's handler may have closed it.
             self.opened = begun if self.opened is opened else self.opened
 
