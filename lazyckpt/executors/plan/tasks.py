@@ -31,10 +31,11 @@ class ChunkSizer:
         tail: How many tasks before the end they begin to shrink; 1 is never.
     """
 
-    def __init__(self, workers: int, buffer_size: int, is_gated: bool) -> None:
+    def __init__(self, workers: int, in_flight: int, buffer_size: int, is_gated: bool) -> None:
         self.size = 1
         self.tail = 2 * workers if workers > 1 else 1
-        self._workers, self._buffer_size, self._is_gated = workers, buffer_size, is_gated
+        self._workers, self._in_flight = workers, in_flight
+        self._buffer_size, self._is_gated = buffer_size, is_gated
         self._is_growing = not is_gated
         self._is_small = False
         self._singles = 0
@@ -63,11 +64,11 @@ class ChunkSizer:
         return max(-(-left // self.tail), -(-self.size // 8))
 
     def limit(self) -> int:
-        """Items to have under way: a chunk a worker, two more if they are small, and the buffer.
+        """Items to have under way: for each worker its chunks, three if small, and the buffer.
 
         As long as chunks grow, few of them: a buffer full of the first would take long.
         """
-        chunks = self._workers * (3 if self._is_small else 1)
+        chunks = self._workers * (3 if self._is_small else self._in_flight)
         buffer = self._buffer_size
         return chunks * self.size + (min(buffer, _FIRST_ITEMS) if self._is_growing else buffer)
 
