@@ -19,7 +19,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 _CHUNK_BYTES = 1 << 18  # what it may fill
 _HALF_BUFFER_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
-_CHUNK_ITEMS = 2048
+_CHUNK_ITEMS = 4096
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
 
 
