@@ -30,7 +30,7 @@ from lazyckpt.failures.notes import Failure, add_note, as_failure
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
 START_FAILED = -1  # the number of what is sent in place of the first outcome: why, as a `Failure`
 _PIPE_TASKS = 100  # tasks that a pipe has room for, with their outcomes
-_CHECK_LIBRARIES = 5e-3  # seconds between two looks whether libraries have started threads
+_CHECK_LIBRARIES = 20e-3  # seconds between two looks whether libraries have started threads
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 
 
