@@ -48,7 +48,7 @@ class Prefetcher:
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._rereader = rereader
         self._skip_log = skip_log or SkipLog()
-        self._sizer = ChunkSizer(pool.workers, pool.in_flight, pool.buffer_size, gate.is_gated)
+        self._sizer = ChunkSizer(pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated)
         if pool.suspect is not None:
             self._sizer.use_single_items(_SINGLES)
         self._tasks = generate(position, self._sizer)

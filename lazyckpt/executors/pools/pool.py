@@ -65,7 +65,7 @@ class WorkerPool(ABC):
     `start` first, and what they submit after `stop` is refused.
 
     Attributes:
-        in_flight: Large tasks of each worker's: the one that it does, and those on their way.
+        in_transit: How many large tasks are on their way, beside those that are done.
         workers: How many tasks are done at the same time.
         buffer_size: Items to have ready beyond those.
         generation: How often the workers were stopped.
@@ -73,7 +73,7 @@ class WorkerPool(ABC):
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
     """
 
-    in_flight = 1
+    in_transit = 0
     is_driven = False
     is_external = False  # whether stopping it waits for other people's software
 

@@ -87,7 +87,7 @@ def _opened(message: Message) -> Outcome:
 class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through a pipe of its own, first in, first out."""
 
-    in_flight = 2
+    in_transit = 1
 
     def __init__(
         self,

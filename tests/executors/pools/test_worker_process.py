@@ -29,8 +29,7 @@ def test_the_flag_and_the_pipe_of_a_gate_agree(opened: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_worker_has_its_next_large_item_to_make(workers: int) -> None:
-    """While one is on its way, though nobody takes any."""
+def test_a_worker_has_a_large_item_to_make_while_one_is_on_its_way(workers: int) -> None:
     begun = get_context("fork").Semaphore(0)
 
     def large(x: int) -> Any:
@@ -40,6 +39,6 @@ def test_a_worker_has_its_next_large_item_to_make(workers: int) -> None:
     executor = lz.processes(workers, buffer_size=1, start_method="fork")
     with lz.run(lz.source(range(100)) | lz.map(large), executor=executor) as run:
         next(run)
-        for _ in range(1 + 2 * workers + 1):
+        for _ in range(1 + workers + 1 + 1):
             assert begun.acquire(timeout=10)
         assert not begun.acquire(timeout=0.05)
