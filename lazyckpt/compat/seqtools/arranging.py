@@ -12,13 +12,8 @@ from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from lazyckpt.compat.seqtools.sequence import (
-    LazySequence,
-    arranged,
-    places,
-    produced,
-    stage,
-)
+import lazyckpt as lz
+from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, arranged, places
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
@@ -29,7 +24,7 @@ A = TypeVar("A")
 def arange(start: int, stop: int | None = None, step: int | None = None) -> LazySequence[int]:
     """The ints of `range`. An index out of range raises."""
     first, end = (0, start) if stop is None else (start, stop)
-    return LazySequence(produced("source", range(first, end, 1 if step is None else step)))
+    return LazySequence(lz.source(range(first, end, 1 if step is None else step)))
 
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
@@ -37,7 +32,7 @@ def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySeque
     if hasattr(indexes, "__array__"):
         indexes = np.asarray(indexes)
     if isinstance(indexes, (range, list, tuple, np.ndarray)):
-        return arranged([sequence], stage("gather", indexes))
+        return arranged([sequence], lz.gather(indexes))
     return arranged([sequence], partial(_looked_up, LazySequence.of(indexes)))
 
 
@@ -45,7 +40,7 @@ take = gather
 
 
 def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
-    return indexes | stage("map", LazySequence(pipeline).__getitem__)
+    return indexes | lz.map(LazySequence(pipeline).__getitem__)
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
@@ -57,8 +52,8 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     limit = checked("cycle", "limit", limit, optional(natural))
     if limit != 0 and LazySequence.of(sequence).machine.length == 0:
         raise ArgumentError("cycle: a sequence of nothing can't be repeated")
-    again = stage("repeat")
-    return arranged([sequence], again if limit is None else again | stage("take", limit))
+    again = lz.repeat()
+    return arranged([sequence], again if limit is None else again | lz.take(limit))
 
 
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
@@ -68,7 +63,7 @@ def repeat(value: A, times: int | None = None) -> LazySequence[A]:
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
     """An item of each sequence in turn, round and round over those that still have some."""
-    return arranged(sequences, partial(_joined, "interleave"))
+    return arranged(sequences, partial(_joined, lz.interleave))
 
 
 def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
@@ -83,21 +78,21 @@ def _parts(sequence: Any) -> Sequence[Any]:
 
 
 def _concatenated(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
-    return _joined("concat", *pipelines)
+    return _joined(lz.concat, *pipelines)
 
 
-def _joined(name: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
-    return produced(name, *pipelines) if pipelines else produced("source", ())
+def _joined(join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return join(*pipelines) if pipelines else lz.source(())
 
 
 def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
     """Tuples of one item from each sequence. Unequal lengths are a `ValueError`."""
-    return arranged([*sequences], partial(_level, "collate", "zip"))
+    return arranged([*sequences], partial(_level, "collate", lz.zip))
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
     """Item i of `x` where item i of `condition` is true, else of `y`. Lengths must be equal."""
-    return arranged([x, y], partial(_level, "switch", "switch", LazySequence.of(condition)))
+    return arranged([x, y], partial(_level, "switch", lz.switch, LazySequence.of(condition)))
 
 
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
@@ -106,16 +101,16 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
     """
-    chosen = LazySequence.of(selector) | stage("map", partial(_choice, len(values)))
-    return arranged(values, partial(_level, "case", "case", chosen))
+    chosen = LazySequence.of(selector) | lz.map(partial(_choice, len(values)))
+    return arranged(values, partial(_level, "case", lz.case, chosen))
 
 
-def _level(name: str, joining: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+def _level(name: str, join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
     """Pipelines joined, if all that have an end have it at the same place."""
     lengths = [pipeline.machine.length for pipeline in pipelines]
     if len({*lengths} - {None, math.inf}) > 1:
         raise ArgumentError(f"{name}: all sequences must have one length, got {lengths}")
-    return produced(joining, *pipelines)
+    return join(*pipelines)
 
 
 def _choice(count: int, selector: Any) -> Any:
@@ -139,7 +134,7 @@ def batch(
     [[0, 1], [2, 3], [4, 0]]
     """
     options = {"collate": collate_fn, "pad": None if drop_last else pad}
-    alone = partial(stage, "batch", k, drop_last=bool(drop_last))
+    alone = partial(lz.batch, k, drop_last=bool(drop_last))
     return arranged([sequence], alone(**options), alone())
 
 
@@ -153,7 +148,7 @@ def unbatch(
     size = batches.pipeline.machine.length
     if size != math.inf:
         size = (len(batches) - 1) * batch_size + last if len(batches) else 0
-    return LazySequence(places(size) | stage("map", _Row(batches, batch_size)))
+    return LazySequence(places(size) | lz.map(_Row(batches, batch_size)))
 
 
 class _Row:
@@ -209,4 +204,4 @@ def _within(edge: Any, size: int) -> int:
 def _cut(bounds: list[slice], sequence: Any, pipeline: Pipeline[Any]) -> Pipeline[Any]:
     """Slices of a sequence, or of the pipeline if that is None."""
     whole = LazySequence(pipeline) if sequence is None else sequence
-    return produced("source", bounds) | stage("map", partial(getitem, whole))
+    return lz.source(bounds) | lz.map(partial(getitem, whole))

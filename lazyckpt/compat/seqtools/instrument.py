@@ -9,7 +9,8 @@ from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, stage
+import lazyckpt as lz
+from lazyckpt.compat.seqtools.sequence import LazySequence
 from lazyckpt.core.checks import checked, function, natural, optional
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ def debug(
     checked("debug", "func", func, function)
     calls = checked("debug", "max_calls", max_calls, optional(natural))
     watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
-    return LazySequence(LazySequence.of(sequence) | stage("enumerate") | stage("map", watch))
+    return LazySequence(LazySequence.of(sequence) | lz.enumerate() | lz.map(watch))
 
 
 @dataclass

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import EvaluationError
-from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence
 from lazyckpt.core.checks import checked, function
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import Machine, Rate, begun
-from lazyckpt.core.show import show
+from lazyckpt.core.show import show, written_at
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
@@ -35,7 +36,7 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
         raise ArgumentError("smap: at least one sequence is needed, got none")
     if len(sequences) == 1:
         return LazySequence(LazySequence.of(*sequences) | _mapped(f, False))
-    return LazySequence(produced("zip", *map(LazySequence.of, sequences)) | _mapped(f, True))
+    return LazySequence(lz.zip(*map(LazySequence.of, sequences)) | _mapped(f, True))
 
 
 def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
@@ -45,7 +46,7 @@ def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySeque
 
 def _mapped(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
     checked("smap", "f", f, function)
-    return stage(seqtools_smap, _Evaluation(f, spread, built_at()))
+    return seqtools_smap(_Evaluation(f, spread, written_at()))
 
 
 @dataclass(frozen=True)
