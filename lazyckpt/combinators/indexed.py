@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
-from itertools import chain, islice
+import sys
+from collections.abc import Callable, Iterator, Sequence, Sized
 from operator import length_hint
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
-from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.checks import brief
+from lazyckpt.core.flow import Blocks, Flow, Position, Some, Table, View, in_blocks
 from lazyckpt.core.frames import Column, frame_columns
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import ArgumentError, SourceChanged
 
 T = TypeVar("T", covariant=True)
 
-_FIXED = (tuple, range, bytes)  # whose length stays what it is
-_BLOCK = 256  # rows of a frame that are made at once
+_OWN = (list, tuple, range, bytes)  # whose iterators can be placed, and tell their place
+_BLOCK = 512  # items that are there at once
+_ROWS = 256  # rows of a frame that are made at once
+_NONE: Iterator[Any] = iter(())
 
 
-class Walk(NamedTuple):
-    """Items from an index on, and the index reached.
-
-    `is_exact` says that an item which can't be had isn't counted.
-    """
-
-    items: Iterator[Any]
-    reached: Callable[[], int]
-    is_exact: bool
-
-
-Walks = Callable[[int], Walk]
+# From an epoch and an index to the items from there on.
+Walks = Callable[[int, int], Flow[Any]]
 
 
 def indexed(
@@ -44,6 +38,7 @@ def indexed(
     table: Table[T],
     walks: Walks,
     look: Callable[[], None] = lambda: None,
+    blocks: Blocks | None = None,
 ) -> Machine[T]:
     """The machine of `length` items that a table has.
 
@@ -51,8 +46,9 @@ def indexed(
         name: What errors call the source.
         length: How many items.
         table: The items.
-        walks: From an index to the items from there on.
+        walks: From an epoch and an index to the items from there on.
         look: Raises `SourceChanged` where there are more or fewer items now.
+        blocks: As of `View`.
     """
 
     def step(position: Position) -> tuple[Position, T]:
@@ -60,12 +56,6 @@ def indexed(
         if index >= length:
             raise End(position)
         return (epoch, index + 1), table.get(index)
-
-    def flow(position: Position) -> Flow[T]:
-        epoch, index = position
-        items, reached, is_exact = walks(index)
-        taken = (lambda: reached() - index) if is_exact else None
-        return Flow(items, lambda: (epoch, reached()), taken=taken)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index = position
@@ -89,10 +79,10 @@ def indexed(
         most=length,
         check=check,
         step=step,
-        flow=flow,
+        flow=lambda position: walks(*position),
         skip=skip,
         length=length,
-        view=View(table, ahead),
+        view=View(table, ahead, blocks),
     )
 
 
@@ -100,13 +90,20 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     """The machine of a sequence, an array or a map-style data set."""
     if isinstance(data, np.ndarray):
         values = read_only(np.asarray(data))  # rows of a memory map are plain arrays
-        table = Table(values.__getitem__, None, lambda indices: picked(values, indices))
-        return indexed("source", length, table, looking_up(values.__getitem__, length))
-    if type(data) in _FIXED:
-        return indexed("source", length, Table(data.__getitem__), _iterating(data, length))
+        table = Table(values.__getitem__, None, lambda indices: picked(values, indices), True)
+        walks = _in_blocks(_sliced(lambda start, stop: list(values[start:stop]), length))
+        return indexed("source", length, table, walks)
     look = _watching(data, length)
-    walks = _iterating_list if type(data) is list else _indexing
-    return indexed("source", length, _table(data), walks(data, length, look), look)
+    if type(data) in _OWN:
+        table = Table(data.__getitem__, is_there=True)
+        return indexed("source", length, table, _iterating(data, length, look), look)
+    walks = _in_blocks(data.iter_blocks, look) if is_reader(data) else _indexing(data, length, look)
+    return indexed("source", length, _table(data), walks, look, _blocks(data))
+
+
+def is_reader(data: Any) -> bool:
+    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
+    return hasattr(type(data), "source_identity")
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:
@@ -114,7 +111,10 @@ def by_row(data: Any, length: int) -> Machine[Any]:
     found = frame_columns(data)
     table = _values(found) if isinstance(found, Column) else _rows(found)
     look = _watching(data, length)
-    return indexed("source", length, table, _in_blocks(table, length, look), look)
+    rows = table.rows
+    assert rows is not None
+    blocks = _sliced(lambda start, stop: rows(range(start, stop)), length, _ROWS)
+    return indexed("source", length, table, _in_blocks(blocks, look), look)
 
 
 def _watching(data: Sized, length: int) -> Callable[[], None]:
@@ -128,11 +128,29 @@ def _watching(data: Sized, length: int) -> Callable[[], None]:
     return look
 
 
+def _blocks(data: Any) -> Blocks | None:
+    """Where the blocks of data begin that say so."""
+    starts = getattr(data, "block_starts", None)
+    if starts is None:
+        return None
+
+    def blocks() -> NDArray[np.int64]:
+        found = np.asarray(starts)
+        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+            raise ArgumentError(
+                f"source: block_starts must be ints in one dimension, got {brief(starts)}"
+            )
+        return found.astype(np.int64)
+
+    return blocks
+
+
 def _table(data: Any) -> Table[Any]:
     if not hasattr(type(data), "__getitems__"):
         return Table(data.__getitem__)
     many = data.__getitems__
-    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
+    stacked = getattr(data, "read_stacked", None) if is_reader(data) else None
+    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])), stacked)
 
 
 def _values(column: Column) -> Table[Any]:
@@ -162,43 +180,51 @@ def _stacked(column: Column, indices: Indices) -> Any:
     return found if isinstance(found, np.ndarray) else stack(found)
 
 
-def _iterating(data: Any, length: int) -> Walks:
-    def walk(index: int) -> Walk:
-        items = iter(data)
-        items.__setstate__(index)
-        return Walk(items, lambda: length - length_hint(items), True)
+def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
+    """By a sequence's own iterator; that of a list would go on into what is appended."""
 
-    return walk
-
-
-def _iterating_list(data: list[Any], length: int, look: Callable[[], None]) -> Walks:
-    """By a list's own iterator, which would go on into what is appended."""
-
-    def walk(index: int) -> Walk:
+    def walk(epoch: int, index: int) -> Flow[Any]:
         items: Any = iter(data)
-        items.__setstate__(index)
-        known = index
+        if index:
+            items.__setstate__(index)
+        known, before = index, -index
 
         def reached() -> int:
             nonlocal known
             if left := length_hint(items):
                 known = len(data) - left
-            else:  # it has no place after its end, where the list was cut before it
+            else:  # it has no place after its end, where a list was cut before it
                 _, _, *place = items.__reduce__()
                 known = place[0] if place else max(known, len(data))
             return known
 
-        def watched() -> Iterator[Iterator[Any]]:
-            yield islice(items, length - index)
-            look()
+        def again(number: int) -> Iterator[Iterator[Any]]:
+            nonlocal epoch, items, known, before
+            epoch, before, known, items = number, before + length, 0, iter(data)
+            return _whole(items, Some(items, length), look)
 
-        return Walk(chain.from_iterable(watched()), reached, True)
+        return in_blocks(
+            _whole(items, Some(items, length - index), look),
+            lambda: (epoch, reached()),
+            lambda: before + reached(),
+            again,
+        )
 
     return walk
 
 
+def _whole(items: Any, block: Iterator[Any], look: Callable[[], None]) -> Iterator[Iterator[Any]]:
+    """One block, of a sequence's own iterator; to close this ends both."""
+    try:
+        yield block
+    except GeneratorExit:
+        items.__setstate__(sys.maxsize)
+        raise
+    look()
+
+
 def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
-    def walk(index: int) -> Walk:
+    def walk(epoch: int, index: int) -> Flow[Any]:
         ticks = iter(range(index, length))
 
         def items() -> Iterator[Any]:
@@ -210,7 +236,7 @@ def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
                 raise
             look()
 
-        return Walk(items(), lambda: length - length_hint(ticks), False)
+        return Flow(items(), lambda: (epoch, length - length_hint(ticks)))
 
     return walk
 
@@ -218,29 +244,45 @@ def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
 def looking_up(get: Callable[[int], Any], length: int) -> Walks:
     """By an index each, of what doesn't change its length."""
 
-    def walk(index: int) -> Walk:
+    def walk(epoch: int, index: int) -> Flow[Any]:
         ticks = iter(range(index, length))
-        return Walk(map(get, ticks), lambda: length - length_hint(ticks), False)
+        return Flow(map(get, ticks), lambda: (epoch, length - length_hint(ticks)))
 
     return walk
 
 
-def _in_blocks(table: Table[Any], length: int, look: Callable[[], None]) -> Walks:
-    """Rows that are made many at once, which takes less time each."""
-    rows = table.rows
-    assert rows is not None
+def _sliced(
+    rows: Callable[[int, int], Sequence[Any]], length: int, size: int = _BLOCK
+) -> Callable[[int], Iterator[Sequence[Any]]]:
+    """Blocks of so many rows, from an index on."""
 
-    def walk(index: int) -> Walk:
-        here: tuple[Iterator[Any], int] = iter(()), index  # a block, and the index behind it
+    def blocks(index: int) -> Iterator[Sequence[Any]]:
+        while index < length and (some := rows(index, min(index + size, length))):
+            yield some
+            index += len(some)
 
-        def blocks() -> Iterator[Iterator[Any]]:
+    return blocks
+
+
+def _in_blocks(
+    blocks: Callable[[int], Iterator[Sequence[Any]]], look: Callable[[], None] = lambda: None
+) -> Walks:
+    """By many at once, which are there when the first of them is given."""
+
+    def walk(epoch: int, index: int) -> Flow[Any]:
+        here: tuple[Iterator[Any], int] = _NONE, index  # a block, and the index behind it
+
+        def each() -> Iterator[Iterator[Any]]:
             nonlocal here
-            for start in range(index, length, _BLOCK):
-                end = min(start + _BLOCK, length)
-                here = iter(rows(range(start, end))), end
+            for block in blocks(index):
+                here = iter(block), here[1] + len(block)
                 yield here[0]
             look()
 
-        return Walk(chain.from_iterable(blocks()), lambda: here[1] - length_hint(here[0]), True)
+        return in_blocks(
+            each(),
+            lambda: (epoch, here[1] - length_hint(here[0])),
+            lambda: here[1] - length_hint(here[0]) - index,
+        )
 
     return walk

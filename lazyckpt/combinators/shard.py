@@ -159,7 +159,7 @@ def _strided(
         step=step,
         skip=skip,
         length=length,
-        view=view and View(view.table, ahead),
+        view=view and View(view.table, ahead, view.moved(index, num_shards)),
     )
 
 
@@ -210,7 +210,7 @@ def _part(upstream: Machine[A], num_shards: int, index: int, remainder: Remainde
         flow=flow if start + size <= length else None,
         skip=skip,
         length=size,
-        view=view and View(view.table, ahead),
+        view=view and View(view.table, ahead, view.moved(start)),
     )
 
 

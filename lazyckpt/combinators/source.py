@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Set, Sized
+from functools import partial
 from itertools import islice
 from os import PathLike
 from types import FunctionType
@@ -12,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lazyckpt.combinators.indexed import by_index, by_row, indexed, looking_up
+from lazyckpt.combinators.indexed import by_index, by_row, indexed, is_reader, looking_up
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, optional, short
@@ -38,12 +39,13 @@ class Indexable(Protocol[T]):
     def __getitem__(self, index: int, /) -> T: ...
 
 
-def _named(data: Any, name: str | None) -> dict[str, Any]:
-    return {} if name is None else {"name": name}
+def _described(data: Any, name: str | None) -> dict[str, Any]:
+    identity = data.source_identity if is_reader(data) else {}
+    return identity if name is None else {**identity, "name": name}
 
 
 @source_combinator(
-    checks={"name": optional(short)}, describe=_named, sized=True, functions={"data": "data"}
+    checks={"name": optional(short)}, describe=_described, sized=True, functions={"data": "data"}
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
@@ -54,10 +56,11 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
 
     Args:
         data: Anything with `__len__` and `__getitem__` (list, range, array,
-            memory map, map-style dataset; a `__getitems__` is used too), or any
-            iterable that begins anew each time, such as a file reader object. It
-            must give the same items in the same order each time. A data frame of pandas
-            or polars and a table of pyarrow give rows as dicts, of which
+            memory map, map-style dataset, reader of `lazyckpt.io`; a `__getitems__` is
+            used too, and a `block_starts` by `local_shuffle`), or any iterable that
+            begins anew each time, such as a file reader object. It must give the same
+            items in the same order each time. A data frame of pandas or polars and a
+            table of pyarrow give rows as dicts, of which
             `batch(n, collate=stack)` makes arrays column by column, and a series
             values by place. `once(None)` with `flat_map(lambda _: made())` makes a source
             of a generator function.
@@ -255,10 +258,10 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
 
     def flow(position: Position) -> Flow[T]:
         epoch, index = position
-        taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
+        reached: Callable[[], int] = partial(int, index)  # until reading begins
 
         def items() -> Iterator[T]:
-            nonlocal taken
+            nonlocal reached
             stream, taken = counted(begin())
             passed = sum(1 for _ in islice(stream, index))
             if passed < index:
@@ -266,10 +269,10 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
                     f"source: the state stands after item {index} of {brief(data)}, "
                     f"which now has {passed} items"
                 )
-            taken, begun = (lambda: begun() - index), taken
+            reached = taken
             yield from stream
 
-        return Flow(items(), lambda: (epoch, index + taken()))
+        return Flow(items(), lambda: (epoch, reached()))
 
     return sourced("source", rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 

@@ -76,7 +76,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
         flow=flow,
         skip=upstream.skip and skip,
         length=None if upstream.length is None else min(n, upstream.length),
-        view=upstream.view and View(upstream.view.table, ahead),
+        view=upstream.view and upstream.view._replace(ahead=ahead),
     )
 
 
@@ -129,7 +129,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         items = upstream.flow(behind(position))
-        return Flow(items.pull, lambda: (items.snapshot(), 1), items.fn, items.taken)
+        return items.placed(lambda: (items.snapshot(), 1))
 
     def skip(position: Position, count: int) -> tuple[Position, int]:
         after, passed = jump(behind(position), count)
@@ -149,7 +149,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
         flow=flow,
         skip=skip,
         length=length,
-        view=view and View(view.table, ahead),
+        view=view and View(view.table, ahead, view.moved(n)),
     )
 
 

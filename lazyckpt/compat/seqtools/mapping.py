@@ -112,7 +112,7 @@ def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
 
 
 def _viewed(upstream: Machine[A], view: View[A], fn: _Evaluation) -> View[Any]:
-    get, rows, _ = view.table
+    get, rows = view.table[:2]
 
     def one(index: int, item: Any) -> Any:
         return fn(item, lambda: number(index))

@@ -229,7 +229,8 @@ def items_machine(
 def item_bytes(items: list[Any]) -> float:
     """About how many bytes an item fills: the first one, or the last if that is larger."""
     try:
-        return max(_bytes(items[0]), _bytes(items[-1])) if items else 0
+        size = _bytes(items[0]) if items else 0
+        return size if len(items) < 2 else max(size, _bytes(items[-1]))
     except Exception:  # of attributes that a class makes up
         return UNKNOWN_BYTES
 

@@ -108,20 +108,16 @@ def _is_itemwise(call: Call, machine: Machine[Any]) -> bool:
     return found.itemwise or (found.pointwise and not machine.owns) or call.covers > 0
 
 
+_DATA = {list, tuple, range, int, float, str, bool, type(None), np.ndarray}  # and no subclass
+
+
 def takes_time(calls: tuple[Call, ...]) -> bool:
     """Whether stages do more than look up what is in memory."""
     return any(
         any(takes_time(each.calls) for each in call.chains)
-        or not all(map(_is_at_hand, call.arguments.values()))
+        or any(not is_pipelines(v) and type(v) not in _DATA for v in call.arguments.values())
         for call in calls
     )
-
-
-def _is_at_hand(value: Any) -> bool:
-    if isinstance(value, np.memmap):
-        return False
-    plain = (list, tuple, range, int, float, str, bool, type(None), np.ndarray)
-    return isinstance(value, plain) or is_pipelines(value)
 
 
 def _without_pipelines(call: Call) -> Call:

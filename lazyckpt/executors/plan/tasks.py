@@ -19,7 +19,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
-_CHUNK_ITEMS = 2048
+_CHUNK_ITEMS = 4096
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
 
 
@@ -31,18 +31,22 @@ class ChunkSizer:
         tail: How many tasks before the end they begin to shrink; 1 is never.
     """
 
-    def __init__(self, workers: int, buffer_size: int, is_gated: bool, sharers: int = 1) -> None:
+    def __init__(
+        self, workers: int, in_transit: int, buffer_size: int, is_gated: bool, sharers: int = 1
+    ) -> None:
         """Begin with one item a task.
 
         Args:
             workers: How many workers there are.
+            in_transit: How many large chunks may be on their way besides theirs.
             buffer_size: Items to have ready.
             is_gated: Whether nothing is made that nobody waits for.
             sharers: How many pipelines that are joined share the workers and the memory.
         """
         self.size = 1
         self.tail = 2 * workers if workers > 1 else 1
-        self._workers, self._buffer_size, self._is_gated = workers, buffer_size, is_gated
+        self._workers, self._in_transit = workers, in_transit
+        self._buffer_size, self._is_gated = buffer_size, is_gated
         self._sharers, self._share = sharers, 1 / sharers
         self._is_growing = not is_gated
         self._is_small = False
@@ -65,6 +69,7 @@ class ChunkSizer:
             return
         if outcome.items:  # of those left out nobody knows the size
             self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
+            self._is_small = self._bytes <= CHUNK_BYTES
         size = self._bytes
         half_buffer = min(self._buffer_size // 2, READY_BYTES / size)
         small = max(CHUNK_BYTES / size, half_buffer)
@@ -73,18 +78,19 @@ class ChunkSizer:
         fitting /= self._sharers
         self._is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
-        self._is_small = bool(outcome.items) and size <= CHUNK_BYTES
 
     def share(self, left: int) -> int:
         """The size, or less near the end, so that workers end at the same time."""
         return max(-(-left // self.tail), -(-self.size // 8))
 
     def limit(self) -> int:
-        """Items to have under way: a chunk a worker, two more if they are small, and the buffer.
+        """Items to have under way: the buffer, and chunks: one a worker, three if they are small.
 
-        As long as chunks grow, few of them: a buffer full of the first would take long.
+        Of large ones there are those in transit besides. As long as chunks grow, few of
+        them: a buffer full of the first would take long.
         """
-        chunks = self._workers * (3 if self._is_small else 1)
+        workers = self._workers
+        chunks = 3 * workers if self._is_small else workers + self._in_transit
         buffer = min(self._buffer_size, _FIRST_ITEMS) if self._is_growing else self._buffer_size
         return max(1, int(chunks * min(self.size, self._share) + buffer / self._sharers))
 
