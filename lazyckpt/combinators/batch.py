@@ -136,12 +136,14 @@ def batch(
         whole, rest = divmod(passed, batch_size)
         return after, whole + (rest > 0 and not drop_last)
 
+    walk = _fetching(upstream, batch_size, drop_last, collate, filled) or flow
     return stateless(
         upstream,
         rate=Rate(batch_size),
         step=step,
-        flow=_fetching(upstream, batch_size, drop_last, collate, filled) or flow,
+        flow=walk,
         skip=upstream.skip and skip,
+        item=lambda position, n: next(iter(walk(skip(position, n)[0]))),
         length=_parts(upstream.length, batch_size, drop_last),
     )
 

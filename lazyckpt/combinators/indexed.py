@@ -55,11 +55,13 @@ def indexed(
         look: Raises `SourceChanged` where there are more or fewer items now.
     """
 
+    get = table.get
+
     def step(position: Position) -> tuple[Position, T]:
         epoch, index = position
         if index >= length:
             raise End(position)
-        return (epoch, index + 1), table.get(index)
+        return (epoch, index + 1), get(index)
 
     def flow(position: Position) -> Flow[T]:
         epoch, index = position
@@ -91,6 +93,7 @@ def indexed(
         step=step,
         flow=flow,
         skip=skip,
+        item=lambda position, n: get(position[1] + n),
         length=length,
         view=View(table, ahead),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
@@ -123,7 +123,19 @@ def _picking(
     rows: Machine[Any] = registry["zip"].build(selector, *deferred)
     picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
     children = tuple([each.machine for each in (selector, *pipelines)])
-    return rows._replace(step=picked.step, flow=picked.flow, skip=picked.skip, children=children)
+    deciding, *others = [each.item for each in children]
+
+    def item(position: Position, n: int) -> A:
+        place, *places = position[0]
+        number = chosen(cast(Any, deciding)(place, n))
+        return cast(A, cast(Any, others[number])(places[number], n))
+
+    return rows._replace(
+        step=picked.step,
+        flow=picked.flow,
+        item=rows.item and item,
+        children=children,
+    )
 
 
 def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
@@ -138,7 +150,16 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
             raise End(after)
         return after, lambda: upstream.step(position)[1]
 
+    alone: Any = upstream.item
     view = None
     if upstream.view is not None:  # by which many positions are found at once
         view = View(Table(partial(partial, upstream.view.table.get)), upstream.view.ahead)
-    return stateless(upstream, rate=Rate(), step=step, skip=jump, length=upstream.length, view=view)
+    return stateless(
+        upstream,
+        rate=Rate(),
+        step=step,
+        skip=jump,
+        item=partial(partial, alone),
+        length=upstream.length,
+        view=view,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.sequence import LazySequence, arranged
@@ -103,6 +104,9 @@ class _Indexed:
 
     def __getitem__(self, index: int) -> Any:
         with self._lock:
+            last = self._cursors[-1] if self._cursors else None
+            if last is not None and last.next == index:  # as where it is iterated over
+                return last.read(index)
             able = [c for c in self._cursors if c.next - len(c.kept) <= index]
             if able:
                 cursor = max(able, key=lambda each: each.next)
@@ -124,10 +128,10 @@ class _Cursor:
 
     def read(self, index: int) -> Any:
         """The item, which is kept or lies ahead."""
-        while self.next <= index:
-            try:
-                self.kept.append(next(self._items))
-            except StopIteration:
-                raise IndexError(f"index {index}, and the iterable has {self.next} items") from None
+        kept = self.kept
+        for item in islice(self._items, max(0, index + 1 - self.next)):
+            kept.append(item)
             self.next += 1
-        return self.kept[index - self.next]
+        if self.next <= index:
+            raise IndexError(f"index {index}, and the iterable has {self.next} items")
+        return kept[index - self.next]

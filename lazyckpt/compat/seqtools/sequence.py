@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Position
+from lazyckpt.core.flow import Position, counted
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import place
 from lazyckpt.errors import ArgumentError
@@ -26,6 +26,7 @@ from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 Arrangement = Callable[..., Pipeline[Any]]
+Walk = Callable[..., Iterator[Any]] | Literal["flow"]
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -49,11 +50,14 @@ class LazySequence(Sequence[T], Generic[T]):
         pipeline: Pipeline[T],
         layout: Arrangement | None = None,
         inputs: Sequence[Any] = (),
+        walk: Walk | None = None,
+        can_fail: bool = False,
     ) -> None:
         self.pipeline, self.layout, self.inputs = pipeline, layout, inputs
+        self.walk = walk if all(map(_never_fails, inputs)) else None
+        self.can_fail = can_fail or self.walk is None
         self._machine = machine = pipeline.machine
-        self._start = machine.init(0)
-        self._takes_many = any(call.name == "batch" for call in pipeline.calls)  # a flow is faster
+        self._start, self._alone = machine.init(0), machine.item
         self._length = machine.length if isinstance(machine.length, int) else None
         self._targets: LazySequence[Any] | None = None
 
@@ -98,24 +102,26 @@ class LazySequence(Sequence[T], Generic[T]):
 
     def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
         """Another one of the same kind, of the same items."""
-        return LazySequence(arrange(self.pipeline), arrange, [self])
+        return LazySequence(arrange(self.pipeline), arrange, [self], "flow")
 
     def position(self, number: int) -> Position:
         """Where the pipeline stands before an item."""
         if self._machine.skip is None:
-            raise ArgumentError(f"{self!r} has no indices; uniter(...) gives an iterable some")
+            raise self._without_indices()
         return self._machine.skip(self._start, number)[0]
 
+    def _without_indices(self) -> ArgumentError:
+        return ArgumentError(f"{self!r} has no indices; uniter(...) gives an iterable some")
+
     def _item(self, number: int) -> T:
-        position = self.position(number)
         try:
-            if self._takes_many:
-                return cast(T, next(iter(self._machine.flow(position))))
-            return cast(T, self._machine.step(position)[1])
+            if self._alone is not None:
+                return cast(T, self._alone(self._start, number))
         except Past:
             raise
         except Exception as error:
             raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
+        raise self._without_indices()
 
     def _explained(self, error: Exception, number: int) -> Exception:
         """The error to raise for an item, with a note of where it comes from."""
@@ -129,17 +135,47 @@ class LazySequence(Sequence[T], Generic[T]):
         return chosen(error)
 
     def __iter__(self) -> Iterator[T]:
-        return ForgivingIterator(Run(self.pipeline), self.pipeline).items
+        if self._machine.skip is None:
+            return ForgivingIterator(Run(self.pipeline), self.pipeline).items
+        self._machine.check(self._start)  # that the data are as long as they were
+        if self.walk is not None:
+            flow = self._machine.flow
+            return iter(flow(self._start)) if self.walk == "flow" else self.walk(*self.inputs)
+        return chain.from_iterable(self._stretches())
+
+    def _stretches(self) -> Iterator[Iterator[T]]:
+        """The items up to an error, and those behind it."""
+        begin, goes_on = 0, True
+
+        def stretch(items: Iterator[T]) -> Iterator[T]:
+            nonlocal begin, goes_on
+            try:
+                yield from items
+            except Past:
+                pass
+            except Exception as error:
+                number = begin + taken()
+                begin, goes_on = number + (not isinstance(error, WORKER_ERRORS)), True
+                raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
+
+        while goes_on:
+            items, taken = counted(self._machine.flow(self.position(begin)))
+            goes_on = False
+            yield stretch(items)
 
     def __repr__(self) -> str:
         return f"<sequence {self.pipeline!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazySequence, (self.pipeline, self.layout, self.inputs)
+        parts = self.pipeline, self.layout, self.inputs, self.walk, self.can_fail
+        return LazySequence, parts
 
 
 def arranged(
-    inputs: Sequence[Any], arrange: Arrangement, layout: Arrangement | None = None
+    inputs: Sequence[Any],
+    arrange: Arrangement,
+    layout: Arrangement | None = None,
+    walk: Walk | None = None,
 ) -> LazySequence[Any]:
     """A sequence of the items of others, which can be assigned through it.
 
@@ -147,8 +183,16 @@ def arranged(
         inputs: The sequences.
         arrange: From their pipelines to that of the items.
         layout: Likewise, without what is made of the items, if `arrange` makes something.
+        walk: From the sequences, if they never fail, to an iterator over the same items that
+            never does; the `"flow"` of the pipeline is one, if nothing is made of the items.
     """
-    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs)
+    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs, walk)
+
+
+def _never_fails(data: Any) -> bool:
+    """Whether its items are there, so that no error can come where they are gone through."""
+    is_arranged = type(data) is LazySequence and not data.can_fail
+    return is_arranged or type(data) in (list, tuple, range, str, bytes)
 
 
 @dataclass(frozen=True)
@@ -251,7 +295,7 @@ def stage(combinator: str | Callable[..., Any], *args: Any, **kwargs: Any) -> St
     return Stage((_called(combinator, args, kwargs),))
 
 
-def produced(name: str, *args: Any, **kwargs: Any) -> Pipeline[Any]:
+def produced(name: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Pipeline[Any]:
     """A pipeline of one source, as built where the user called."""
     pipeline: Pipeline[Any] = Pipeline((_called(name, args, kwargs),))
     _ = pipeline.machine  # bad data is refused here
