@@ -136,6 +136,20 @@ def batch(
         whole, rest = divmod(passed, batch_size)
         return after, whole + (rest > 0 and not drop_last)
 
+    def item(position: Position, n: int) -> Any:
+        if view is None or walk is not flow:
+            return next(iter(walk(skip(position, n)[0])))
+        begin = n * batch_size
+        end = jump(position, begin + batch_size)[1]
+        indices = view.ahead(position, range(begin, end))
+        items = [get(i) for i in (indices if isinstance(indices, range) else indices.tolist())]
+        if filled is not None:
+            items = filled(items)
+        return items if collate is None else collate(items)
+
+    view = upstream.view
+    jump: Any = upstream.skip
+    get: Any = view and view.table.get
     walk = _fetching(upstream, batch_size, drop_last, collate, filled) or flow
     return stateless(
         upstream,
@@ -143,7 +157,7 @@ def batch(
         step=step,
         flow=walk,
         skip=upstream.skip and skip,
-        item=lambda position, n: next(iter(walk(skip(position, n)[0]))),
+        item=item,
         length=_parts(upstream.length, batch_size, drop_last),
     )
 

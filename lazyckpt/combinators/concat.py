@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, chain
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from lazyckpt.combinators.join import joined
 from lazyckpt.core.flow import Flow, Position
@@ -109,12 +109,13 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
         (places, number), behind = position, known
         if behind[0] is not position:
             known = behind = ends(position)
-        passed = bisect_right(behind[1], n)
+        passed, place = bisect_right(behind[1], n), places[number]
+        if passed:
+            place = machines[number + passed].init(machines[number].epoch(place))
+            n -= int(behind[1][passed - 1])
         alone: Any = machines[number + passed].item
-        if not passed:
-            return cast(A, alone(places[number], n))
-        epoch = machines[number].epoch(places[number])
-        return cast(A, alone(machines[number + passed].init(epoch), n - behind[1][passed - 1]))
+        found: A = alone(place, n)
+        return found
 
     return joining(
         "concat",

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain, cycle, pairwise, repeat
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from lazyckpt.combinators.join import joined
 from lazyckpt.core.checks import positive
@@ -186,7 +186,8 @@ class Turns(Generic[A]):
             self._known = known = position, self._rounds(position)
         number, behind = known[1].find(n)
         alone: Any = self.machines[number].item
-        return cast(A, alone(position[0][number], behind))
+        found: A = alone(position[0][number], behind)
+        return found
 
     def _rounds(self, position: Position) -> _Rounds:
         places, _, turn, given = position

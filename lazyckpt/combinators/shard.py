@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -138,7 +138,8 @@ def _strided(
         return after, upstream.step(here)[1]
 
     def item(position: Position, n: int) -> A:
-        return cast(A, alone(position, index + n * num_shards))
+        found: A = alone(position, index + n * num_shards)
+        return found
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
@@ -123,12 +123,13 @@ def _picking(
     rows: Machine[Any] = registry["zip"].build(selector, *deferred)
     picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
     children = tuple([each.machine for each in (selector, *pipelines)])
-    deciding, *others = [each.item for each in children]
+    lone: list[Any] = [each.item for each in children]
 
     def item(position: Position, n: int) -> A:
-        place, *places = position[0]
-        number = chosen(cast(Any, deciding)(place, n))
-        return cast(A, cast(Any, others[number])(places[number], n))
+        places = position[0]
+        number = 1 + chosen(lone[0](places[0], n))
+        found: A = lone[number](places[number], n)
+        return found
 
     return rows._replace(
         step=picked.step,

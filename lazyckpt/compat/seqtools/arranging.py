@@ -14,7 +14,6 @@ from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.indexed import Walk as Walked
 from lazyckpt.combinators.indexed import indexed, looking_up
 from lazyckpt.compat.seqtools.sequence import (
     LazySequence,
@@ -24,7 +23,7 @@ from lazyckpt.compat.seqtools.sequence import (
     stage,
 )
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
-from lazyckpt.core.flow import Table, counted
+from lazyckpt.core.flow import Flow, Position, Table, counted
 from lazyckpt.core.machine import Machine
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
@@ -186,9 +185,9 @@ def unbatch(
 )
 def seqtools_unbatch(rows: Any, size: Any) -> Machine[Any]:
     """The machine of so many rows, which are gone through batch by batch."""
-    by_index = looking_up(rows.__getitem__, min(size, sys.maxsize))
-    walks = rows.walk if isinstance(rows, _Rows) else by_index
-    return indexed("unbatch", size, Table(rows.__getitem__), walks)
+    walks = looking_up(rows.__getitem__, min(size, sys.maxsize))
+    made = indexed("unbatch", size, Table(rows.__getitem__), walks)
+    return made._replace(flow=rows.flow) if isinstance(rows, _Rows) else made
 
 
 class _Rows:
@@ -211,25 +210,24 @@ class _Rows:
             raise self._short(number, rows, place)
         return rows[place]
 
-    def walk(self, index: int) -> Walked:
-        """All from an index on, for which each batch is made once."""
-        batches, first = self._batches, index // self._size
+    def flow(self, position: Position) -> Flow[Any]:
+        """The items, for which each batch is made once."""
+        epoch, index = position
+        first = index // self._size
 
         def whole() -> Iterator[Sequence[Any]]:
+            batches = self._batches
             read = batches.pipeline.machine.flow(batches.position(first))
             place = index % self._size
             for number, rows in enumerate(read, first):
                 wanted = min(self._size, self._count - number * self._size)
-                if len(rows) == wanted and not place:
-                    yield rows
-                else:
-                    yield rows[place:wanted]
+                yield rows if len(rows) == wanted and not place else rows[place:wanted]
                 if len(rows) < wanted:
                     raise self._short(number, rows, max(place, len(rows)))
                 place = 0
 
         items, taken = counted(chain.from_iterable(whole()))
-        return Walked(items, lambda: index + taken(), True)
+        return Flow(items, lambda: (epoch, index + taken()), taken=taken)
 
     def _short(self, number: int, rows: Sequence[Any], place: int) -> ValueError:
         return ValueError(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class LazySequence(Sequence[T], Generic[T]):
         self._machine = machine = pipeline.machine
         self._start, self._alone = machine.init(0), machine.item
         self._length = machine.length if isinstance(machine.length, int) else None
+        self._size = machine.length or 0
         self._targets: LazySequence[Any] | None = None
 
     @staticmethod
@@ -86,7 +87,7 @@ class LazySequence(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, key: slice) -> LazySequence[T]: ...
     def __getitem__(self, key: SupportsIndex | slice) -> T | LazySequence[T]:
-        if type(key) is int and self._length and 0 <= key < self._length:
+        if type(key) is int and 0 <= key < self._size:
             return self._item(key)
         if isinstance(key, slice):
             return self._arranged(partial(_sliced, key))
@@ -116,7 +117,8 @@ class LazySequence(Sequence[T], Generic[T]):
     def _item(self, number: int) -> T:
         try:
             if self._alone is not None:
-                return cast(T, self._alone(self._start, number))
+                found: T = self._alone(self._start, number)
+                return found
         except Past:
             raise
         except Exception as error:
