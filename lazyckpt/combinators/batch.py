@@ -183,7 +183,7 @@ def _fetching(
     view, jump = upstream.view, upstream.skip
     if view is None or jump is None:
         return None
-    get, rows, stacked = view.table
+    get, rows, stacked = view.table[:3]
     fetch: Callable[[Indices], Any]
     if collate is stack and stacked is not None:
         fetch, finish = stacked, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import chain, islice
 from operator import length_hint
 from typing import Any, NamedTuple, TypeVar
@@ -103,13 +103,18 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     """The machine of a sequence, an array or a map-style data set."""
     if isinstance(data, np.ndarray):
         values = read_only(np.asarray(data))  # rows of a memory map are plain arrays
-        table = Table(values.__getitem__, None, lambda indices: picked(values, indices))
+        table = Table(values.__getitem__, None, lambda indices: picked(values, indices), True)
         return indexed("source", length, table, looking_up(values.__getitem__, length))
     if type(data) in _FIXED:
-        return indexed("source", length, Table(data.__getitem__), _iterating(data, length))
+        return indexed("source", length, _there(data), _iterating(data, length))
     look = _watching(data, length)
     walks = _iterating_list if type(data) is list else _indexing
-    return indexed("source", length, _table(data), walks(data, length, look), look)
+    table = _there(data) if type(data) is list else _table(data)
+    return indexed("source", length, table, walks(data, length, look), look)
+
+
+def _there(data: Sequence[Any]) -> Table[Any]:
+    return Table(data.__getitem__, is_there=True)
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:

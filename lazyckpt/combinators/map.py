@@ -69,7 +69,7 @@ def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False)
     found = applied(upstream, alone)
     if upstream.view is None:
         return found
-    get, rows, stacked = upstream.view.table
+    get, rows, stacked = upstream.view.table[:3]
 
     def many(indices: Indices) -> Any:
         if stacked is not None:

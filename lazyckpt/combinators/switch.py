@@ -112,6 +112,12 @@ def _picked(name: str, selector: Any, *pipelines: Any) -> None:
             )
 
 
+def _is_there(pipeline: Pipeline[Any]) -> bool:
+    """Whether its items need no computing, so that it does no harm to have each."""
+    view = pipeline.machine.view
+    return view is not None and view.table.is_there
+
+
 class _Deferred(NamedTuple):
     machine: Machine[Callable[[], Any]]
 
@@ -119,9 +125,13 @@ class _Deferred(NamedTuple):
 def _picking(
     selector: Pipeline[Any], pipelines: tuple[Pipeline[A], ...], chosen: Callable[[Any], int]
 ) -> Machine[A]:
-    deferred = [_Deferred(_deferring(pipeline.machine)) for pipeline in pipelines]
-    rows: Machine[Any] = registry["zip"].build(selector, *deferred)
-    picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
+    is_there = all(map(_is_there, pipelines))
+    joined = pipelines if is_there else [_Deferred(_deferring(each.machine)) for each in pipelines]
+    rows: Machine[Any] = registry["zip"].build(selector, *joined)
+    if is_there:
+        picked = applied(rows, lambda row: row[1 + chosen(row[0])])
+    else:
+        picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
     children = tuple([each.machine for each in (selector, *pipelines)])
     lone: list[Any] = [each.item for each in children]
 

@@ -70,11 +70,13 @@ class Table(NamedTuple, Generic[T]):
     """What random access reads from: one item, or many at once.
 
     `rows` and `stacked` are None where many at once are no cheaper than one by one.
+    `is_there` says that to get an item runs nobody's code.
     """
 
     get: Callable[[int], T]
     rows: Callable[[Indices], list[T]] | None = None
     stacked: Callable[[Indices], Any] | None = None
+    is_there: bool = False
 
 
 class View(NamedTuple, Generic[T]):

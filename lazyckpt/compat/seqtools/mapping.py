@@ -149,7 +149,7 @@ def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
 
 
 def _viewed(upstream: Machine[Any], view: View[Any], fn: _Evaluation) -> View[Any]:
-    get, rows, _ = view.table
+    get, rows = view.table[:2]
 
     def one(index: int, item: Any) -> Any:
         try:
