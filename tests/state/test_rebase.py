@@ -179,8 +179,15 @@ def test_a_repeat_follows_its_count_where_no_window_is_at_an_end(
     if window in SHAPING:  # a last one that was short has been given
         found = sorted(x for batch in head + rest for x in batch)
         assert found == sorted(x for batch in whole[1] for x in batch) or None in counts
+    elif cut == len(whole[0]) < 70 and "shuffle" in [call.name for call in window.calls]:
+        found, expected = ([_item(x) for x in each] for each in (head + rest, whole[1]))
+        assert sorted(found) == sorted(expected) or None in counts  # what follows is a new order
     elif window != lz.sliding_window(3):
         assert head + rest == whole[1]
+
+
+def _item(given: Any) -> Any:
+    return given[1] if isinstance(given, tuple) else given
 
 
 @pytest.mark.parametrize("window", [lz.shuffle(4, seed=1), lz.block_shuffle(4, seed=1)], ids=str)
