@@ -23,8 +23,9 @@ def compat_seqtools(rounds: int) -> Iterator[Row]:
     """Sequences iterated over and indexed; prefetching and loaders with their workers' start."""
     data = list(range(N))
     for name, build in sequences(data).items():
-        mine, other = (partial(walked, build(lib)) for lib in (ours, theirs))
-        yield compared("sq", f"{name} / SeqTools", mine, other, rounds, N, 1)
+        if name != "add_cache":  # theirs is passed over by who goes through it
+            mine, other = (partial(walked, build(lib)) for lib in (ours, theirs))
+            yield compared("sq", f"{name} / SeqTools", mine, other, rounds, N, 1)
         mine, other = (partial(indexed, build(lib)) for lib in (ours, theirs))
         yield compared("sq", f"{name}, by index / SeqTools", mine, other, rounds, FEW, 1)
     few = max(1, rounds // 3)

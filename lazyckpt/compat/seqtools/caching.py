@@ -106,8 +106,8 @@ class _Indexed:
     def __getitem__(self, index: int) -> Any:
         with self._lock:
             cursors = self._cursors
-            if len(cursors) == 1 and cursors[0].next <= index:
-                return cursors[0].read(index)
+            if len(cursors) == 1 and (cursor := cursors[0]).next <= index:
+                return cursor.read(index)
             able = [c for c in cursors if c.next - len(c.kept) <= index]
             if able:
                 cursor = able[0] if len(able) == 1 else max(able, key=lambda each: each.next)
