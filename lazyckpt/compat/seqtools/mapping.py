@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
-import numpy as np
-
 from lazyckpt.compat.seqtools.errors import EvaluationError, chosen
 from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
 from lazyckpt.core.checks import checked, function
-from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun
 from lazyckpt.core.show import show
 from lazyckpt.core.stages import stateless
@@ -98,7 +96,7 @@ class _Evaluation:
 @combinator(registered=False, pointwise=True)
 def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
-    view, alone = upstream.view, upstream.item
+    alone = upstream.item
     func, spreads = fn.func, fn.spread
 
     def number(position: Position, more: int = 0) -> int | None:
@@ -106,13 +104,6 @@ def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
         found = given(upstream, position) if begun(upstream, position) else 0
         epoch = upstream.length if isinstance(upstream.length, int) else sys.maxsize
         return None if found is None else found % max(epoch, 1) + more
-
-    def step(position: Position) -> tuple[Position, Any]:
-        after, item = upstream.step(position)
-        try:
-            return after, func(*item) if spreads else func(item)
-        except Exception as error:
-            raise fn.failed(error, number(position))  # noqa: B904  # it has its cause
 
     def item(position: Position, n: int) -> Any:
         assert alone is not None
@@ -139,33 +130,8 @@ def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
     return stateless(
         upstream,
         rate=Rate(),
-        step=step,
         flow=flow,
         skip=upstream.skip,
         item=item,
         length=upstream.length,
-        view=None if view is None else _viewed(upstream, view, fn),
     )
-
-
-def _viewed(upstream: Machine[Any], view: View[Any], fn: _Evaluation) -> View[Any]:
-    get, rows = view.table[:2]
-
-    def one(index: int, item: Any) -> Any:
-        try:
-            return fn.func(*item) if fn.spread else fn.func(item)
-        except Exception as error:
-            raise fn.failed(error, number(index))  # noqa: B904  # it has its cause
-
-    def number(index: int) -> int | None:
-        """That of an item of the table, or of the first of several."""
-        if not isinstance(upstream.length, int):
-            return None
-        order = np.asarray(view.ahead(upstream.init(0), range(upstream.length)))
-        return int(np.argmax(order == index))
-
-    def many(indices: Any) -> list[Any]:
-        assert rows is not None
-        return [one(int(index), item) for index, item in zip(indices, rows(indices), strict=True)]
-
-    return View(Table(lambda index: one(index, get(index)), rows and many), view.ahead)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, Literal, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class LazySequence(Sequence[T], Generic[T]):
         self.walk = walk if all(map(_never_fails, inputs)) else None
         self.can_fail = can_fail or self.walk is None
         self._machine = machine = pipeline.machine
-        self._start, self._alone = machine.init(0), machine.item
+        self._start, self._alone = machine.init(0), cast(Any, machine.item)
         self._length = machine.length if isinstance(machine.length, int) else None
         self._size = machine.length or 0
         self._targets: LazySequence[Any] | None = None
@@ -108,22 +108,19 @@ class LazySequence(Sequence[T], Generic[T]):
     def position(self, number: int) -> Position:
         """Where the pipeline stands before an item."""
         if self._machine.skip is None:
-            raise self._without_indices()
+            raise ArgumentError(f"{self!r} has no indices; uniter(...) gives an iterable some")
         return self._machine.skip(self._start, number)[0]
 
-    def _without_indices(self) -> ArgumentError:
-        return ArgumentError(f"{self!r} has no indices; uniter(...) gives an iterable some")
-
     def _item(self, number: int) -> T:
+        if self._alone is None:
+            self.position(number)  # which only a sequence with indices has
         try:
-            if self._alone is not None:
-                found: T = self._alone(self._start, number)
-                return found
+            found: T = self._alone(self._start, number)
         except Past:
             raise
         except Exception as error:
             raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
-        raise self._without_indices()
+        return found
 
     def _explained(self, error: Exception, number: int) -> Exception:
         """The error to raise for an item, with a note of where it comes from."""
