@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, overload
@@ -13,7 +12,7 @@ from lazyckpt.core.checks import Check, brief
 from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator
-from lazyckpt.core.show import place
+from lazyckpt.core.show import written_at
 from lazyckpt.core.stages import passing
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping, Pipeline, Stage
@@ -178,14 +177,13 @@ def _composite(
 
     @wraps(make)
     def public(*args: P.args, **kwargs: P.kwargs) -> Composed:
-        frame = sys._getframe(1)
         arguments = known.bind(args, kwargs)
         made = make(*args, **kwargs)
         if not isinstance(made, (Stage, Pipeline)):
             raise ArgumentError(
                 f"{make.__name__}: a composite must return stages, got {brief(made)}"
             )
-        return type(made)((*made.calls, Call(known, arguments, place(frame), len(made.calls))))
+        return type(made)((*made.calls, Call(known, arguments, written_at(), len(made.calls))))
 
     known: Combinator = marked.combinator._replace(public=public)
     public.combinator = known  # type: ignore[attr-defined]  # where unpickled calls find it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
@@ -12,7 +11,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Check
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, Role, registry
-from lazyckpt.core.show import place
+from lazyckpt.core.show import written_at
 from lazyckpt.errors import ArgumentError
 
 
@@ -55,8 +54,7 @@ def define(
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def public(*args: Any, **kwargs: Any) -> Chain:
-        frame = sys._getframe(1)
-        return wrap(Call(combinator, combinator.bind(args, kwargs), place(frame)))
+        return wrap(Call(combinator, combinator.bind(args, kwargs), written_at()))
 
     public.__name__ = public.__qualname__ = build.__name__
     public.__module__ = build.__module__

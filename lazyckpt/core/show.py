@@ -6,7 +6,6 @@ import reprlib
 import sys
 from os import PathLike
 from textwrap import indent
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from lazyckpt.core.checks import Shown, brief
 
 WIDTH = 88  # of a line
+_HERE = __name__.partition(".")[0] + "."
 _MOST = 3  # of several values that are shown
 
 
@@ -57,8 +57,11 @@ def bracketed(name: str, parts: list[str]) -> str:
     return f"{name}(\n{indent(lines, '    ')})"
 
 
-def place(frame: FrameType) -> str:
-    """The line that is being run, of a notebook that of a cell: `In[3]:1`."""
+def written_at() -> str:
+    """The line being run outside of this package; of a notebook that of a cell: `In[3]:1`."""
+    frame = sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_HERE):
+        frame = frame.f_back
     file = frame.f_code.co_filename
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     named = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(file)

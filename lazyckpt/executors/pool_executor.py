@@ -65,13 +65,14 @@ class PoolExecutor(Executor):
         """The workers, with their settings."""
         return self._spec(**self.arguments)
 
-    def open(self, chain: Chain) -> Session:
+    def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
+        """Begin to work on a pipeline; several that end together have one `gate`."""
         spec = self.spec
 
         def start_driver(handler: Handler, driven: WorkerPool) -> WorkerPool:
             return ThreadPool([handler], 1, spec.buffer_size, spec.timeout, drives=(driven,))
 
-        gate, segments = PrefetchGate(spec.is_gated), spec.split(chain)
+        gate, segments = gate or PrefetchGate(spec.is_gated), spec.split(chain)
         return open_session(chain, segments, gate, spec.start, start_driver, spec.workers)
 
     def explain(self, chain: Chain) -> list[Part]:
@@ -95,9 +96,9 @@ class LastStageExecutor(PoolExecutor):
 
     __slots__ = ()
 
-    def open(self, chain: Chain) -> Session:
+    def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
         spec = self.spec
-        gate = PrefetchGate(spec.is_gated)
+        gate = gate or PrefetchGate(spec.is_gated)
         return open_last_stage(chain, gate, spec.start, spec.workers)
 
 

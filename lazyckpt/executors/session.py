@@ -82,8 +82,10 @@ class Session:
             self.prefetching.fill()
 
     def start(self) -> None:
-        """Let workers start when they are needed, as at first."""
+        """Let workers start when they are needed, as at first: now, where buffering is allowed."""
         self.gate.is_closed = False
+        if self.gate.is_gated and self.gate.is_open:
+            self.fill()
 
     def stop(self) -> None:
         """End all workers. What is ready stays, and after `start` they start again."""

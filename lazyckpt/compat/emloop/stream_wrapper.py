@@ -13,7 +13,7 @@ from lazyckpt.core.checks import checked, function, integer
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.local import threads
-from lazyckpt.run import Buffering, Run
+from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
 T = TypeVar("T")
@@ -65,17 +65,19 @@ class StreamWrapper(Iterator[T], Generic[T]):
         batches = stream_epochs(self._passes, size, name)
         self._run: Run[T] = Run(batches, executor=executor)
         self._epochs = EpochLoader(self._run, batches.machine, partial(next_start, size))
-        self._inside = self._allowed = 0
+        self._inside = 0
         self._was_entered = False
+        if buffer > 0:
+            self._run.close()  # until it is entered
 
     def __enter__(self) -> StreamWrapper[T]:
         self._was_entered = True
+        self._inside += 1
         self._run.__enter__()
-        self._count(inside=1)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._count(inside=-1)
+        self._inside -= 1
         if self._buffer_size > 0 and not self._inside:
             self._run.close()
 
@@ -115,7 +117,7 @@ class StreamWrapper(Iterator[T], Generic[T]):
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
         """A context in which batches are made ahead. Nests; without a thread it does nothing."""
-        return Buffering(partial(self._count, allowed=1), partial(self._count, allowed=-1))
+        return self._run.allow_buffering
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the last delivered batch, as JSON values."""
@@ -125,13 +127,3 @@ class StreamWrapper(Iterator[T], Generic[T]):
         """Go to a state, at any time; what is ready is dropped."""
         self._epochs.load_state_dict(state)
         self._passes.made = None
-
-    def _count(self, inside: int = 0, allowed: int = 0) -> None:
-        """Count who is inside of `with`, and who allows buffering."""
-        was_buffering = self._inside and self._allowed
-        self._inside, self._allowed = self._inside + inside, self._allowed + allowed
-        is_buffering = self._inside and self._allowed
-        if is_buffering and not was_buffering:
-            self._run.resume()
-        elif was_buffering and not is_buffering:
-            self._run.pause()

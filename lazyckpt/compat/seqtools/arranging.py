@@ -14,14 +14,9 @@ from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
+import lazyckpt as lz
 from lazyckpt.combinators.indexed import indexed, looking_up
-from lazyckpt.compat.seqtools.sequence import (
-    LazySequence,
-    Walk,
-    arranged,
-    produced,
-    stage,
-)
+from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, Walk, arranged
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
 from lazyckpt.core.flow import Flow, Position, Table, counted
 from lazyckpt.core.machine import Machine
@@ -36,7 +31,7 @@ def arange(start: int, stop: int | None = None, step: int | None = None) -> Lazy
     """The ints of `range`. An index out of range raises."""
     first, end = (0, start) if stop is None else (start, stop)
     numbers = range(first, end, 1 if step is None else step)
-    return LazySequence(produced("source", numbers), None, [numbers], iter)
+    return LazySequence(lz.source(numbers), None, [numbers], iter)
 
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
@@ -44,7 +39,7 @@ def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySeque
     if hasattr(indexes, "__array__"):
         indexes = np.asarray(indexes)
     if isinstance(indexes, (range, list, tuple, np.ndarray)):
-        return arranged([sequence], stage("gather", indexes), None, "flow")
+        return arranged([sequence], lz.gather(indexes), None, "flow")
     return arranged([sequence], partial(_looked_up, LazySequence.of(indexes)))
 
 
@@ -52,7 +47,7 @@ take = gather
 
 
 def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
-    return indexes | stage("map", LazySequence(pipeline).__getitem__)
+    return indexes | lz.map(LazySequence(pipeline).__getitem__)
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
@@ -68,7 +63,7 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
 
 
 def _again(sequence: Iterable[A], limit: int | None, walk: Walk) -> LazySequence[A]:
-    again = stage("repeat") if limit is None else stage("repeat") | stage("take", limit)
+    again = lz.repeat() if limit is None else lz.repeat() | lz.take(limit)
     return arranged([sequence], again, None, walk)
 
 
@@ -88,7 +83,7 @@ def _repeated(times: int | None, values: Sequence[A]) -> Iterator[A]:
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
     """An item of each sequence in turn, round and round over those that still have some."""
-    return arranged(sequences, partial(_joined, "interleave"), None, "flow")
+    return arranged(sequences, partial(_joined, lz.interleave), None, "flow")
 
 
 def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
@@ -104,21 +99,21 @@ def _parts(sequence: Any) -> Sequence[Any]:
 
 
 def _concatenated(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
-    return _joined("concat", *pipelines)
+    return _joined(lz.concat, *pipelines)
 
 
-def _joined(name: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
-    return produced(name, *pipelines) if pipelines else produced("source", ())
+def _joined(join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+    return join(*pipelines) if pipelines else lz.source(())
 
 
 def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
     """Tuples of one item from each sequence. Unequal lengths are a `ValueError`."""
-    return arranged([*sequences], partial(_level, "collate", "zip"), None, zip)
+    return arranged([*sequences], partial(_level, "collate", lz.zip), None, zip)
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
     """Item i of `x` where item i of `condition` is true, else of `y`. Lengths must be equal."""
-    return arranged([x, y], partial(_level, "switch", "switch", LazySequence.of(condition)))
+    return arranged([x, y], partial(_level, "switch", lz.switch, LazySequence.of(condition)))
 
 
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
@@ -127,16 +122,16 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     >>> list(case([0, 1, -1], "abc", "xyz"))
     ['a', 'y', 'z']
     """
-    chosen = LazySequence.of(selector) | stage("map", partial(_choice, len(values)))
-    return arranged(values, partial(_level, "case", "case", chosen))
+    chosen = LazySequence.of(selector) | lz.map(partial(_choice, len(values)))
+    return arranged(values, partial(_level, "case", lz.case, chosen))
 
 
-def _level(name: str, joining: str, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+def _level(name: str, join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
     """Pipelines joined, if all that have an end have it at the same place."""
     lengths = [pipeline.machine.length for pipeline in pipelines]
     if len({*lengths} - {None, math.inf}) > 1:
         raise ArgumentError(f"{name}: all sequences must have one length, got {lengths}")
-    return produced(joining, *pipelines)
+    return join(*pipelines)
 
 
 def _choice(count: int, selector: Any) -> Any:
@@ -162,7 +157,7 @@ def batch(
     [[0, 1], [2, 3], [4, 0]]
     """
     options = {"collate": collate_fn, "pad": None if drop_last else pad}
-    alone = partial(stage, "batch", k, drop_last=bool(drop_last))
+    alone = partial(lz.batch, k, drop_last=bool(drop_last))
     walk: Walk | None = "flow" if collate_fn is None else None
     return arranged([sequence], alone(**options), alone(), walk)
 
@@ -177,7 +172,7 @@ def unbatch(
     size = batches.pipeline.machine.length
     if size != math.inf:
         size = (len(batches) - 1) * batch_size + last if len(batches) else 0
-    return LazySequence(produced(seqtools_unbatch, _Rows(batches, batch_size, size), size))
+    return LazySequence(seqtools_unbatch(_Rows(batches, batch_size, size), size))
 
 
 @source_combinator(
@@ -265,4 +260,4 @@ def _within(edge: Any, size: int) -> int:
 def _cut(bounds: list[slice], sequence: Any, pipeline: Pipeline[Any]) -> Pipeline[Any]:
     """Slices of a sequence, or of the pipeline if that is None."""
     whole = LazySequence(pipeline) if sequence is None else sequence
-    return produced("source", bounds) | stage("map", partial(getitem, whole))
+    return lz.source(bounds) | lz.map(partial(getitem, whole))

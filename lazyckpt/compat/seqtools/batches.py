@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 from lazyckpt.compat.pinning import has_device, pinned
-from lazyckpt.compat.seqtools.sequence import ForgivingIterator
+from lazyckpt.compat.seqtools.sequence import forgiving
 from lazyckpt.core.checks import brief
 from lazyckpt.core.machine import fitting
 from lazyckpt.core.user_state import thaw
@@ -27,7 +27,7 @@ class Batches(Iterator[Any]):
         self.known = ref(self)
         self._loader, self.run = loader, run
         self._pins = loader.pin_memory and has_device()
-        self._items = ForgivingIterator(run, pipeline).items
+        self._items = forgiving(run, pipeline)
 
     def __next__(self) -> Any:
         try:
@@ -60,21 +60,19 @@ class Batches(Iterator[Any]):
             self.run.close()
 
 
-def parted(state: Any) -> tuple[int | None, list[int], tuple[Any] | None, State]:
+def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
     """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)
     if not isinstance(state, Mapping) or "seed" not in state:
-        return None, [], None, as_state(state)
+        return [], None, as_state(state)
     rest = dict(state)
     try:
-        seed, *seeds = (
-            int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]
-        )
+        seeds = [int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]]
     except (TypeError, ValueError):
         raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
     own = rest.pop("dataset", None)
     with fitting(own):
         of_dataset = None if own is None else (thaw(decode(own)),)
-    return seed, seeds, of_dataset, as_state(rest)
+    return seeds, of_dataset, as_state(rest)

@@ -33,11 +33,7 @@ class Past(IndexError):
     """An index past the end of a sequence that has no length."""
 
 
-class _Setting(threading.local):
-    passes = False
-
-
-_setting = _Setting()
+_setting = threading.local()
 
 
 def seterr(evaluation: str | None = None) -> str:
@@ -48,16 +44,15 @@ def seterr(evaluation: str | None = None) -> str:
     if evaluation not in (None, "wrap", "passthrough"):
         raise ValueError(f"evaluation must be 'wrap' or 'passthrough', got {evaluation!r}")
     if evaluation is not None:
-        _setting.passes = evaluation == "passthrough"
-    return "passthrough" if _setting.passes else "wrap"
+        _setting.evaluation = evaluation
+    return getattr(_setting, "evaluation", "wrap")
 
 
 def chosen(error: Exception) -> Exception:
     """The error to raise, as `seterr` has it."""
     cause = error.__cause__
-    if not (
-        _setting.passes and isinstance(error, EvaluationError) and isinstance(cause, Exception)
-    ):
+    is_wrapped = seterr() == "wrap" or not isinstance(error, EvaluationError)
+    if is_wrapped or not isinstance(cause, Exception):
         return error
     for note in (str(error), *getattr(error, "__notes__", ())):
         if note not in getattr(cause, "__notes__", ()):

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from copy import deepcopy
-from functools import partial
+from contextlib import contextmanager
 from importlib import import_module
-from itertools import chain, count, islice
-from typing import Any, NamedTuple
+from itertools import chain, islice, repeat
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.compat.seqtools.workers import (
     Start,
-    is_worker,
     seed_batch,
-    standing_in,
+    seeding,
     tell,
     worker_seed,
 )
@@ -37,28 +34,20 @@ NONE = freeze(None, "")  # where data has no state of its own
 _NESTED = ("sampler", "batch_sampler")  # where samplers hold those that they are made of
 
 
-class Fetch:
+def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index: Any) -> Any:
     """The batch, or the item, at some indices of a data set."""
-
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], is_batched: bool) -> None:
-        self._dataset, self._collate, self._is_batched = dataset, collate, is_batched
-
-    def __call__(self, index: Any) -> Any:
-        if not self._is_batched:
-            return self._collate(self._dataset[index])
-        many = getattr(self._dataset, "__getitems__", None)
-        return self._collate(many(index) if many else [self._dataset[i] for i in index])
+    if not is_batched:
+        return collate(dataset[index])
+    many = getattr(dataset, "__getitems__", None)
+    return collate(many(index) if many else [dataset[i] for i in index])
 
 
-class Opened(NamedTuple):
-    """Items, and the states that data and iterator have there, None if neither has one."""
-
-    items: Iterator[Any]
-    states: Callable[[], Any]
+# Items, and the states that data and iterator have there, None if neither has one.
+Opened: TypeAlias = tuple[Iterator[Any], Callable[[], Any]]
 
 
 @source_combinator(registered=False, describe=lambda data: {})
-def iterable(data: Whole | Part | Sampled) -> Machine[Any]:
+def iterable(data: Streamed | Sampled) -> Machine[Any]:
     """The items of an iterable.
 
     State: the epoch, a count of items, the states that data and iterator have of their
@@ -121,59 +110,39 @@ def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
 
 
 def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
-    """An iterator over data, both in the states that they had after `index` items."""
-    of_data, of_items = states or (None, None)
-    if of_data is not None and index == 0:
-        return _epoch_after(data, of_data, asks)
-    if of_data is not None:
-        data.load_state_dict(of_data)
-    items = iter(data)
-    if of_items is not None:
-        items.load_state_dict(of_items)
-    found = partial(_states_of, data, items) if asks else _no_states
-    return Opened(_nexts(items) if items is data else items, found)
+    """An iterator over data, both in the states that they had after `index` items.
 
-
-def _epoch_after(data: Any, ended: Any, asks: bool) -> Opened:
-    """The epoch after one that left data in a state, which may have no more items.
-
-    Data that are in it already just go on. Others load it; where that gives nothing,
-    they are iterated over again, and then from the state that they had before.
+    In a state at the end of an epoch data may have no more items. If they are in it
+    already they just go on. Others load it; where that gives nothing, they are
+    iterated over again, and then from the state that they had before.
     """
-    before = state_of(data)
-    states = [None] if before == ended else [ended, None, before]
-    current: Any = data
+    of_data, of_items = states or (None, None)
+    beginnings, current = [of_data], data
+    if of_data is not None and index == 0:
+        before = state_of(data)
+        beginnings = [None] if before == of_data else [of_data, None, before]
 
-    def items() -> Iterator[Any]:
+    def parts() -> Iterator[Iterator[Any]]:
         nonlocal current
-        for state in states:
+        for state in beginnings:
             if state is not None:
                 data.load_state_dict(state)
-            current, is_empty = iter(data), True
-            for item in _nexts(current):
-                is_empty = False
-                yield item
-            if not is_empty:
+            current = iter(data)
+            if of_items is not None:
+                current.load_state_dict(of_items)
+            # What is its own iterator may be rewound by another `iter`.
+            found = map(next, repeat(data)) if current is data else current
+            for item in found:
+                yield iter([item])
+                yield found
                 return
 
-    return Opened(items(), lambda: _states_of(data, current) if asks else None)
+    return chain.from_iterable(parts()), lambda: _states_of(data, current) if asks else None
 
 
 def _states_of(data: Any, items: Any) -> Any:
     both = None if items is data else state_of(data), state_of(items)
     return None if both == (None, None) else both
-
-
-def _no_states() -> None:
-    return None
-
-
-def _nexts(items: Iterator[Any]) -> Iterator[Any]:
-    """The items of what may be rewound by another `iter`."""
-    with suppress(StopIteration):
-        while True:
-            item = next(items)
-            yield item
 
 
 def is_torchs_stream(data: Any) -> bool:
@@ -191,72 +160,27 @@ def state_of(data: Any) -> Any:
     return data.state_dict() if has_state(data) else None
 
 
-class Whole(NamedTuple):
-    """An iterable data set, read by one."""
+class Streamed(NamedTuple):
+    """An iterable data set, read by a worker of several, or by none.
 
-    dataset: Any
-
-    def open(self, epoch: int, index: int, states: Any) -> Opened:
-        return begun(self.dataset, index, states)
-
-
-class Part(NamedTuple):
-    """An iterable data set as one of several workers reads it, there or in its place.
-
-    The generators begin anew with each batch, so that a resume draws the same. `held`
-    is where they are, in its place.
+    A worker's generators begin anew with each batch, so that a resume draws the same.
     """
 
     start: Start
     batch_size: int
-    of_batch: Callable[[Any], Any]
-    held: list[Any]
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
-        seed, _, dataset, num_workers, _, number = start = self.start
-        assert number is not None
-        if is_worker(seed):
-            tell(number, num_workers, worker_seed(seed, epoch, number), dataset)
-            return self._begun(dataset, epoch, index, states)
-        held, dataset = self.held, deepcopy(dataset)
-        held.clear()
-        with standing_in(held):
-            start._replace(epoch=epoch, dataset=dataset)(number)
-            items, found = self._begun(dataset, epoch, index, states)
-
-        def stood_in() -> Iterator[Any]:
-            while True:
-                with standing_in(held):
-                    some = [*islice(items, 1)]
-                if not some:
-                    return
-                yield some.pop()
-
-        return Opened(stood_in(), found)
-
-    def collate(self, batch: Any) -> Any:
-        if is_worker(self.start.seed):
-            return self.of_batch(batch)
-        with standing_in(self.held):
-            return self.of_batch(batch)
-
-    def _begun(self, dataset: Any, epoch: int, index: int, states: Any) -> Opened:
-        first = index if states else 0
-        self._seed(epoch, first)
+        seed, worker, dataset = self.start.seed, self.start.worker, self.start.dataset
         items, found = begun(dataset, index, states)
-        return Opened(self._seeding(items, epoch, first), found)
+        if worker is None:
+            return items, found
+        tell(worker, self.start.num_workers, worker_seed(seed, epoch, worker), dataset)
 
-    def _seeding(self, items: Iterator[Any], epoch: int, first: int) -> Iterator[Any]:
-        for number in count(first):
+        def begin(number: int) -> None:
             if number % self.batch_size == 0:
-                self._seed(epoch, number)
-            some = [*islice(items, 1)]
-            if not some:
-                return
-            yield some.pop()
+                seed_batch(seed, epoch, worker, number // self.batch_size)
 
-    def _seed(self, epoch: int, number: int) -> None:
-        seed_batch(self.start.seed, epoch, self.start.worker or 0, number // self.batch_size)
+        return seeding(items, begin, index if states else 0), found
 
 
 class Sampled:
@@ -275,7 +199,7 @@ class Sampled:
             asks = not any(generators(self._sampler))  # whose states are no JSON
             indices, found = begun(self._sampler, index, states, asks)
             first = [*islice(indices, 1)]  # when torch's samplers draw
-        return Opened(chain(first, indices), found)
+        return chain(first, indices), found
 
     @contextmanager
     def _seeded(self, epoch: int) -> Iterator[None]:

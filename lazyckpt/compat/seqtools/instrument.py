@@ -10,7 +10,8 @@ from itertools import chain
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, places, produced, stage
+import lazyckpt as lz
+from lazyckpt.compat.seqtools.sequence import LazySequence, places
 from lazyckpt.core.checks import checked, function, natural, optional
 
 T = TypeVar("T")
@@ -30,8 +31,8 @@ def debug(
     calls = checked("debug", "max_calls", max_calls, optional(natural))
     watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
     items = LazySequence.of(sequence)
-    numbered = produced("zip", places(items.machine.length), items)
-    return LazySequence(numbered | stage("map", watch))
+    numbered = lz.zip(places(items.machine.length), items)
+    return LazySequence(numbered | lz.map(watch))
 
 
 @dataclass

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.seqtools.batches import Batches, parted
 from lazyckpt.compat.seqtools.fetching import (
-    Fetch,
-    Part,
     Sampled,
-    Whole,
+    Streamed,
     carried,
+    fetched,
     generators,
     has_state,
     initial_seed,
@@ -27,14 +27,8 @@ from lazyckpt.compat.seqtools.fetching import (
     state_of,
 )
 from lazyckpt.compat.seqtools.samplers import needs_no_preparing, shown_samplers
-from lazyckpt.compat.seqtools.sequence import (
-    LazySequence,
-    is_iterable,
-    places,
-    produced,
-    stage,
-)
-from lazyckpt.compat.seqtools.workers import Readers, Seeds, Start, seeded
+from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
+from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
 from lazyckpt.core.machine import begun, entered
 from lazyckpt.core.user_state import freeze
@@ -67,14 +61,15 @@ class DataLoader:
     the start of the next. By index, workers change neither batches nor their order
     nor states. An `IterableDataset` of torch is read by each worker, as in torch,
     with its own `get_worker_info()`; a state has the place of each, and resumes with
-    any `num_workers`, with as many readers. Any other iterable is gone through once.
+    any `num_workers`, 0 too, in as many readers. Any other iterable is gone through once.
 
     Data sets, samplers and iterators with `state_dict` and `load_state_dict` are
     asked and restored, as torchdata's loader does; their states must be JSON values
     and tuples. A data set by index is so without workers alone. What has no state is
     iterated over anew to resume, so it must give the same for an epoch:
-    `DistributedSampler` wants its `set_epoch` first. Torch's random samplers are seeded
-    for each epoch here, the first one with a generator of its own as torch does it.
+    `DistributedSampler` wants its `set_epoch` first, and a stream of Hugging Face before
+    each epoch after a resume, or it begins at the state again. Torch's random samplers are
+    seeded for each epoch here, the first one with a generator of its own as torch does it.
 
     In workers `random`, NumPy and torch are seeded for each batch: what is drawn there
     depends on the seed, the epoch and the batch, and not on who makes it. Without
@@ -83,7 +78,7 @@ class DataLoader:
     Not torch's, and meant so: its permutations; one `torch.initial_seed()` a worker, and
     batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
     states of other types. Accelerate leaves the loader as it is, and Lightning takes
-    it for torch's. `tests/compat/seqtools/behaviours.py` lists what torch's tests pin.
+    it for torch's. `tests/compat/seqtools/behaviours_of_torch.py` lists what torch's tests pin.
 
     Arguments are torch's, of which these differ, or the original's ([D]).
 
@@ -156,7 +151,6 @@ class DataLoader:
         check("worker_init_fn", worker_init_fn, optional(function))
         given = seed if seed is not None or generator is None else generator.initial_seed()
         self._given_seed = check("seed", given, optional(natural))
-        self._seed: int = initial_seed() if given is None else self._given_seed
         self._has_batches = batch_sampler is not None  # in place of indices
         self._index_sampler = batch_sampler if self._has_batches else sampler
         self._shuffles = bool(shuffle)
@@ -164,10 +158,12 @@ class DataLoader:
         collate = check("collate_fn", collate_fn, optional(function))
         self.collate_fn = collate or standard_collate(batch_size is None and not self._has_batches)
         self._batches: Callable[[], Batches | None] = lambda: None
-        self._seeds = [each.initial_seed() for each in generators(self._index_sampler)]
+        own = initial_seed() if given is None else self._given_seed
+        self._seeds = [own, *(each.initial_seed() for each in generators(self._index_sampler))]
         self._readers = num_workers if is_torchs_stream(dataset) else 0
         self._dataset_state: tuple[Any] | None = None  # to be loaded when reading begins
         self._compose()
+        self._executor(0)  # bad options of workers are refused here
         self._following = init(self._pipeline)  # where the next iterator begins
         self._state: State | InvalidState = self._following
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
@@ -213,49 +209,40 @@ class DataLoader:
     def _compose(self) -> None:
         """The pipeline, whose source may be a sampler."""
         self._run: Run[Any] | None = None  # kept, with its workers
-        size, sampler = self.batch_size, self._index_sampler
+        data, size, sampler = self.dataset, self.batch_size, self._index_sampler
         is_batched = self._has_batches or size is not None
         self._length: Any = None  # of data by index
         self._carries = True  # whether data and samplers may have states, which outlive epochs
         if self._readers:
-            parts = [
-                Part(self._start(0, number), size or 1, self.collate_fn, [])
-                for number in range(self._readers)
-            ]
+            starts = [self._start(0, number) for number in range(self._readers)]
             self._pipeline = interleave(
-                *[iterable(part) | self._collated(part.collate) for part in parts]
+                *[iterable(Streamed(start, size or 1)) | self._collated() for start in starts]
             )
             return
-        last = self._collated(self.collate_fn)
         found: Pipeline[Any]
         if sampler is not None:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
             self._carries = not is_plain
-            seeds = [self._seed, *self._seeds]
-            found = produced("source", sampler) if is_plain else iterable(Sampled(sampler, seeds))
+            found = lz.source(sampler) if is_plain else iterable(Sampled(sampler, self._seeds))
             if is_batched and not self._has_batches:
-                found = found | stage("batch", size, drop_last=self.drop_last)
-            found = found | stage("map", Fetch(self.dataset, self.collate_fn, is_batched))
-        elif self._is_stream:
-            found = iterable(Whole(self.dataset)) | last
+                found = found | lz.batch(size, drop_last=self.drop_last)
+            found = found | lz.map(partial(fetched, data, self.collate_fn, is_batched))
+        elif is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
+            found = iterable(Streamed(self._start(0, None), size or 1)) | self._collated()
         else:
             self._carries = False
-            found = LazySequence.of(self.dataset)
+            found = LazySequence.of(data)
             self._length = found.machine.length
-            found = (found | stage("shuffle", seed=self._seed) if self._shuffles else found) | last
+            if self._shuffles:
+                found = found | lz.shuffle(seed=self._seeds[0])
+            found = found | self._collated()
         is_by_index = sampler is not None or found.machine.skip is not None
-        self._pipeline = found | seeded(Seeds(self._seed)) if is_by_index else found
+        self._pipeline = found | seeded(self._start(0, None)) if is_by_index else found
 
-    def _collated(self, collate: Callable[[Any], Any]) -> Stage[Any, Any]:
+    def _collated(self) -> Stage[Any, Any]:
         if self.batch_size is None:
-            return stage("map", collate)
-        return stage("batch", self.batch_size, drop_last=self.drop_last, collate=collate)
-
-    @property
-    def _is_stream(self) -> bool:
-        """Whether the data set is an iterable that may have a state."""
-        data = self.dataset
-        return is_torchs_stream(data) or (is_iterable(data) and has_state(data))
+            return lz.map(self.collate_fn)
+        return lz.batch(self.batch_size, drop_last=self.drop_last, collate=self.collate_fn)
 
     @property
     def _has_state(self) -> bool:
@@ -263,10 +250,10 @@ class DataLoader:
         return not self.num_workers and not is_iterable(self.dataset) and has_state(self.dataset)
 
     def _executor(self, epoch: int) -> Executor | None:
-        if not self.num_workers:
-            return None
         method, ahead = self.multiprocessing_context, self.prefetch_factor or 2
         count = self._readers or self.num_workers
+        if not count:
+            return None
 
         def pool(workers: int, number: int | None = None) -> Executor:
             return processes(
@@ -283,7 +270,7 @@ class DataLoader:
 
     def _start(self, epoch: int, worker: int | None) -> Start:
         count = self._readers or self.num_workers
-        return Start(self._seed, epoch, self.dataset, count, self.worker_init_fn, worker)
+        return Start(self._seeds[0], epoch, self.dataset, count, self.worker_init_fn, worker)
 
     def __iter__(self) -> Batches:
         if self._dataset_state is not None:
@@ -291,7 +278,8 @@ class DataLoader:
             self._dataset_state = None
         machine, position = self._pipeline.machine, self._following.position
         epoch = machine.epoch(position)
-        if not begun(machine, position) and self._has_changed():
+        is_changed = isinstance(self._length, int) and len(self.dataset) != self._length
+        if is_changed and not begun(machine, position):
             self._compose()
             self._following = init(self._pipeline, epoch=epoch)
         state, run = self._following, self._run
@@ -305,9 +293,9 @@ class DataLoader:
         self._batches = batches.known
         return batches
 
-    def _has_changed(self) -> bool:
-        """Whether the data are longer or shorter than they were, which an epoch begins with."""
-        return isinstance(self._length, int) and len(self.dataset) != self._length
+    def enumerate(self, start: int = 0) -> Iterator[tuple[int, Any]]:
+        """Batches with their numbers, which go on from the place of a state that was loaded."""
+        return enumerate(self, start + self._following.items)
 
     def __len__(self) -> int:
         sampler: Any = self._index_sampler
@@ -323,9 +311,10 @@ class DataLoader:
         state = self._state if batches is None else batches.run.state
         if isinstance(state, InvalidState):
             raise state
-        found = {**state.to_dict(), "seed": hex(self._seed)}
-        if self._seeds:
-            found["sampler_seeds"] = [hex(seed) for seed in self._seeds]
+        seed, *of_sampler = map(hex, self._seeds)
+        found = {**state.to_dict(), "seed": seed}
+        if of_sampler:
+            found["sampler_seeds"] = of_sampler
         if self._has_state:
             (own,) = self._dataset_state or (state_of(self.dataset),)
             found["dataset"] = encode(freeze(own, "DataLoader: the data set's state_dict"))
@@ -333,18 +322,19 @@ class DataLoader:
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
-        seed, seeds, of_dataset, found = parted(state)
-        if seed is not None and seed != self._seed and self._given_seed is not None:
-            raise StateMismatch(f"the state belongs to a loader with seed={seed}, not {self._seed}")
-        if seeds and len(seeds) != len(self._seeds):
+        seeds, of_dataset, found = parted(state)
+        own, given = self._seeds, self._given_seed
+        if seeds and given not in (None, seeds[0]):
+            raise StateMismatch(f"the state belongs to a loader with seed={seeds[0]}, not {given}")
+        if len(seeds) > 1 and len(seeds) != len(own):
             raise StateMismatch(
-                f"the state belongs to a sampler with {len(seeds)} generators of its own, "
-                f"not {len(self._seeds)}"
+                f"the state belongs to a sampler with {len(seeds) - 1} generators of its own, "
+                f"not {len(own) - 1}"
             )
-        before = self._seed, self._seeds, self._readers
+        before = own, self._readers
         readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
         try:
-            self._change(self._seed if seed is None else seed, seeds or self._seeds, readers)
+            self._change([*seeds, *own[len(seeds) :]], readers)
             entered(self._pipeline.machine, matching(found, self._pipeline).position)
         except BaseException:
             self._change(*before)
@@ -356,12 +346,12 @@ class DataLoader:
     def order(self) -> Iterator[int]:
         """The indices of the next epoch, where it shuffles."""
         epoch = self._pipeline.machine.epoch(self._following.position)
-        order = places(len(self.dataset)) | stage("shuffle", seed=self._seed)
+        order = places(len(self.dataset)) | lz.shuffle(seed=self._seeds[0])
         return iter(Run(order, init(order, epoch=epoch)))
 
-    def _change(self, seed: int, seeds: list[int], readers: int) -> None:
-        if (seed, seeds, readers) != (self._seed, self._seeds, self._readers):
-            self._seed, self._seeds, self._readers = seed, seeds, readers
+    def _change(self, seeds: list[int], readers: int) -> None:
+        if (seeds, readers) != (self._seeds, self._readers):
+            self._seeds, self._readers = seeds, readers
             self._compose()
 
     def _after(self, end: State) -> State:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
+import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import EvaluationError, chosen
-from lazyckpt.compat.seqtools.sequence import LazySequence, built_at, produced, stage
+from lazyckpt.compat.seqtools.sequence import LazySequence
 from lazyckpt.core.checks import checked, function
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun
-from lazyckpt.core.show import show
+from lazyckpt.core.show import show, written_at
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
@@ -34,7 +35,7 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
         raise ArgumentError("smap: at least one sequence is needed, got none")
     if len(sequences) == 1:
         return _smap(LazySequence.of(*sequences), f, False, *sequences)
-    return _smap(produced("zip", *map(LazySequence.of, sequences)), f, True, *sequences)
+    return _smap(lz.zip(*map(LazySequence.of, sequences)), f, True, *sequences)
 
 
 def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
@@ -46,8 +47,8 @@ def _smap(
     items: Pipeline[Any], f: Callable[..., Any], spread: bool, *sequences: Any
 ) -> LazySequence[Any]:
     checked("smap", "f", f, function)
-    fn = _Evaluation(f, spread, built_at())
-    return LazySequence(items | stage(seqtools_smap, fn), None, sequences, fn.walk, can_fail=True)
+    fn = _Evaluation(f, spread, written_at())
+    return LazySequence(items | seqtools_smap(fn), None, sequences, fn.walk, can_fail=True)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
-from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, built_at
+from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
+from lazyckpt.core.show import written_at
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 from lazyckpt.pipeline import Pipeline
@@ -56,7 +57,7 @@ def prefetch(
     else:
         init = hook and partial(_called, hook)
         executor = threads(workers, buffer_size=buffer, worker_init=init)
-    found: Prefetched[T] = Prefetched(pipeline, executor, built_at())
+    found: Prefetched[T] = Prefetched(pipeline, executor, written_at())
     found.begin()
     return found
 

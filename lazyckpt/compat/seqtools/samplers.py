@@ -17,14 +17,11 @@ def shown_samplers(loader: Any, sampler: Any, batch_sampler: Any) -> tuple[Any, 
     if torch is None or is_iterable(loader.dataset):
         return sampler, batch_sampler
     if sampler is None:
-        sampler = _order(torch, loader) if loader._shuffles else _sequential(torch, loader)
+        shuffles, data = loader._shuffles, loader.dataset
+        sampler = _order(torch, loader) if shuffles else torch.SequentialSampler(data)
     if batch_sampler is None and loader.batch_size is not None:
         batch_sampler = torch.BatchSampler(sampler, loader.batch_size, loader.drop_last)
     return sampler, batch_sampler
-
-
-def _sequential(torch: Any, loader: Any) -> Any:
-    return torch.SequentialSampler(loader.dataset)
 
 
 def _order(torch: Any, loader: Any) -> Any:

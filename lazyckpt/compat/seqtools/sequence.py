@@ -13,22 +13,18 @@ from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
+import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
-from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position, counted
-from lazyckpt.core.registry import registry
-from lazyckpt.core.show import place
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
-from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 Arrangement = Callable[..., Pipeline[Any]]
 Walk = Callable[..., Iterator[Any]] | Literal["flow"]
-
-_HERE = __name__.rpartition(".")[0]
 
 
 class LazySequence(Sequence[T], Generic[T]):
@@ -70,14 +66,14 @@ class LazySequence(Sequence[T], Generic[T]):
         if isinstance(data, Pipeline):
             return data
         if is_iterable(data):
-            return produced("source", data)
+            return lz.source(data)
         try:
             len(data)
         except TypeError:
-            return places(None) | stage("map", partial(_item, data))
+            return places(None) | lz.map(partial(_item, data))
         if isinstance(data, (str, Mapping, np.ndarray)):  # mistakes to a source, or read-only
-            return places(len(data)) | stage("map", data.__getitem__)
-        return produced("source", data)
+            return places(len(data)) | lz.map(data.__getitem__)
+        return lz.source(data)
 
     def __len__(self) -> int:
         return len(self.pipeline)
@@ -135,7 +131,7 @@ class LazySequence(Sequence[T], Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         if self._machine.skip is None:
-            return ForgivingIterator(Run(self.pipeline), self.pipeline).items
+            return forgiving(Run(self.pipeline), self.pipeline)
         self._machine.check(self._start)  # that the data are as long as they were
         if self.walk is not None:
             flow = self._machine.flow
@@ -204,7 +200,7 @@ class _Target:
 
 def _targets(sequence: Any) -> Pipeline[_Target]:
     length = LazySequence.of(sequence).machine.length
-    return places(length) | stage("map", partial(_Target, sequence))
+    return places(length) | lz.map(partial(_Target, sequence))
 
 
 def _assign(target: Any, value: Any) -> None:
@@ -238,7 +234,7 @@ def _sliced(key: slice, pipeline: Pipeline[T]) -> Pipeline[T]:
     last = pipeline.calls[-1]
     if last.name == "gather":  # a slice of a slice is one
         pipeline, indices = Pipeline(pipeline.calls[:-1]), last.arguments["indices"][key]
-    return pipeline | stage("gather", indices)
+    return pipeline | lz.gather(indices)
 
 
 def _item(data: Any, index: int) -> Any:
@@ -249,30 +245,26 @@ def _item(data: Any, index: int) -> Any:
         raise Past(f"sequence index {index} out of range: {error}") from None
 
 
-class ForgivingIterator(Generic[T]):
+def forgiving(run: Run[T], pipeline: Pipeline[T]) -> Iterator[T]:
     """A run that goes on behind an item which could not be made, where there is random access."""
+    is_missed = is_over = False
 
-    def __init__(self, run: Run[T], pipeline: Pipeline[T]) -> None:
-        self._run, self._pipeline = run, pipeline
-        self._missed = self._over = False
-        # Outlives an error, as a generator would not.
-        self.items: Iterator[T] = chain.from_iterable(iter(self._block, None))
-
-    def _block(self) -> Iterator[T] | None:
-        return None if self._over else self._rest()
-
-    def _rest(self) -> Iterator[T]:
-        if self._missed and self._pipeline.machine.skip is not None:
-            self._run.load_state_dict(advance(self._pipeline, self._run.state, 1))
-        self._missed = False
+    def rest() -> Iterator[T]:
+        nonlocal is_missed, is_over
+        if is_missed and pipeline.machine.skip is not None:
+            run.load_state_dict(advance(pipeline, run.state, 1))
+        is_missed = False
         try:
-            yield from self._run
+            yield from run
         except Past:
             pass
         except Exception as error:
-            self._missed = not isinstance(error, WORKER_ERRORS)
+            is_missed = not isinstance(error, WORKER_ERRORS)
             raise chosen(error)  # noqa: B904  # the same error, or its cause
-        self._over = True
+        is_over = True
+
+    # Outlives an error, as a generator would not.
+    return chain.from_iterable(iter(lambda: None if is_over else rest(), None))
 
 
 def is_iterable(data: Any) -> bool:
@@ -281,31 +273,6 @@ def is_iterable(data: Any) -> bool:
     return "IterableDataset" in kinds or not hasattr(data, "__getitem__")  # torch's only raises
 
 
-def built_at() -> str:
-    """The line, outside of this package, that is being run."""
-    frame = sys._getframe(1)
-    while frame.f_back and str(frame.f_globals.get("__name__")).startswith(_HERE):
-        frame = frame.f_back
-    return place(frame)
-
-
-def stage(combinator: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Stage[Any, Any]:
-    """A stage, as built where the user called."""
-    return Stage((_called(combinator, args, kwargs),))
-
-
-def produced(name: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Pipeline[Any]:
-    """A pipeline of one source, as built where the user called."""
-    pipeline: Pipeline[Any] = Pipeline((_called(name, args, kwargs),))
-    _ = pipeline.machine  # bad data is refused here
-    return pipeline
-
-
-def _called(combinator: Any, args: Any, kwargs: Any) -> Call:
-    known = registry[combinator] if isinstance(combinator, str) else combinator.combinator
-    return Call(known, known.bind(args, kwargs), built_at())
-
-
 def places(length: Any) -> Pipeline[int]:
     """The indices of so many items; for ever, if that is no int."""
-    return produced("source", range(length)) if isinstance(length, int) else produced("count")
+    return lz.source(range(length)) if isinstance(length, int) else lz.count()

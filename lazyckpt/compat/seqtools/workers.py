@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count, islice
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +20,14 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import derive
 from lazyckpt.decorators import combinator
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.handlers import Reader
-from lazyckpt.executors.plan.positions import Rereader
-from lazyckpt.executors.plan.tasks import stream_tasks
 from lazyckpt.executors.pools.pool import PrefetchGate
-from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.executors.session import Session
 
 _started: tuple[int, bool] | None = None  # a worker's seed, and whether torch is to be seeded
 
 
-class Start(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Start:
     """How a worker starts: it knows who it is, its generators are seeded, `init` is called.
 
     `worker` is its number, where it is the only one of its pool.
@@ -67,12 +65,6 @@ def seed_generators(seed: int, with_torch: bool = True) -> None:
         torch.default_generator.manual_seed(seed)  # manual_seed looks at all devices each time
 
 
-def seed_batch(seed: int, *place: int) -> None:
-    """Seed a worker's generators for what it makes next, but torch's if `worker_init_fn` did."""
-    if _started is not None:
-        seed_generators(worker_seed(seed, *place), _started[1])
-
-
 def is_worker(seed: int) -> bool:
     """Whether this process is a worker of the loader with that seed."""
     return _started is not None and _started[0] == seed
@@ -80,73 +72,33 @@ def is_worker(seed: int) -> bool:
 
 def tell(worker: int, num_workers: int, seed: int, dataset: Any) -> None:
     """Have torch's `get_worker_info` give this."""
-    if module := _torch_worker():
+    module: Any = sys.modules.get("torch.utils.data._utils.worker")
+    if module is not None:
         module._worker_info = module.WorkerInfo(
             id=worker, num_workers=num_workers, seed=seed, dataset=dataset
         )
 
 
-def _torch_worker() -> Any:
-    return sys.modules.get("torch.utils.data._utils.worker")
+def seed_batch(seed: int, *place: int) -> None:
+    """Seed a worker's generators for what it makes next, but torch's if `worker_init_fn` did."""
+    assert _started is not None
+    seed_generators(worker_seed(seed, *place), _started[1])
 
 
-@contextmanager
-def standing_in(held: list[Any]) -> Iterator[None]:
-    """Be a worker for a while: `held` is where its generators are, once they have begun."""
-    own = _place()
-    if held:
-        _go_to(*held.pop())
-    try:
-        yield
-    finally:
-        held.append(_place())
-        _go_to(*own)
+def seeding(items: Iterable[Any], begin: Callable[[int], None], number: int) -> Iterator[Any]:
+    """Items from a number on, before each of which `begin` is called with its number."""
+    return (item for _, item in zip(map(begin, count(number)), items))  # noqa: B905  # it is endless
 
 
-def _place() -> tuple[Any, ...]:
-    torch, module = sys.modules.get("torch"), _torch_worker()
-    numbers = random.getstate(), np.random.get_state(), torch and torch.get_rng_state()
-    return *numbers, module and module._worker_info, _started
-
-
-def _go_to(of_random: Any, of_numpy: Any, of_torch: Any, info: Any, started: Any) -> None:
-    global _started
-    _started = started
-    random.setstate(of_random)
-    np.random.set_state(of_numpy)
-    if of_torch is not None:
-        sys.modules["torch"].set_rng_state(of_torch)
-    if module := _torch_worker():
-        module._worker_info = info
-
-
-class Seeds:
-    """Has a worker's generators begin anew before each item, wherever that is made.
-
-    No tuple, as executors take a stage that has only data for one to do themselves.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def before_each(self, items: Iterator[Any], epoch: int, number: int) -> Iterator[Any]:
-        return self._seeding(items, epoch, number) if is_worker(self.seed) else items
-
-    def _seeding(self, items: Iterator[Any], epoch: int, number: int) -> Iterator[Any]:
-        for each in count(number):
-            seed_batch(self.seed, epoch, each)
-            some = [*islice(items, 1)]
-            if not some:
-                return
-            yield some.pop()
-
-
-@combinator(registered=False, unrecorded=("seeds",), pointwise=True)
-def seeded(upstream: Machine[Any], seeds: Seeds) -> Machine[Any]:
+@combinator(registered=False, unrecorded=("start",), pointwise=True)
+def seeded(upstream: Machine[Any], start: Start) -> Machine[Any]:
     """The items, each made with generators that its number has seeded. State: a count of items."""
+    seed = start.seed
 
-    def made(epoch: int, first: int) -> Callable[[Any], Iterator[Any]]:
-        return lambda items: seeds.before_each(iter(items), epoch, first)
+    def made(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
+        if not is_worker(seed):
+            return iter
+        return lambda items: seeding(items, partial(seed_batch, seed, epoch), first)
 
     return numbered("seeded", upstream, made)
 
@@ -158,29 +110,21 @@ class Readers(Executor):
 
     def open(self, chain: Chain) -> Session:
         gate = PrefetchGate(is_gated=False)
-        pipelines = chain.calls[0].arguments["pipelines"]
-        for pipeline, executor in zip(pipelines, self.arguments["executors"], strict=True):
-            gate.pools.append(executor.spec.start([Reader(pipeline)], 1))
-        machines = [pipeline.machine for pipeline in pipelines]
-        return Session(chain.machine, lambda position: _Together(machines, gate, position), gate)
+        pairs = zip(chain.calls[0].arguments["pipelines"], self.arguments["executors"], strict=True)
+        sessions = [executor.open(pipeline, gate) for pipeline, executor in pairs]
+        return Session(chain.machine, partial(_Together, sessions), gate)
 
 
 class _Together:
     """The readers' items in turn: all read ahead, whose turn it is or not."""
 
-    def __init__(
-        self, machines: list[Machine[Any]], gate: PrefetchGate, position: Position
-    ) -> None:
-        self._machines, self._position = machines, position
-        self._each = [
-            Prefetcher(pool, gate, 0, stream_tasks, place, Rereader(machine))
-            for pool, place, machine in zip(gate.pools, position[0], machines, strict=True)
-        ]
+    def __init__(self, sessions: list[Session], position: Position) -> None:
+        _, ended, *_ = position
+        self._reading = [each for n, each in enumerate(sessions) if not ended >> n & 1]
+        self._items = Turns([each.machine for each in sessions]).flow(position)
 
     def flow(self) -> Flow[Any]:
-        pairs = zip(self._machines, self._each, strict=True)
-        flows = [machine._replace(flow=_flow_of(each)) for machine, each in pairs]
-        items = Turns(flows).flow(self._position)
+        items = self._items
         return Flow(self._filled(items.pull), items.snapshot, taken=items.taken)
 
     def _filled(self, items: Iterator[Any]) -> Iterator[Any]:
@@ -188,10 +132,5 @@ class _Together:
         yield from items
 
     def fill(self) -> None:
-        for number, each in enumerate(self._each):
-            if not self._position[1] >> number & 1:  # it hasn't ended
-                each.fill()
-
-
-def _flow_of(prefetcher: Prefetcher) -> Callable[[Position], Flow[Any]]:
-    return lambda position: prefetcher.flow()
+        for each in self._reading:
+            each.fill()

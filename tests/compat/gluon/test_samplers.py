@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -184,3 +185,9 @@ def test_samplers_pickle() -> None:
         next(iter(sampler))
         copied = pickle.loads(pickle.dumps(sampler))
         assert [list(sampler), len(sampler)] == [list(copied), len(copied)]
+
+
+def test_stages_are_placed_where_the_sampler_was_made() -> None:
+    line = sys._getframe().f_lineno + 1
+    sampler = SplitSampler(9, 3, seed=1)
+    assert {call.site for call in sampler.pipeline.calls} == {f"{__file__}:{line}"}

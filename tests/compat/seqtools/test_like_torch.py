@@ -29,7 +29,9 @@ from torch.utils.data import DataLoader as TorchLoader
 
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.behaviours import BEHAVIOURS
+from tests.compat.seqtools.behaviours import Behaviour
+from tests.compat.seqtools.behaviours_of_torch import TORCH
+from tests.compat.seqtools.behaviours_of_torchdata import TORCHDATA
 from tests.compat.seqtools.cases import IterableTen, as_list, plain, same
 
 HERE = Path(__file__).parent
@@ -41,8 +43,8 @@ def functions_of(file: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("row", BEHAVIOURS, ids=lambda row: row.behaviour)
-def test_every_behaviour_is_held_or_meant_not_to_be(row: Any) -> None:
+@pytest.mark.parametrize("row", TORCH + TORCHDATA, ids=lambda row: row.behaviour)
+def test_every_behaviour_is_held_or_meant_not_to_be(row: Behaviour) -> None:
     assert bool(row.held) != bool(row.reason)
     for held in row.held.split():
         file, name = held.split("::")

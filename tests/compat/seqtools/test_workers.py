@@ -141,6 +141,8 @@ def test_workers_of_data_by_index_know_who_they_are() -> None:
 
     def open_it(worker: int) -> None:
         info: Any = get_worker_info()
+        assert info.seed == torch.initial_seed()
+        assert all(f"{name}=" in repr(info) for name in ("id", "num_workers", "seed", "dataset"))
         info.dataset.opened = worker, info.id, info.num_workers
 
     loader = ours.DataLoader(dataset, None, num_workers=2, worker_init_fn=open_it, collate_fn=same)
