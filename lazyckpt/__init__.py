@@ -9,8 +9,8 @@
 Each module imports only from those before it:
 
 - errors
-- core: checks, prng, flow, machine, arrays, stages, user_state, show, frames, entries, registry
-- core: call, define
+- core: lengths, checks, prng, flow, machine, arrays, stages, user_state, show, frames, entries
+- core: registry, call, define
 - machines, diagram
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost

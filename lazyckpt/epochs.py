@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import End, Machine, begun
+from lazyckpt.core.flow import Position, close_stream
+from lazyckpt.core.machine import Machine, begun
 from lazyckpt.state.state import State
 
 T = TypeVar("T")
@@ -16,12 +16,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 def is_over(machine: Machine[Any], position: Position) -> bool:
-    """Whether nothing of its epoch comes after a position. It may read an item to know."""
+    """Whether nothing of its epoch comes after a position. Of a stream it reads an item to know."""
+    if machine.skip is not None:
+        return not machine.skip(position, 1)[1]
+    flow = machine.flow(position)  # a step would leave it open for the next one
     try:
-        machine.step(position)
-    except End:
-        return True
-    return False
+        return all(False for _ in flow.pull)
+    finally:
+        close_stream(flow)
 
 
 def next_epoch(machine: Machine[Any], position: Position) -> Position:

@@ -18,6 +18,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import checked, positive
 from lazyckpt.core.entries import size as entries_size
 from lazyckpt.core.flow import Chunks, Flow, Position, counted
+from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, entered
 from lazyckpt.cursor import Cursor, Mark, MarkTimer
 from lazyckpt.diagram import diagram
@@ -320,7 +321,7 @@ class Run(BlockIterator[T], Iterator[T]):
                     yield made
                     del item, made
         except BaseException as error:
-            if isinstance(error, GeneratorExit) and _is_from_here(error):
+            if isinstance(error, GeneratorExit) and is_raised_here(error):
                 raise  # this was closed, where else a function raised it
             if "item" not in locals():
                 fn = None  # which is not to blame
@@ -413,8 +414,3 @@ def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
     skip_log = SkipLog(entries_size(pipeline.entries))
     skip_log.is_direct = True
     return (skipping(pipeline, skip_log) if skips else pipeline).machine, skip_log
-
-
-def _is_from_here(error: BaseException) -> bool:
-    trace = error.__traceback__  # no name in the frame it is about, which would be a cycle
-    return trace is not None and trace.tb_next is None

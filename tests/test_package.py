@@ -21,6 +21,7 @@ ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
 ROOMS = [
     ["errors"],
+    ["core.lengths"],
     ["core.checks"],
     ["core.prng"],
     ["core.flow"],

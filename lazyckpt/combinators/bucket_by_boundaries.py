@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from lazyckpt.core.checks import Unfit, at_least, boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
@@ -127,8 +128,9 @@ def bucket_by_boundaries(
         try:
             if size == size:
                 return bisect_right(boundaries, size)
-        except (TypeError, ValueError):
-            pass
+        except (TypeError, ValueError) as error:
+            if not is_raised_here(error):
+                raise
         raise TypeError(
             f"bucket_by_boundaries: length must give a number, got {brief(size)} "
             f"({type(size).__name__}) for {brief(item)}"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit, brief
+from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
 
@@ -43,7 +44,9 @@ def weights_of(value: Any) -> Weights:
     try:
         found = tuple(w.item() if isinstance(w, np.generic) else w for w in value)
         total = sum(map(float, found))
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError) as error:
+        if not is_raised_here(error):
+            raise
         raise Unfit(expected) from None
     if not (0 < total < math.inf and all(isinstance(w, (int, float)) and w >= 0 for w in found)):
         raise Unfit(expected)

@@ -12,6 +12,7 @@ from itertools import islice, tee
 from typing import Any
 
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.lengths import length_of
 from lazyckpt.core.machine import Machine, within
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
@@ -59,10 +60,7 @@ class _SamplerEpochs:
 
     @property
     def length(self) -> int | None:
-        try:
-            return len(self._sampler)  # type: ignore[arg-type]  # perhaps
-        except (TypeError, NotImplementedError):
-            return None
+        return length_of(self._sampler)
 
     def __call__(self, epoch: int) -> Iterable[Any]:
         length = self.length

@@ -18,6 +18,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, optional, short
 from lazyckpt.core.flow import Flow, Position, Table, counted
 from lazyckpt.core.frames import is_frame, kinds
+from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import sourced
@@ -156,8 +157,10 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
 def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
     try:
         column = np.asarray(values)
-    except ValueError:  # ragged lists
-        column = np.asarray(None)
+    except ValueError as error:
+        if not is_raised_here(error):
+            raise
+        column = np.asarray(None)  # of ragged lists
     except (TypeError, RuntimeError) as error:  # a tensor's refusal
         raise ArgumentError(
             f"columns: {name} can't be made a NumPy array: {error}; "
@@ -175,8 +178,7 @@ def _length(data: Sized) -> int:
     try:
         return len(data)
     except OverflowError as error:
-        trace = error.__traceback__
-        if trace is not None and trace.tb_next is not None:  # out of a `__len__` of a user's
+        if not is_raised_here(error):
             raise
         raise ArgumentError(
             f"source: data must have at most {sys.maxsize:,} items, got {brief(data)} "

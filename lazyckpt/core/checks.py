@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.errors import ArgumentError
 
 Check = Callable[[Any], Any]
@@ -72,7 +73,9 @@ def is_integer(value: Any) -> bool:
         return False
     try:
         operator.index(value)
-    except TypeError:
+    except TypeError as error:
+        if not is_raised_here(error):
+            raise
         return False
     return getattr(value, "shape", ()) == ()
 

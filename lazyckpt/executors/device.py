@@ -117,7 +117,6 @@ class _Session(Session):
         transfer: DeviceTransfer,
         skip_log: SkipLog | None,
     ) -> None:
-        self._is_inline = inner is None
         skip_log = skip_log or SkipLog()
         if inner is None:
             skip_log.is_direct = True
@@ -128,11 +127,6 @@ class _Session(Session):
             return DevicePrefetcher(source, position, transfer, gate, fill, skip_log)
 
         super().__init__(machine, prefetch_from, gate)
-
-    def stop(self) -> None:
-        super().stop()
-        if self._is_inline and isinstance(self.prefetching, DevicePrefetcher):
-            self.prefetching.close()
 
 
 class DevicePrefetcher:
@@ -174,9 +168,10 @@ class DevicePrefetcher:
         if self._fill is not None:
             self._fill()
 
-    def close(self) -> None:
+    def suspend(self) -> None:
         """Close what the items come from; the next one opens it again where it was left."""
-        self._flow, self._items = None, iter(())
+        if self._fill is None:  # of workers it keeps what they have ready
+            self._flow, self._items = None, iter(())
 
     def _deliver(self) -> Iterator[Any]:
         is_over, failure = False, None

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import chain
 from operator import length_hint
 from typing import Any
@@ -17,7 +18,14 @@ from lazyckpt.executors.chunk import Chunk, skipped_before
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
-from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, always, stream_tasks
+from lazyckpt.executors.plan.tasks import (
+    ChunkSizer,
+    Task,
+    TaskGenerator,
+    Tasks,
+    always,
+    stream_tasks,
+)
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
 from lazyckpt.failures.skip_log import SkipLog, Skipped
@@ -51,7 +59,7 @@ class Prefetcher:
         self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated)
         if pool.suspect is not None:
             self._sizer.use_single_items(_SINGLES)
-        self._tasks = generate(position, self._sizer)
+        self._tasks: Tasks | None = generate(position, self._sizer)
         self._pending: deque[tuple[Task, PendingTask | BaseException | None]] = deque()
         self._items_pending = 0
         self._is_over = False  # whether there are no more tasks
@@ -123,7 +131,7 @@ class Prefetcher:
             if self._gate.is_closed:
                 raise TaskLost
             try:
-                task = next(self._tasks)
+                task = self._next_task()
                 self._is_over = task.payload is None
                 if not self._is_over:
                     self._check_suspect(task)
@@ -138,6 +146,14 @@ class Prefetcher:
                 return
             self._pending.append((task, pending))
             self._items_pending += task.size
+
+    def _next_task(self) -> Task:
+        tasks = self._tasks
+        if tasks is None:
+            tasks = self._tasks = self._generate(self._position_behind(), self._sizer)
+        if (task := next(tasks, None)) is None:  # closed by a signal's handler meanwhile
+            raise TaskLost
+        return task
 
     def _check_suspect(self, task: Task) -> None:
         """Raise the error of the item that a worker has not survived, where that is the next."""
@@ -227,7 +243,7 @@ class Prefetcher:
         try:
             while made > 0:
                 self._sizer.size = made
-                task = next(self._tasks)
+                task = self._next_task()
                 if task.payload is None:
                     break
                 self._pending.append((task, self._submit(task)))
@@ -308,7 +324,12 @@ class Prefetcher:
 
     def suspend(self) -> None:
         """Close what the tasks are generated from, and keep what is pending."""
-        self._tasks.close()
+        tasks = self._tasks
+        is_stream = self._generate is stream_tasks  # which its worker has open
+        # One that a signal's handler has interrupted is closed after that.
+        if tasks is not None and not is_stream and getgeneratorstate(tasks) != GEN_RUNNING:
+            self._tasks = None
+            tasks.close()
         self._rereader.close()
 
     def resume(self, position: Position) -> bool:
@@ -323,8 +344,6 @@ class Prefetcher:
         if self._pending and isinstance(self._pending[-1][1], TaskLost):
             self._pending.pop()
             self._is_over = False
-        if not self._is_over:
-            self._tasks = self._generate(self._position_behind(), self._sizer)
         self._chunk = self._chunk._replace(before=-self._chunk.given())
         return True
 
@@ -340,6 +359,7 @@ class Prefetcher:
         """Have no more made."""
         self._abandon()
         self._is_over = True
+        self._rereader.close()
 
     def _abandon(self) -> None:
         abandon(pending for _, pending in self._pending if isinstance(pending, PendingTask))

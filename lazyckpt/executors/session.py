@@ -24,7 +24,7 @@ from lazyckpt.executors.plan.tasks import (
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.failures.skipping import skip_log_of
+from lazyckpt.failures.skipping import read_again, skip_log_of
 
 
 class Prefetching(Protocol):
@@ -34,6 +34,9 @@ class Prefetching(Protocol):
 
     def fill(self) -> None:
         """Have items made ahead."""
+
+    def suspend(self) -> None:
+        """Close what is open in this thread, and keep what is there."""
 
 
 class Session:
@@ -91,6 +94,8 @@ class Session:
         """End all workers. What is ready stays, and after `start` they start again."""
         self.gate.is_closed = True
         _stop(self.gate.pools, self._owner)
+        if self.prefetching is not None:
+            self.prefetching.suspend()
 
 
 def _stop(pools: list[WorkerPool], owner: int) -> None:
@@ -137,17 +142,15 @@ def open_session(
     is_whole = len(segments) == 1 and segments[0].kind == "chunks"
     pool = start_pool(handlers, 1 if is_whole and is_stream else workers)
     gate.pools.append(pool)
-    skip_log = skip_log_of(chain)
+    skip_log, rereader = skip_log_of(chain), Rereader(read_again(chain).machine)
     if is_whole:
         generate = stream_tasks if is_stream else random_access_tasks(chain.machine)
-        rereader = Rereader(chain.machine)
         prefetch_from = _prefetch(pool, gate, 0, generate, rereader, skip_log, chain.calls)
         return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
     machine = _with_prefetching(segments, pool, gate, skip_log)
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.insert(0, driver)
-    rereader = Rereader(chain.machine)
     prefetch_from = _prefetch(driver, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
     return Session(chain.machine, prefetch_from, gate)
 
@@ -173,11 +176,11 @@ def _with_prefetching(
 ) -> Machine[Any] | None:
     """The pipeline's machine, in which the pool does what is not local."""
     machine: Machine[Any] | None = None
-    plain: Machine[Any] | None = None  # the same, without the pool
+    plain: Machine[Any] | None = None  # the same, without the pool, to read items again
     handler = 0
     for segment in segments:
         below, machine = machine, build_machine(segment.calls, machine)
-        plain_below, plain = plain, build_machine(segment.calls, plain)
+        plain_below, plain = plain, build_machine(read_again(Chain(segment.calls)).calls, plain)
         if segment.kind == "local":
             continue
         if segment.kind == "items":

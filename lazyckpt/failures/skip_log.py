@@ -260,7 +260,10 @@ def next_number(position: Position, stage: int) -> int:
 
 def with_next_number(position: Position, stage: int, number: int) -> Position:
     """The position, with the number of the next item that the stage leaves out."""
-    kept = {k: n for k, n in _marks(position).items() if k != stage}
+    marks = _marks(position)
+    if marks.get(stage, 0) == number:
+        return position
+    kept = {k: n for k, n in marks.items() if k != stage}
     return MarkedPosition(position, {**kept, stage: number} if number else kept)
 
 

@@ -266,6 +266,24 @@ def skip_log_of(chain: Chain) -> SkipLog | None:
     return None
 
 
+def read_again(chain: Chain) -> Chain:
+    """A pipeline made by `skipping`, with a log apart: to read items that are counted already."""
+    if skip_log_of(chain) is None:
+        return chain
+    skip_log = SkipLog()
+    skip_log.is_direct = True
+    return _with_log(chain, skip_log)
+
+
+def _with_log(chain: Chain, skip_log: SkipLog) -> Chain:
+    calls = []
+    for call in chain.calls:
+        logs = {name: skip_log for name, v in call.arguments.items() if isinstance(v, SkipLog)}
+        found = call.with_chains(lambda each: _with_log(each, skip_log)) if call.chains else call
+        calls.append(found.replaced(**logs) if logs else found)
+    return type(chain)(tuple(calls))
+
+
 def _mapping(call: Call, fn: Callable[..., Any]) -> Call:
     return _call(registry["map"], call.site, fn)
 

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import Unfit, brief, checked, natural
+from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
@@ -137,7 +138,9 @@ def _whole(place: _Place, name: str) -> bytes | None:
 def _path(value: Any) -> str:
     try:
         found = os.fspath(value)
-    except TypeError:
+    except TypeError as error:
+        if not is_raised_here(error):
+            raise
         found = None
     if not isinstance(found, str):
         raise Unfit("a path or a URL, as a str or os.PathLike")

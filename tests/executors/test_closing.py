@@ -22,6 +22,7 @@ from tests.executors.faults import (
     FORKED,
     QUICK,
     SOON,
+    THREADS,
     Fault,
     each,
     keep,
@@ -162,6 +163,23 @@ def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
             until(lambda: not open_files(tmp_path), SOON)
             assert run.state == lz.state_at(pipeline, len(found))
             assert found == list(islice(pipeline, len(found)))
+    finally:
+        gc.enable()
+
+
+@each(THREADS)
+def test_what_is_read_to_its_end_is_closed(executor: Executor, tmp_path: Path) -> None:
+    """The files in which positions were looked up, too: no loop has to ask for the end."""
+    paths = [tmp_path / str(number) for number in range(70)]
+    for path in paths:
+        path.write_text("line\n" * 30)
+    gc.collect()
+    gc.disable()
+    try:
+        with lz.run(FILES["wide"](paths), executor=executor) as run:
+            assert list(islice(run, 2099)) == ["line\n"] * 2099
+            until(lambda: not open_files(tmp_path), SOON)
+            assert list(run) == ["line\n"]
     finally:
         gc.enable()
 

@@ -18,6 +18,7 @@ from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.epochs import EpochLoader
@@ -194,7 +195,9 @@ def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> 
     """A batch, or a list of batches, for indices: what the workers do."""
     try:
         first = indices[0] if len(indices) else None
-    except (TypeError, KeyError):
+    except (TypeError, KeyError) as error:
+        if not is_raised_here(error):
+            raise
         raise TypeError(
             f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
         ) from None

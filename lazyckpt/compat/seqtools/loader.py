@@ -26,7 +26,7 @@ from lazyckpt.compat.seqtools.fetching import (
     standard_collate,
     state_of,
 )
-from lazyckpt.compat.seqtools.samplers import needs_no_preparing, shown_samplers
+from lazyckpt.compat.seqtools.samplers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
 from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
@@ -169,6 +169,8 @@ class DataLoader:
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
         self._is_made = True
 
+    _is_accelerate_prepared = NeedsNoPreparing()
+
     def __setattr__(self, name: str, value: Any) -> None:
         is_made = not name.startswith("_") and "_is_made" in self.__dict__
         if is_made and name in _FIXED:
@@ -194,11 +196,6 @@ class DataLoader:
             )
         if not isinstance(self.timeout, (int, float)) or self.timeout < 0:
             raise ArgumentError(f"DataLoader: timeout must be >= 0, got {brief(self.timeout)}")
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_is_accelerate_prepared":
-            return needs_no_preparing()
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property  # type: ignore[misc]  # object's can be set
     def __class__(self) -> Any:

@@ -40,13 +40,18 @@ def _order(torch: Any, loader: Any) -> Any:
     return order
 
 
-def needs_no_preparing() -> bool:
-    """Tells Accelerate that a loader is to stay as it is; an error where it has several ranks."""
-    torch: Any = sys.modules.get("torch.distributed")
-    if torch is None or not torch.is_initialized() or torch.get_world_size() == 1:
-        return True
-    raise ArgumentError(
-        "DataLoader: accelerator.prepare would make a loader without this one's state; give each "
-        "rank its part by sampler=DistributedSampler(dataset), leave the loader out of prepare, "
-        "and save it by accelerator.register_for_checkpointing(loader)"
-    )
+class NeedsNoPreparing:
+    """An attribute that tells Accelerate to leave a loader; an error where it has several ranks.
+
+    It can be set, as by Accelerate, and is then as any other.
+    """
+
+    def __get__(self, loader: object, kind: type) -> bool:
+        torch: Any = sys.modules.get("torch.distributed")
+        if torch is None or not torch.is_initialized() or torch.get_world_size() == 1:
+            return True
+        raise ArgumentError(
+            "DataLoader: accelerator.prepare would make a loader without this one's state; give "
+            "each rank its part by sampler=DistributedSampler(dataset), leave the loader out of "
+            "prepare, and save it by accelerator.register_for_checkpointing(loader)"
+        )

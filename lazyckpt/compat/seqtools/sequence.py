@@ -16,6 +16,7 @@ import numpy as np
 import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
 from lazyckpt.core.flow import Position, counted
+from lazyckpt.core.lengths import length_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline
@@ -67,12 +68,11 @@ class LazySequence(Sequence[T], Generic[T]):
             return data
         if is_iterable(data):
             return lz.source(data)
-        try:
-            len(data)
-        except TypeError:
+        length = length_of(data)
+        if length is None:
             return places(None) | lz.map(partial(_item, data))
         if isinstance(data, (str, Mapping, np.ndarray)):  # mistakes to a source, or read-only
-            return places(len(data)) | lz.map(data.__getitem__)
+            return places(length) | lz.map(data.__getitem__)
         return lz.source(data)
 
     def __len__(self) -> int:

@@ -134,3 +134,8 @@ class _Together:
     def fill(self) -> None:
         for each in self._reading:
             each.fill()
+
+    def suspend(self) -> None:
+        for each in self._reading:
+            if each.prefetching is not None:
+                each.prefetching.suspend()

@@ -89,13 +89,12 @@ class Reader:
             if positions is None:
                 items.extend(islice(stream, count))  # keeps what comes before an error
             else:
-                # What leaves items out isn't read again: that would count them again.
-                log = PositionLog(flow, is_whole=self._skip_log is not None)
-                positions, add = log.known, log.add
+                log = PositionLog(flow)
+                positions, add, add_skipped = log.known, log.add, self._add_skipped
                 for item in islice(stream, count):
-                    self._add_skipped(skipped, len(items))
+                    is_behind_skipped = add_skipped(skipped, len(items))
                     items.append(item)
-                    add()
+                    add(is_behind_skipped=is_behind_skipped)
                 if len(items) == count:
                     log.finish()
             if len(items) == count:
@@ -115,13 +114,17 @@ class Reader:
         finally:
             del failure  # its traceback has this frame, which would be a cycle
 
-    def _add_skipped(self, skipped: list[tuple[int, SkipRecord]], place: int) -> None:
-        """Note what was left out since the last call."""
-        if self._skip_log is not None and (found := self._skip_log.drain()).spans:
-            skipped.append((place, found))
+    def _add_skipped(self, skipped: list[tuple[int, SkipRecord]], place: int) -> bool:
+        """Note what was left out since the last call, and say whether anything was."""
+        if self._skip_log is None or not (found := self._skip_log.drain()).spans:
+            return False
+        skipped.append((place, found))
+        return True
 
     def _key(self, position: Position) -> Position:
         """The key of the flow that is open at a position: None for that of a stream."""
+        if position is None:
+            return None
         stream = self._open.get(None)
         is_there = stream is not None and try_snapshot(stream[0]) == position
         return None if is_there else position

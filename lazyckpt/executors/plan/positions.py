@@ -23,19 +23,21 @@ class PositionLog:
 
     Attributes:
         known: They, as far as items were added.
-        is_whole: Whether none is None.
     """
 
-    def __init__(self, flow: Flow[Any], *, is_whole: bool = False) -> None:
+    def __init__(self, flow: Flow[Any]) -> None:
         self._flow = flow
         self.known: list[Any] = []
         self._cost = self._taken_at = 0.0
         self._take()
-        self.is_whole = is_whole or not is_wide(self.known[0])
+        self._is_wide = is_wide(self.known[0])
 
-    def add(self) -> None:
-        """Note that an item was given."""
-        if self.is_whole:
+    def add(self, *, is_behind_skipped: bool = False) -> None:
+        """Note that an item was given, and whether others were left out before it.
+
+        Those are not read again to find a position, as they may not fail a second time.
+        """
+        if not self._is_wide or is_behind_skipped:
             self.known.append(try_snapshot(self._flow))
         elif perf_counter() - self._taken_at < _COST * self._cost:
             self.known.append(None)

@@ -180,7 +180,7 @@ class _Read(NamedTuple):
 
 def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog | None) -> _Read:
     items: list[Any] = []
-    log = PositionLog(flow, is_whole=skip_log is not None)
+    log = PositionLog(flow)
     raise_or_position(log.known[0])
     error: Exception | None = None
     end = None
@@ -188,10 +188,11 @@ def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog 
     earlier = last = SkipRecord() if skip_log is None else skip_log.drain()
     try:
         for item in islice(stream, count):
+            place = len(items)
             if skip_log is not None and (found := skip_log.drain()).spans:
-                skipped[len(items)] = found
+                skipped[place] = found
             items.append(item)
-            log.add()
+            log.add(is_behind_skipped=place in skipped)
             raise_or_position(log.known[-1])
         if len(items) == count:
             log.finish()

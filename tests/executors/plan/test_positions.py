@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.core.call import Chain
 from lazyckpt.executors.plan import positions
 from lazyckpt.executors.plan.handlers import Outcome, Reader
+from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.skipping import skipping
 from tests.executors.cases import Stream, square, until_error
 
 pytestmark = pytest.mark.usefixtures("watchdog")
@@ -42,13 +45,17 @@ EXECUTORS = {
 }
 
 
-def places(pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None) -> list[Any]:
-    """Items, each with the position after it."""
-    with lz.run(pipeline, executor=executor) as run:
-        return [(item, state.items, state.position) for item, state in run.with_state()]
+def places(
+    pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None, **options: Any
+) -> list[Any]:
+    """Items, each with the position after it, and what was left out before."""
+    with lz.run(pipeline, executor=executor, **options) as run:
+        return [
+            (item, state.items, state.position, state.skipped) for item, state in run.with_state()
+        ]
 
 
-def outcome(pipeline: lz.Pipeline[Any], count: int) -> Outcome:
+def outcome(pipeline: Chain, count: int) -> Outcome:
     machine = pipeline.machine
     return Reader(pipeline)((machine.init(0), count))
 
@@ -70,6 +77,82 @@ def test_a_wide_position_is_taken_once_a_chunk(monkeypatch: pytest.MonkeyPatch) 
     found = outcome(joined(2, 100), 100).positions
     assert found is not None
     assert None not in found
+
+
+def halved(x: int) -> int:
+    if x % 2:
+        raise ValueError(x)
+    return x // 2
+
+
+def sums(total: int, x: int) -> tuple[int, int]:
+    return total + x, total
+
+
+SKIPPING: dict[str, lz.Pipeline[Any]] = {
+    "within": lz.interleave(
+        *[lz.source(Stream(3)) | lz.map(halved) | lz.map(square) for _ in range(WIDTH)]
+    ),
+    "behind": joined(WIDTH) | lz.map(halved) | lz.map(square) | lz.batch(3),
+    "filter": joined(WIDTH) | lz.filter(halved) | lz.scan(sums, 0),
+    "expansion": joined(WIDTH) | lz.flat_map(lambda x: map(halved, [2, x])) | lz.map(square),
+    "window": joined(WIDTH) | lz.map(halved) | lz.shuffle(buffer_size=7, seed=0) | lz.map(square),
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", SKIPPING)
+def test_so_it_is_where_items_are_left_out(
+    name: str, executor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions, "_COST", math.inf)
+    expected = places(SKIPPING[name], on_error="skip")
+    assert expected[-1][-1] > 9
+    assert places(SKIPPING[name], EXECUTORS[executor], on_error="skip") == expected
+
+
+def test_only_what_is_behind_an_item_left_out_has_its_position_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(positions, "_COST", math.inf)
+    pipeline = joined(WIDTH) | lz.enumerate() | lz.filter(fail)
+    found = outcome(skipping(pipeline | lz.take(WIDTH * 3), SkipLog()), 60).positions
+    assert found is not None
+    assert [place for place, each in enumerate(found) if each is not None] == [0, 60]
+    found = outcome(skipping(joined(WIDTH, 9) | lz.enumerate() | lz.filter(fail), SkipLog()), 200)
+    assert found.positions is not None
+    assert [place for place, each in enumerate(found.positions) if each is not None] == [
+        0,
+        151,
+        200,
+    ]
+
+
+class FailsOnce:
+    """It fails at every third item, but not where that is read again."""
+
+    def __init__(self) -> None:
+        self.known: set[int] = set()
+
+    def __call__(self, pair: tuple[int, int]) -> int:
+        number, _ = pair
+        is_new = number not in self.known
+        self.known.add(number)
+        if number % 3 == 1 and is_new:
+            raise ValueError(number)
+        return number
+
+
+@pytest.mark.parametrize("executor", [lz.threads(), lz.threads(2, buffer_size=20)])
+def test_states_hold_where_what_has_failed_does_so_once(
+    executor: lz.Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions, "_COST", math.inf)
+    pipeline = joined(WIDTH) | lz.enumerate() | lz.map(FailsOnce()) | lz.filter(keep)
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        given = list(run.with_state())
+    for item, state in given[::7]:
+        assert next(lz.run(pipeline, state, on_error="skip"), None) in (item + 1, item + 2)
 
 
 def test_the_end_has_a_place_of_its_own() -> None:
