@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import chain, islice
-from operator import length_hint
+from operator import index, length_hint
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -114,7 +114,8 @@ def by_index(data: Any, length: int) -> Machine[Any]:
 
 
 def _there(data: Sequence[Any]) -> Table[Any]:
-    return Table(data.__getitem__, is_there=True)
+    is_index = type(data) is range and (data.start, data.step) == (0, 1)
+    return Table(index if is_index else data.__getitem__, is_there=True)
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:
