@@ -17,7 +17,7 @@ Each module imports only from those before it:
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, run
 - state: saving
-- pipeline, decorators, combinators, origins, provenance, integrations
+- pipeline, decorators, combinators, origins, provenance, io, integrations
 - testing, demo, compat
 """
 
@@ -43,6 +43,7 @@ from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
 if TYPE_CHECKING:
+    from lazyckpt import io as io
     from lazyckpt.combinators.batch import batch, stack
     from lazyckpt.combinators.bucket_batch import bucket_batch
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.interleave import interleave
     from lazyckpt.combinators.interleave_map import interleave_map
     from lazyckpt.combinators.lanes import lanes
+    from lazyckpt.combinators.local_shuffle import local_shuffle
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
@@ -138,6 +140,7 @@ __all__ = [
     "interleave_map",
     "lanes",
     "load",
+    "local_shuffle",
     "map",
     "mix",
     "mix_counts",
@@ -197,6 +200,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.interleave": "interleave",
     "combinators.interleave_map": "interleave_map",
     "combinators.lanes": "lanes",
+    "combinators.local_shuffle": "local_shuffle",
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
     "combinators.multiplex": "multiplex",
@@ -227,7 +231,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.saving": "load save",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
-    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "testing")},
+    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},
     **{name: f"lazyckpt.integrations.{name}" for name in ("grain", "jax", "torch", "transformers")},
 }
 

@@ -1,4 +1,4 @@
-"""The command line: `lazyckpt demo`, or `python -m lazyckpt demo`."""
+"""The command line: `lazyckpt demo`, `lazyckpt index`, or `python -m lazyckpt ...`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import lazyckpt
 from lazyckpt.demo.show import demo
+from lazyckpt.errors import PipelineError
+from lazyckpt.io.indexing import indexing
 
 LEAST_KILLS = 5
 
@@ -21,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     try:
-        status = demo(chosen.data, kills=chosen.kills, lines=chosen.lines, seed=chosen.seed)
+        status: int = chosen.run(chosen)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # as in `lazyckpt demo | head`
@@ -35,6 +38,54 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lazyckpt {lazyckpt.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
+    _add_demo(commands)
+    _add_index(commands)
+    return parser
+
+
+def _add_index(commands: Any) -> None:
+    scanned = commands.add_parser(
+        "index",
+        help="find the rows of text, JSON lines and CSV files ahead, for readers of lazyckpt.io",
+        description=(
+            "Finds where rows begin and keeps that where readers look for it. A file that is "
+            "indexed already is not read again. Patterns have to be quoted for the shell."
+        ),
+    )
+    scanned.set_defaults(run=_index)
+    scanned.add_argument("patterns", nargs="+", metavar="PATTERN", help="a path, URL or pattern")
+    scanned.add_argument(
+        "--format",
+        choices=("text", "jsonl", "csv", "parquet", "arrow", "tar", "tfrecord"),
+        help="what the files hold (default: by the end of their names)",
+    )
+    scanned.add_argument(
+        "--index-dir",
+        metavar="PATH",
+        help="where the index is kept (default: LAZYCKPT_CACHE, or the user's cache folder)",
+    )
+    scanned.add_argument(
+        "--workers",
+        type=_at_least(0),
+        default=0,
+        metavar="N",
+        help="processes that read files in parallel (default: none beside this one)",
+    )
+
+
+def _index(chosen: argparse.Namespace) -> int:
+    try:
+        return indexing(chosen.patterns, chosen.format, chosen.index_dir, chosen.workers)
+    except (PipelineError, OSError) as error:
+        print(f"lazyckpt index: {error}", file=sys.stderr)
+        return 2
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    return demo(chosen.data, kills=chosen.kills, lines=chosen.lines, seed=chosen.seed)
+
+
+def _add_demo(commands: Any) -> None:
     shown = commands.add_parser(
         "demo",
         help="train a small model, kill it again and again, and compare with a run left alone",
@@ -44,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
             "batches and the final parameters agree bit for bit, 1 if not."
         ),
     )
+    shown.set_defaults(run=_demo)
     shown.add_argument(
         "--data",
         nargs="+",
@@ -71,7 +123,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of the shuffles (default: %(default)s)",
     )
-    return parser
 
 
 def _at_least(least: int) -> Callable[[str], int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyckpt.combinators.indexed import is_reader
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, apart
@@ -26,11 +27,18 @@ class Origin:
         stage: The source's, `1`, or `1[0].1` within pipeline 0 of stage 1.
         epoch: The source's epoch, from 0.
         place: The item's number in that epoch, from 0: its index, in data with indices.
+        row: What the data's own `locate(place)` says, if it has one: of a reader of
+            `lazyckpt.io`, file, record and bytes.
     """
 
     stage: str
     epoch: int
     place: int
+    row: Any = None
+
+    def __repr__(self) -> str:
+        row = "" if self.row is None else f", row={self.row!r}"
+        return f"Origin(stage={self.stage!r}, epoch={self.epoch}, place={self.place}{row})"
 
 
 class Traced:
@@ -64,9 +72,12 @@ def origins(item: Any) -> Iterator[Origin]:
 def traced_source(call: Call, stage: str, reads: bool) -> Machine[Any]:
     """A source whose items come with their origins."""
     machine = call.build(None)
+    data: Any = call.arguments.get("data")
+    locate = data.locate if is_reader(data) else None
 
     def told(item: Any, epoch: int, place: int) -> Traced:
-        return Traced(item, [Origin(stage, epoch, place)])
+        row = None if locate is None else locate(place)
+        return Traced(item, [Origin(stage, epoch, place, row)])
 
     def step(position: Position) -> tuple[Position, Traced]:
         after, item = _step(machine, position, reads)
@@ -113,7 +124,7 @@ def _traced_view(view: View[Any], told: Callable[..., Traced], reads: bool) -> V
             known.append((epoch, begin + int(offset), int(index)))
         return np.arange(first, len(known))
 
-    return View(Table(get), ahead)
+    return View(Table(get), ahead, view.blocks)
 
 
 @combinator(registered=False)

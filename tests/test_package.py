@@ -53,6 +53,7 @@ ROOMS = [
     ["combinators"],
     ["origins"],
     ["provenance"],
+    ["io"],
     ["integrations"],
     ["__init__"],
     ["testing", "demo", "compat"],
@@ -213,7 +214,7 @@ def test_exports_are_sorted_and_hold_every_combinator() -> None:
         assert getattr(lz, name) is combinator.public
 
 
-@pytest.mark.parametrize("name", ["testing", "compat", "integrations"])
+@pytest.mark.parametrize("name", ["testing", "compat", "integrations", "io"])
 def test_submodules_are_there_when_asked_for(name: str) -> None:
     code = f"import lazyckpt as lz; print(lz.{name})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -287,7 +288,8 @@ def test_names_come_from_where_type_checkers_see_them() -> None:
         for each in tree.body
         if isinstance(each, ast.If)
         for node in each.body
-        if isinstance(node, ast.ImportFrom) and node.module != "lazyckpt.integrations"
+        if isinstance(node, ast.ImportFrom)
+        and node.module not in ("lazyckpt", "lazyckpt.integrations")
         for alias in node.names
     }
     found = {f"{module}.{name}" for name, module in vars(lz)["_places"].items()}

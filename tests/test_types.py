@@ -93,6 +93,7 @@ COMBINATORS = {
         "lz.map(str.upper) | lz.shuffle(seed=0) | lz.repeat()": "Stage[str, str]",
     },
     "block_shuffle": {"words | lz.block_shuffle(8, seed=0)": "Pipeline[str]"},
+    "local_shuffle": {"words | lz.local_shuffle(8, seed=0, block_size=9)": "Pipeline[str]"},
     "repeat": {"words | lz.repeat(2)": "Pipeline[str]"},
     "zip": {"lz.zip(words, numbers)": "Pipeline[tuple[Any, ...]]"},
     "concat": {

@@ -8,15 +8,17 @@ from operator import index, length_hint
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
-from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.checks import brief
+from lazyckpt.core.flow import Blocks, Flow, Position, Table, View
 from lazyckpt.core.frames import Column, frame_columns
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
-from lazyckpt.errors import SourceChanged
+from lazyckpt.errors import ArgumentError, SourceChanged
 
 T = TypeVar("T", covariant=True)
 
@@ -44,6 +46,7 @@ def indexed(
     table: Table[T],
     walks: Walks,
     look: Callable[[], None] = lambda: None,
+    blocks: Blocks | None = None,
 ) -> Machine[T]:
     """The machine of `length` items that a table has.
 
@@ -53,6 +56,7 @@ def indexed(
         table: The items.
         walks: From an index to the items from there on.
         look: Raises `SourceChanged` where there are more or fewer items now.
+        blocks: As of `View`.
     """
 
     get = table.get
@@ -95,7 +99,7 @@ def indexed(
         skip=skip,
         item=lambda position, n: get(position[1] + n),
         length=length,
-        view=View(table, ahead),
+        view=View(table, ahead, blocks),
     )
 
 
@@ -108,9 +112,12 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     if type(data) in _FIXED:
         return indexed("source", length, _there(data), _iterating(data, length))
     look = _watching(data, length)
-    walks = _iterating_list if type(data) is list else _indexing
+    if is_reader(data):
+        walks = _in_blocks(data.iter_blocks, look)
+    else:
+        walks = (_iterating_list if type(data) is list else _indexing)(data, length, look)
     table = _there(data) if type(data) is list else _table(data)
-    return indexed("source", length, table, walks(data, length, look), look)
+    return indexed("source", length, table, walks, look, _blocks(data))
 
 
 def _there(data: Sequence[Any]) -> Table[Any]:
@@ -118,12 +125,17 @@ def _there(data: Sequence[Any]) -> Table[Any]:
     return Table(index if is_index else data.__getitem__, is_there=True)
 
 
+def is_reader(data: Any) -> bool:
+    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
+    return hasattr(type(data), "source_identity")
+
+
 def by_row(data: Any, length: int) -> Machine[Any]:
     """The machine of a data frame, whose rows are dicts, or of a series."""
     found = frame_columns(data)
     table = _values(found) if isinstance(found, Column) else _rows(found)
     look = _watching(data, length)
-    return indexed("source", length, table, _in_blocks(table, length, look), look)
+    return indexed("source", length, table, _in_blocks(_row_blocks(table, length), look), look)
 
 
 def _watching(data: Sized, length: int) -> Callable[[], None]:
@@ -137,11 +149,29 @@ def _watching(data: Sized, length: int) -> Callable[[], None]:
     return look
 
 
+def _blocks(data: Any) -> Blocks | None:
+    """Where the blocks of data begin that say so."""
+    starts = getattr(data, "block_starts", None)
+    if starts is None:
+        return None
+
+    def blocks() -> NDArray[np.int64]:
+        found = np.asarray(starts)
+        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+            raise ArgumentError(
+                f"source: block_starts must be ints in one dimension, got {brief(starts)}"
+            )
+        return found.astype(np.int64)
+
+    return blocks
+
+
 def _table(data: Any) -> Table[Any]:
     if not hasattr(type(data), "__getitems__"):
         return Table(data.__getitem__)
     many = data.__getitems__
-    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
+    stacked = getattr(data, "read_stacked", None) if is_reader(data) else None
+    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])), stacked)
 
 
 def _values(column: Column) -> Table[Any]:
@@ -234,22 +264,30 @@ def looking_up(get: Callable[[int], Any], length: int) -> Walks:
     return walk
 
 
-def _in_blocks(table: Table[Any], length: int, look: Callable[[], None]) -> Walks:
-    """Rows that are made many at once, which takes less time each."""
-    rows = table.rows
-    assert rows is not None
+def _in_blocks(blocks: Callable[[int], Iterator[list[Any]]], look: Callable[[], None]) -> Walks:
+    """Items that are made many at once, which takes less time each."""
 
     def walk(index: int) -> Walk:
         here: tuple[Iterator[Any], int] = iter(()), index  # a block, and the index behind it
 
-        def blocks() -> Iterator[Iterator[Any]]:
+        def each() -> Iterator[Iterator[Any]]:
             nonlocal here
-            for start in range(index, length, _BLOCK):
-                end = min(start + _BLOCK, length)
-                here = iter(rows(range(start, end))), end
+            for block in blocks(index):
+                here = iter(block), here[1] + len(block)
                 yield here[0]
             look()
 
-        return Walk(chain.from_iterable(blocks()), lambda: here[1] - length_hint(here[0]), True)
+        return Walk(chain.from_iterable(each()), lambda: here[1] - length_hint(here[0]), True)
 
     return walk
+
+
+def _row_blocks(table: Table[Any], length: int) -> Callable[[int], Iterator[list[Any]]]:
+    rows = table.rows
+    assert rows is not None
+
+    def blocks(index: int) -> Iterator[list[Any]]:
+        for start in range(index, length, _BLOCK):
+            yield rows(range(start, min(start + _BLOCK, length)))
+
+    return blocks

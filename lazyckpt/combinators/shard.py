@@ -165,7 +165,7 @@ def _strided(
         skip=skip,
         item=None if remainder == "pad" else item,
         length=length,
-        view=view and View(view.table, ahead),
+        view=view and View(view.table, ahead, view.moved(index, num_shards)),
     )
 
 
@@ -216,7 +216,7 @@ def _part(upstream: Machine[A], num_shards: int, index: int, remainder: Remainde
         flow=flow if start + size <= length else None,
         skip=skip,
         length=size,
-        view=view and View(view.table, ahead),
+        view=view and View(view.table, ahead, view.moved(start)),
     )
 
 

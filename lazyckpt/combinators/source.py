@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lazyckpt.combinators.indexed import by_index, by_row, indexed, looking_up
+from lazyckpt.combinators.indexed import by_index, by_row, indexed, is_reader, looking_up
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, optional, short
@@ -38,12 +38,13 @@ class Indexable(Protocol[T]):
     def __getitem__(self, index: int, /) -> T: ...
 
 
-def _named(data: Any, name: str | None) -> dict[str, Any]:
-    return {} if name is None else {"name": name}
+def _described(data: Any, name: str | None) -> dict[str, Any]:
+    identity = data.source_identity if is_reader(data) else {}
+    return identity if name is None else {**identity, "name": name}
 
 
 @source_combinator(
-    checks={"name": optional(short)}, describe=_named, sized=True, functions={"data": "data"}
+    checks={"name": optional(short)}, describe=_described, sized=True, functions={"data": "data"}
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
@@ -54,10 +55,11 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
 
     Args:
         data: Anything with `__len__` and `__getitem__` (list, range, array,
-            memory map, map-style dataset; a `__getitems__` is used too), or any
-            iterable that begins anew each time, such as a file reader object. It
-            must give the same items in the same order each time. A data frame of pandas
-            or polars and a table of pyarrow give rows as dicts, of which
+            memory map, map-style dataset, reader of `lazyckpt.io`; a `__getitems__` is
+            used too, and a `block_starts` by `local_shuffle`), or any iterable that
+            begins anew each time, such as a file reader object. It must give the same
+            items in the same order each time. A data frame of pandas or polars and a
+            table of pyarrow give rows as dicts, of which
             `batch(n, collate=stack)` makes arrays column by column, and a series
             values by place. `once(None)` with `flat_map(lambda _: made())` makes a source
             of a generator function.

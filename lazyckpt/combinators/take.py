@@ -79,7 +79,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
         skip=upstream.skip and skip,
         item=lambda position, count: alone(position[0], count),
         length=None if upstream.length is None else min(n, upstream.length),
-        view=upstream.view and View(upstream.view.table, ahead),
+        view=upstream.view and upstream.view._replace(ahead=ahead),
     )
 
 
@@ -154,7 +154,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
         skip=skip,
         item=lambda position, count: alone(behind(position), count),
         length=length,
-        view=view and View(view.table, ahead),
+        view=view and View(view.table, ahead, view.moved(n)),
     )
 
 

@@ -9,6 +9,9 @@ from operator import length_hint
 from types import GeneratorType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import SourceChanged
 
@@ -79,15 +82,27 @@ class Table(NamedTuple, Generic[T]):
     is_there: bool = False
 
 
+Blocks: TypeAlias = Callable[[], NDArray[np.int64]]
+
+
 class View(NamedTuple, Generic[T]):
     """The vectorised lane: items as a table, and the order in which to read it.
 
     `ahead(position, offsets)` gives the table's indices of the items that come
     `offsets` items after the position; the offsets must not run past the end.
+    `blocks()` tells which items of an epoch are the first ones of the blocks that
+    the data are stored in, in rising order; some may be none of its items. It is
+    None where that is not known.
     """
 
     table: Table[T]
     ahead: Callable[[Position, Indices], Indices]
+    blocks: Blocks | None = None
+
+    def moved(self, start: int, stride: int = 1) -> Blocks | None:
+        """`blocks` of every `stride`-th item, from number `start` on."""
+        blocks = self.blocks
+        return blocks and (lambda: -((start - blocks()) // stride))
 
 
 def pass_over(flow: Flow[Any], count: int) -> None:

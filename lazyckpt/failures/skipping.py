@@ -174,6 +174,10 @@ class _Data(_Guard):
     def __getitem__(self, index: int) -> Any:
         return self(index)
 
+    @property
+    def block_starts(self) -> Any:
+        return getattr(self.fn, "block_starts", None)
+
     def made(self, *args: Any) -> Any:
         return self.fn[args[0]]  # type: ignore[index]
 

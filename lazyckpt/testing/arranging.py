@@ -12,6 +12,7 @@ import numpy as np
 import toolz
 
 from lazyckpt.combinators.bounded_order import Grid
+from lazyckpt.core.flow import Blocks
 from lazyckpt.core.prng import Permutation, derive, hashed
 
 Items = Callable[[int], Iterator[Any]]
@@ -234,6 +235,24 @@ def block_shuffle(items: Items, block_size: int, seed: int) -> Items:
     return each
 
 
+def local_shuffle(
+    items: Items, window: int, seed: int, block_size: int | None, blocks: Blocks | None
+) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        starts = blocks() if blocks and not block_size else range(0, len(every), block_size or 1)
+        edges = sorted({0, *(int(start) for start in starts if start > 0)})
+        parts = [every[i:j] for i, j in itertools.zip_longest(edges, edges[1:]) if every[i:j]]
+        order = Permutation(derive(seed, "local_shuffle", "blocks", epoch, 0), max(1, len(parts)))
+        shuffled = [parts[order[i]] for i in range(len(parts))]
+        for number, some in enumerate(toolz.partition_all(window, shuffled)):
+            rows = list(toolz.concat(some))
+            within = Permutation(derive(seed, "local_shuffle", epoch, number), len(rows))
+            yield from (rows[within[i]] for i in range(len(rows)))
+
+    return each
+
+
 def repeat(items: Items, count: int | None) -> Items:
     def epochs(epoch: int) -> Iterable[int]:
         return (
@@ -266,6 +285,6 @@ ARRANGING: dict[str, Callable[..., Items]] = {
     for f in (
         filter, take, skip, take_while, drop_while, gather,
         batch, sliding_window, group_by, split_batch, bucket_batch, bucket_by_boundaries,
-        concat_then_split, pack_first_fit, shuffle, block_shuffle, repeat, shard,
+        concat_then_split, pack_first_fit, shuffle, block_shuffle, local_shuffle, repeat, shard,
     )
 }  # fmt: skip

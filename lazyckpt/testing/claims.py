@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from lazyckpt.combinators.enumerate import random_map
+from lazyckpt.combinators.indexed import is_reader
 from lazyckpt.combinators.shard import shard
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
@@ -36,7 +37,7 @@ def rereading(pipeline: Pipeline[Any], limit: int) -> None:
     for cut in cuts[:: max(1, len(cuts) // 8)]:
         said = resume_cost(pipeline, states[cut])
         reads[0] = 0
-        first: Run[Any] = Run(counting, states[cut])
+        first: Run[Any] = Run(counting, states[cut], strict=False)
         for number, _ in enumerate(islice(first, len(states) - 1 - cut), cut + 1):
             again = reads[0] - (before[number] - before[cut])
             assert again <= said.items, f"from {cut} to {number} {again} are read again, not {said}"
@@ -143,8 +144,7 @@ def _counting(pipeline: Chain, reads: list[int]) -> Any:
     if first.name == "source":
         data = first.arguments["data"]
         data = list(Pipeline((first,))) if is_frame(data) else data
-        kind = _CountedTable if hasattr(data, "__getitem__") else _CountedStream
-        first = first.replaced(data=kind(data, reads))
+        first = first.replaced(data=_counter(data)(data, reads))
     else:
         first = first.replaced(**{name: counted(each) for name, each in first.arguments.items()})
     return type(pipeline)((first, *rest))
@@ -161,9 +161,30 @@ class _CountedStream:
 
 
 class _CountedTable(_CountedStream):
+    @property
+    def block_starts(self) -> Any:
+        return getattr(self.data, "block_starts", None)
+
     def __len__(self) -> int:
         return len(self.data)
 
     def __getitem__(self, index: int) -> Any:
         self.reads[0] += 1
         return self.data[index]
+
+
+class _CountedReader(_CountedTable):
+    """A reader of files, one row at a time."""
+
+    @property
+    def source_identity(self) -> Any:
+        return self.data.source_identity
+
+    def iter_blocks(self, start: int) -> Iterator[list[Any]]:
+        return ([self[index]] for index in range(start, len(self)))
+
+
+def _counter(data: Any) -> type[_CountedStream]:
+    if is_reader(data):
+        return _CountedReader
+    return _CountedTable if hasattr(data, "__getitem__") else _CountedStream

@@ -21,7 +21,7 @@ import numpy as np
 import toolz
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.machine import Share
+from lazyckpt.core.machine import Machine, Share
 from lazyckpt.core.prng import derive, hashed
 from lazyckpt.testing.arranging import ARRANGING, Items
 
@@ -31,9 +31,15 @@ def model(pipeline: Chain) -> Items:
     first, *rest = pipeline.calls
     items: Items = MODELS[first.name](**first.arguments)
     for call, before in builtins.zip(rest, pipeline.machines, strict=False):
-        share = {"share": before.share} if call.name == "random_map" else {}
-        items = MODELS[call.name](items, **call.arguments, **share)
+        items = MODELS[call.name](items, **call.arguments, **_known(call.name, before))
     return items
+
+
+def _known(name: str, before: Machine[Any]) -> dict[str, Any]:
+    """What a model has to be told of the machine before its stage."""
+    if name == "random_map":
+        return {"share": before.share}
+    return {"blocks": before.view and before.view.blocks} if name == "local_shuffle" else {}
 
 
 def source(data: Any, name: str | None) -> Items:

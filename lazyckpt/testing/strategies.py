@@ -120,6 +120,18 @@ def _array(indices: list[int]) -> NDArray[np.int64]:
     return np.array(indices, np.int64)
 
 
+class Blocks(list[Any]):
+    """A list that is stored in blocks, some of which may be empty."""
+
+    block_starts: list[int]
+
+
+def _in_blocks(items: list[Any], starts: list[int], window: int, seed: int) -> Pipeline[Any]:
+    data = Blocks(items)
+    data.block_starts = sorted(starts)
+    return lz.source(data) | lz.map(tagged) | lz.local_shuffle(window, seed=seed)
+
+
 def _first(endless: st.SearchStrategy[Pipeline[Any]]) -> st.SearchStrategy[Pipeline[Any]]:
     return st.builds(lambda pipeline, n: pipeline | lz.take(n), endless, _lengths)
 
@@ -129,6 +141,7 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "source(stream)": _items.map(Stream).map(lz.source),
     "source(range)": _lengths.map(range).map(lz.source),
     "source(array)": _lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
+    "source(blocks)": st.builds(_in_blocks, _items, st.lists(counts), st.integers(1, 3), seeds),
     "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
     "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
     "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
@@ -156,6 +169,7 @@ INSTEAD = {
     "shuffle": "shuffle(buffer)",
     "cache": "map",
     "gather": "block_shuffle",
+    "local_shuffle": "block_shuffle",
     "shard(contiguous)": "shard",
 }
 
@@ -226,6 +240,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "shuffle": st.builds(lz.shuffle, seed=seeds),
     "shuffle(buffer)": st.builds(lz.shuffle, sizes, seed=seeds),
     "block_shuffle": st.builds(lz.block_shuffle, sizes, seed=seeds),
+    "local_shuffle": st.builds(lz.local_shuffle, sizes, seed=seeds, block_size=sizes),
     "repeat": st.builds(lz.repeat, st.integers(0, 3)),
     "repeat for ever": counts.map(lambda n: lz.repeat() | lz.take(n)),
     "shard": _shards(contiguous=False),

@@ -63,6 +63,7 @@ KINDS: dict[str, dict[str, str]] = {
     "pack_first_fit": {"length": "positive", "num_bins": "positive"},
     "shuffle": {"buffer_size": "positive?", "seed": "natural"},
     "block_shuffle": {"block_size": "positive", "seed": "natural"},
+    "local_shuffle": {"window": "positive", "seed": "natural", "block_size": "positive?"},
     "repeat": {"count": "natural?"},
     "shard": {
         "num_shards": "positive", "index": "natural", "contiguous": "boolean", "remainder": "none",
@@ -167,7 +168,12 @@ def test_bad_values_are_refused(name: str, argument: str, value: Any) -> None:
 
 @pytest.mark.parametrize("name", [n for n, k in KINDS.items() if k.get("seed") == "natural"])
 def test_a_seed_is_never_optional(name: str) -> None:
-    first = {"block_shuffle": [3], "random_map": [len], "random_indices": [[1]]}.get(name, [])
+    first = {
+        "block_shuffle": [3],
+        "local_shuffle": [3],
+        "random_map": [len],
+        "random_indices": [[1]],
+    }.get(name, [])
     message = refusal(lambda: lz.registry[name].public(*first))
     assert message.startswith(f"{name}: ")
     assert "'seed'" in message

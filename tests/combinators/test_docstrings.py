@@ -38,6 +38,7 @@ PLAIN: dict[str, Made] = {
     "interleave": lambda p: lz.interleave(p, p),
     "interleave_map": lambda p: p | lz.interleave_map(range, cycle_length=2),
     "lanes": lambda p: lz.lanes([p, p], num_shards=1, index=0),
+    "local_shuffle": lambda p: p | lz.local_shuffle(2, seed=0, block_size=2),
     "map": lambda p: p | lz.map(str),
     "mix": lambda p: lz.mix([p, p], [1, 1], seed=0),
     "multiplex": lambda p: lz.multiplex(p, [p, p]),

@@ -20,6 +20,7 @@ SHUFFLES: dict[str, Maker] = {
     "shuffle": lambda seed: lz.shuffle(seed=seed),
     "shuffle of a buffer": lambda seed: lz.shuffle(8, seed=seed),
     "block_shuffle": lambda seed: lz.block_shuffle(7, seed=seed),
+    "local_shuffle": lambda seed: lz.local_shuffle(2, seed=seed, block_size=4),
     "bucket_batch": lambda seed: lz.bucket_batch(2, key=hash, window_size=10, seed=seed),
 }
 DRAWS: dict[str, Maker] = {
@@ -40,7 +41,7 @@ def flat(items: Any) -> list[Any]:
 def test_nothing_is_lost_and_nothing_comes_twice(
     name: str, kind: Any, size: int, cuts: list[int]
 ) -> None:
-    if name == "shuffle" and kind is Stream:
+    if name in ("shuffle", "local_shuffle") and kind is Stream:
         return
     data: Any = range(size) if kind is range else Stream(range(size))
     first: Any = lz.source(data) | SHUFFLES[name](0)
@@ -73,7 +74,9 @@ def test_every_cut_behind_a_branch_resumes(name: str) -> None:
         assert rest == [item for item, _ in pairs[number + 1 :]]
 
 
-@pytest.mark.parametrize("name", ["shuffle", "shuffle of a buffer", "block_shuffle"])
+@pytest.mark.parametrize(
+    "name", ["shuffle", "shuffle of a buffer", "block_shuffle", "local_shuffle"]
+)
 def test_what_is_left_comes_in_another_order(name: str) -> None:
     old, new = (lz.source(range(200)) | SHUFFLES[name](seed) for seed in (0, 1))
     state = lz.state_at(old, 50)

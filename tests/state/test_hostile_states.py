@@ -183,7 +183,8 @@ def table() -> list[lz.Pipeline[Any]]:
         lz.source(range(40)) | lz.repeat() | lz.repeat() | lz.shuffle(5, seed=0) | lz.repeat(),
         *(lz.source(range(40)) | stage for stage in (
             lz.shuffle(seed=0), lz.shuffle(seed=0) | lz.repeat() | lz.block_shuffle(3, seed=0),
-            lz.gather([3, 1]), lz.cache(3), lz.map(str) | lz.cache(3),
+            lz.local_shuffle(2, seed=0, block_size=3), lz.gather([3, 1]), lz.cache(3),
+            lz.map(str) | lz.cache(3),
             lz.shard(num_shards=3, index=1, contiguous=True),
             lz.shard(num_shards=3, index=1, contiguous=True, remainder="pad"),
         )),

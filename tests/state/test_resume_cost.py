@@ -78,6 +78,7 @@ EXACT: list[tuple[Any, int, float, dict[str, float]]] = [
     (stream() | lz.shuffle(6, seed=0), 9, 15, {"2 shuffle": 15}),
     (stream() | lz.block_shuffle(5, seed=0), 7, 10, {"1 source": 5, "2 block_shuffle": 5}),
     (table() | lz.block_shuffle(5, seed=0), 7, 0, {}),
+    (table() | lz.local_shuffle(2, seed=0, block_size=5), 7, 0, {}),
     (THREE | lz.concat_then_split(4), 2, 1, {"3 concat_then_split": 1}),
     (THREE | lz.concat_then_split(4), 3, 0, {}),
     (

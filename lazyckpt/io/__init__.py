@@ -1,0 +1,86 @@
+"""Files as sequences: rows by number, whatever the format, on POSIX systems.
+
+    files = lz.io.files("data/*.jsonl.zst")
+    rows = lz.io.read_jsonl(files)
+    pipeline = rows | lz.shuffle(seed=0) | lz.repeat() | lz.batch(32)
+
+Names are imported when first used. Each module imports only from those before it:
+
+- locks, cache, numbers, storage, remote, files, index, decompress, framed, gzip, zstd
+- content, rows, lines, ranges
+- text, csv, stream, indexing
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# At once, since they have the names of their modules.
+from lazyckpt.io.files import Files, files
+from lazyckpt.io.index import Index, Scan, index
+
+if TYPE_CHECKING:
+    from lazyckpt.io.arrow import read_arrow
+    from lazyckpt.io.csv import read_csv
+    from lazyckpt.io.parquet import read_parquet
+    from lazyckpt.io.rows import RecordError, RowOrigin, Rows
+    from lazyckpt.io.sqlite import read_sqlite
+    from lazyckpt.io.storage import File, Storage
+    from lazyckpt.io.stream import iter_jsonl, iter_text
+    from lazyckpt.io.tar import read_tar
+    from lazyckpt.io.text import read_jsonl, read_text
+    from lazyckpt.io.tfrecord import read_tfrecord
+    from lazyckpt.io.tokens import read_tokens
+
+__all__ = [
+    "File",
+    "Files",
+    "Index",
+    "RecordError",
+    "RowOrigin",
+    "Rows",
+    "Scan",
+    "Storage",
+    "files",
+    "index",
+    "iter_jsonl",
+    "iter_text",
+    "read_arrow",
+    "read_csv",
+    "read_jsonl",
+    "read_parquet",
+    "read_sqlite",
+    "read_tar",
+    "read_text",
+    "read_tfrecord",
+    "read_tokens",
+]
+
+_MODULES = {  # what is imported when a name of it is asked for
+    "arrow": "read_arrow",
+    "csv": "read_csv",
+    "parquet": "read_parquet",
+    "rows": "RecordError RowOrigin Rows",
+    "sqlite": "read_sqlite",
+    "storage": "File Storage",
+    "stream": "iter_jsonl iter_text",
+    "tar": "read_tar",
+    "tfrecord": "read_tfrecord",
+    "tokens": "read_tokens",
+    "text": "read_jsonl read_text",
+}
+_places = {
+    name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _places:
+        raise AttributeError(f"module 'lazyckpt.io' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_places[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,228 @@
+"""`read_arrow`: rows of Arrow IPC and Feather files by number, memory-mapped."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.checks import boolean, checked, natural, optional
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.executors.executor import Executor
+from lazyckpt.io.columns import column_names
+from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
+from lazyckpt.io.index import Index
+from lazyckpt.io.rows import RecordError
+from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
+from lazyckpt.io.stored_file import StoredFile
+
+_MAGIC = b"ARROW1"  # at both ends of a file; a stream has none
+
+
+class _Head(NamedTuple):
+    """What a file has before its first record batch.
+
+    - `schema`: what its columns are
+    - `start`, `stop`: where the schema's message begins, and where it ends
+    """
+
+    schema: Any
+    start: int
+    stop: int
+
+
+class BatchScan:
+    """The record batches of a file: number, rows, and the bytes that each takes."""
+
+    columns = 4
+    is_bounds = False
+    name = "arrow"
+
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        head = _head(file)
+        found: list[Group] = []
+        source = _source(file)
+        at = head.stop
+        source.seek(at)
+        while (message := _message(file, source)) is not None:
+            end = source.tell()
+            if end > file.size:
+                raise RecordError(f"{file.path}: it is cut: record batch {len(found)} ends behind")
+            if message.type == "record batch":
+                found.append(Group(len(found), _length(message), at, end))
+            elif found:
+                raise RecordError(
+                    f"{file.path}: what a dictionary holds changes behind record batch "
+                    f"{len(found) - 1}; write it with one dictionary for all"
+                )
+            at = end
+        yield np.array(found, np.uint64).reshape(-1, 4)
+
+
+def _arrow() -> Any:
+    return optional_module("pyarrow", "arrow", "read_arrow")
+
+
+def _ipc() -> Any:
+    return optional_module("pyarrow.ipc", "arrow", "read_arrow")
+
+
+def _source(file: File) -> Any:
+    """The bytes of a file: mapped into memory, if it is on this machine."""
+    if not is_local(file.path):
+        return _arrow().PythonFile(StoredFile(file), mode="r")
+    now = storage_of(file.path).stat(file.path)
+    if now != file:
+        raise changed(file, now)
+    return _arrow().memory_map(file.path.removeprefix("file://"))
+
+
+def _message(file: File, source: Any) -> Any:
+    """The next message; None at the end."""
+    try:
+        return _ipc().read_message(source)
+    except EOFError:
+        return None
+    except (_arrow().ArrowException, OSError) as error:
+        raise RecordError(f"{file.path}: {error}") from error
+
+
+def _length(message: Any) -> int:
+    """How many rows a record batch has, by its message: a flatbuffer, in which tables say where
+    their fields are."""
+    content = message.metadata.to_pybytes()
+
+    def field(table: int, number: int) -> int:
+        fields = table - struct.unpack_from("<i", content, table)[0]
+        is_there = 4 + 2 * number < struct.unpack_from("<H", content, fields)[0]
+        offset = struct.unpack_from("<H", content, fields + 4 + 2 * number)[0] if is_there else 0
+        return table + offset if offset else 0
+
+    header = field(struct.unpack_from("<I", content)[0], 2)
+    batch = header + struct.unpack_from("<I", content, header)[0]
+    place = field(batch, 0)
+    return int(struct.unpack_from("<q", content, place)[0]) if place else 0
+
+
+@lru_cache(maxsize=64)
+def _head(file: File) -> _Head:
+    ends = [(0, min(8, file.size)), (max(0, file.size - len(_MAGIC)), file.size)]
+    first, last = storage_of(file.path).read_ranges(file, ends)
+    start = 8 if first.startswith(_MAGIC) else 0
+    if first.startswith(b"FEA1"):
+        raise RecordError(f"{file.path}: it is of Feather's version 1, which pyarrow.feather reads")
+    if not file.size or (start and last != _MAGIC):
+        raise RecordError(f"{file.path}: it is {'cut' if file.size else 'empty'}")
+    source = _source(file)
+    source.seek(start)
+    message = _message(file, source)
+    if message is None or message.type != "schema":
+        raise RecordError(f"{file.path}: it is no file of Arrow's")
+    return _Head(_ipc().read_schema(message), start, source.tell())
+
+
+class _ArrowRows(GroupedRows):
+    def __init__(self, files: Files, index: Index, columns: list[str] | None, cache: int) -> None:
+        known = _head(files[0]).schema.names
+        for name in columns or ():
+            if name not in known:
+                raise ArgumentError(
+                    f"read_arrow: no column {name!r} in {files[0].path}, which has {known}"
+                )
+        self._names = known if columns is None else [name for name in known if name in columns]
+        given = {} if columns is None else {"columns": columns}
+        super().__init__("read_arrow", files, index, cache, given)
+
+    def decode(self, number: int, group: Group) -> Any:
+        file = self.files[number]
+        head = _head(file)
+        if missing := set(self._names) - set(head.schema.names):
+            raise PipelineError(
+                f"it has no column {min(missing)!r}, which {self.files[0].path} has"
+            )
+        first = self.group(number, 0).start
+        if first == head.stop:
+            source = _source(file)
+            source.seek(group.start)
+            batch = _ipc().read_record_batch(_ipc().read_message(source), head.schema)
+        else:  # dictionaries come first
+            ranges = [(head.start, first), (group.start, group.stop)]
+            content = b"".join(storage_of(file.path).read_ranges(file, ranges))
+            batch = _ipc().open_stream(content).read_next_batch()
+        batch.validate()  # what is mapped may be anything
+        return batch.select(self._names)
+
+
+def read_arrow(
+    files: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    cache_bytes: int = CACHE_BYTES,
+    index_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> GroupedRows:
+    """The rows of Arrow IPC files and streams, by number, as dicts; also those of Feather.
+
+    Values are as of `read_parquet`. Files of this machine are mapped into memory: where they
+    aren't compressed nothing is decoded, and any order costs the same. Compressed record
+    batches are decoded as a whole and kept, the last used ones, as row groups of Parquet are.
+
+    Args:
+        files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
+            of the first.
+        columns: Those to read, by name; None for all.
+        cache_bytes: How many bytes of record batches are kept, in each process, mapped ones
+            included; the last one in any case.
+        index_dir: Where the places of record batches are kept; by default
+            `LAZYCKPT_CACHE`, or the user's folder for caches.
+        executor: Who looks for record batches, where their places aren't known yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
+
+    Returns:
+        The rows, data for `source` and for `|`.
+
+    Raises:
+        ArgumentError: The first file has no such column.
+        RecordError: A file is none of Arrow's, is cut, or a record batch is damaged.
+        SourceChanged: When a file is read that changed since the listing.
+        PipelineError: pyarrow is missing; or the index can't be written.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file one record batch.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        `cache_bytes` of record batches, or one of them if that is larger, in each process; mapped
+        ones are pages that the system may drop.
+
+    >>> import lazyckpt as lz
+    >>> from pyarrow import feather, table
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     feather.write_feather(table({"x": [1, 2, 3]}), f"{folder}/a.arrow")
+    ...     rows = lz.io.read_arrow(f"{folder}/a.arrow", index_dir=folder)
+    ...     len(rows), list(rows | lz.batch(2, collate=lz.stack))
+    (3, [{'x': array([1, 2])}, {'x': array([3])}])
+    """
+    _ipc()
+    listed = as_files(files, "read_arrow")
+    names = checked("read_arrow", "columns", columns, optional(column_names))
+    cache = checked("read_arrow", "cache_bytes", cache_bytes, natural)
+    shows = checked("read_arrow", "progress", progress, boolean)
+    index = Index(listed, BatchScan(), index_dir, executor=executor, progress=shows)
+    return _ArrowRows(listed, index, names, cache)

@@ -1,0 +1,73 @@
+"""Files that are made once and kept: whole or not at all, by one process at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from lazyckpt.errors import PipelineError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def cache_folder() -> str:
+    """Where indices are kept: `LAZYCKPT_CACHE`, or the user's folder for caches."""
+    if given := os.environ.get("LAZYCKPT_CACHE"):
+        return os.path.abspath(given)
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Caches/lazyckpt")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "lazyckpt")
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Write a file: the whole of it, or nothing."""
+    with writing(path) as temporary:
+        Path(temporary).write_bytes(content)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[str]:
+    """A path to write to, which becomes `path` once that is done without an error."""
+    temporary = f"{path}.{os.getpid()}.{uuid4().hex[:8]}.tmp"
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.remove(temporary)
+
+
+@contextmanager
+def storing(folder: str) -> Iterator[None]:
+    """Errors of a cache folder say where it is, and how to have another."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        yield
+    except OSError as error:
+        if error.errno not in _FULL and not str(error.filename or "").startswith(folder):
+            raise  # of what is read
+        raise PipelineError(
+            f"the index can't be written to {folder}: {error}; set LAZYCKPT_CACHE, or "
+            "index_dir=, to a folder with room"
+        ) from error
+
+
+@contextmanager
+def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
+    """Whether there is something to do, once no other process does it.
+
+    The lock is the kernel's, so that it ends with a process that is killed.
+    """
+    if is_done():
+        yield False
+        return
+    with open(path, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield not is_done()

@@ -1,0 +1,66 @@
+"""The bytes of a file, without its compression, by their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, Literal, Protocol, TypeAlias
+
+from lazyckpt.core.checks import Check, one_of
+from lazyckpt.errors import ArgumentError
+from lazyckpt.io.storage import File, Ranges, storage_of
+
+Compression: TypeAlias = Literal["infer", "none", "gzip", "zstd"]
+
+CHUNK = 1 << 20  # bytes that are read at once
+
+_SUFFIXES = {"gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd"}
+_STREAMS = {"xz", "lzma", "bz2", "lz4", "br", "Z", "zip"}
+_MODULES = {"gzip": "lazyckpt.io.gzip", "zstd": "lazyckpt.io.zstd"}
+
+compression_check: Check = one_of("infer", "none", "gzip", "zstd")
+
+
+class Content(Protocol):
+    """The bytes of files, by their offsets."""
+
+    def chunks(self, file: File) -> Iterator[bytes]:
+        """All of them, in order; seek points found on the way are kept."""
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        """Those of several ranges."""
+
+
+class _Plain:
+    """Files that aren't compressed."""
+
+    def chunks(self, file: File) -> Iterator[bytes]:
+        storage = storage_of(file.path)
+        for start in range(0, file.size, CHUNK):
+            yield storage.read(file, start, min(start + CHUNK, file.size))
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        return storage_of(file.path).read_ranges(file, ranges)
+
+
+_plain = _Plain()
+
+
+def content_of(path: str, compression: str, folder: str) -> Content:
+    """How a file is read, by its compression; `folder` is where seek points are kept."""
+    kind = inferred(path) if compression == "infer" else compression
+    if kind == "none":
+        return _plain
+    made: Any = import_module(_MODULES[kind]).content(folder)
+    return made  # type: ignore[no-any-return]
+
+
+def inferred(path: str) -> str:
+    """The compression that a name says."""
+    suffix = path.rpartition(".")[2]
+    if suffix in _STREAMS:
+        raise ArgumentError(
+            f"{path}: .{suffix} has no random access; read it as a stream: "
+            "source(files) | flat_map(lz.io.iter_text), or convert it to .gz or .zst"
+        )
+    return _SUFFIXES.get(suffix, "none")

@@ -1,0 +1,211 @@
+"""Rows that are decoded many at once: a bounded number of decoded groups is kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.combinators.batch import stack
+from lazyckpt.core.prng import Indices, as_array
+from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
+from lazyckpt.io.files import Files
+from lazyckpt.io.index import Index
+from lazyckpt.io.rows import Rows
+
+CACHE_BYTES = 1 << 28
+
+_FEW = 256  # rows of a group that are made at once, in order
+
+
+class Group(NamedTuple):
+    """Rows of a file that are decoded together.
+
+    - `number`: what the file calls it
+    - `size`: how many rows
+    - `start`, `stop`: the bytes that it takes
+    """
+
+    number: int
+    size: int
+    start: int
+    stop: int
+
+
+class _Decoded:
+    """A group's columns, once they are there; one thread decodes them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.columns: Columns | None = None
+        self.nbytes = 0
+
+
+class GroupCache:
+    """Decoded groups, the last used ones, of so many bytes in all; one in any case."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._renew()
+
+    def _renew(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._kept = OrderedDict[Any, _Decoded]()
+
+    def columns(self, key: Any, decode: Any) -> Columns:
+        """A group's columns, which `decode()` makes as a table where they aren't kept."""
+        if self._process != os.getpid():  # forked, perhaps while a lock was held
+            self._renew()
+        found = self._kept.get(key)
+        if found is not None and found.columns is not None:
+            with suppress(KeyError):  # another thread may have dropped it
+                self._kept.move_to_end(key)
+            return found.columns
+        with self._lock:
+            found = self._kept.setdefault(key, _Decoded())
+            self._kept.move_to_end(key)
+        with found.lock:
+            if found.columns is None:
+                table = decode()
+                found.columns, found.nbytes = columns_of(table), table.nbytes
+                self._trim()
+            return found.columns
+
+    def _trim(self) -> None:
+        with self._lock:
+            total = sum(each.nbytes for each in self._kept.values())
+            while total > self.most and len(self._kept) > 1:
+                total -= self._kept.popitem(last=False)[1].nbytes
+
+
+def _stacked(values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None) -> Any:
+    """A column of a batch, of its values in the order of `places`."""
+    if isinstance(values, np.ndarray):
+        return values if places is None else values[places]
+    if places is not None:
+        values = [values[place] for place in places.tolist()]
+    return values if {*map(type, values)} <= {str} else stack(values)
+
+
+class GroupedRows(Rows[dict[str, Any]]):
+    """Rows as dicts, of files whose rows are decoded in groups. A subclass decodes one.
+
+    Args:
+        reader: The reader's name.
+        files: The files.
+        index: Of each file its groups: number, rows, and where it starts and stops.
+        cache_bytes: How many bytes of decoded groups are kept.
+        arguments: As of `Rows`.
+    """
+
+    def __init__(
+        self,
+        reader: str,
+        files: Files,
+        index: Index,
+        cache_bytes: int,
+        arguments: Mapping[str, Any],
+    ) -> None:
+        self.row_index = index
+        found = [index.entries(n).reshape(-1, 4).astype(np.int64) for n in range(len(files))]
+        self._groups = [groups[groups[:, 1] > 0] for groups in found]
+        self._edges = [[0, *np.cumsum(groups[:, 1]).tolist()] for groups in self._groups]
+        self._cache = GroupCache(cache_bytes)
+        super().__init__(reader, files, [edges[-1] for edges in self._edges], arguments)
+
+    def decode(self, number: int, group: Group) -> Any:
+        """The table of a group of file `number`, as pyarrow has it."""
+        raise NotImplementedError
+
+    @property
+    def block_starts(self) -> NDArray[np.int64]:
+        """The first row of each group."""
+        pairs = zip(self._begins, self._edges, strict=False)
+        return np.concatenate([np.array(edges[:-1], np.int64) + begin for begin, edges in pairs])
+
+    def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
+        if len(records) == 1:
+            place, begin = self._place(number, records[0])
+            return [row(self._columns(number, place), records[0] - begin)]
+        return [
+            each
+            for columns, places in self._parts(number, np.asarray(records, np.int64))
+            for each in rows(columns, places)
+        ]
+
+    def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
+        place, begin = self._place(number, record)
+        stop = min(record + _FEW, self._edges[number][place + 1])
+        return rows(self._columns(number, place), range(record - begin, stop - begin))
+
+    def read_stacked(self, indices: Indices) -> dict[str, Any]:
+        """Rows as `stack` makes them a batch, column by column."""
+        ascending = as_array(indices)
+        places = None
+        if not isinstance(indices, range):  # which rises
+            order = np.argsort(ascending, kind="stable")
+            ascending = ascending[order]
+            places = np.empty_like(order)
+            places[order] = np.arange(len(order))
+        files = np.searchsorted(self._begins, ascending, side="right") - 1
+        parts = [
+            part
+            for number in np.unique(files).tolist()
+            for part in self._parts(number, ascending[files == number] - self._begins[number])
+        ]
+        names = list(parts[0][0])
+        return {
+            name: _stacked(joined([columns[name].take(some) for columns, some in parts]), places)
+            for name in names
+        }
+
+    def span(self, number: int, record: int) -> tuple[int, int]:
+        group = self.group(number, self._place(number, record)[0])
+        return group.start, group.stop
+
+    def group(self, number: int, place: int) -> Group:
+        """One of a file's groups that have rows."""
+        return Group(*self._groups[number][place].tolist())
+
+    def _place(self, number: int, record: int) -> tuple[int, int]:
+        """Which of a file's groups a record is in, and the first record of that."""
+        edges = self._edges[number]
+        place = bisect_right(edges, record) - 1
+        return place, edges[place]
+
+    def _parts(
+        self, number: int, records: NDArray[np.int64]
+    ) -> list[tuple[Columns, NDArray[np.int64]]]:
+        """The columns of each group that has some of these records, and their places in it."""
+        edges = self._edges[number]
+        groups = np.searchsorted(edges, records, side="right") - 1
+        found = []
+        done = 0
+        for place, some in groupby(groups.tolist()):
+            end = done + sum(1 for _ in some)
+            found.append((self._columns(number, place), records[done:end] - edges[place]))
+            done = end
+        return found
+
+    def _columns(self, number: int, place: int) -> Columns:
+        def decode() -> Any:
+            try:
+                return self.decode(number, self.group(number, place))
+            except Exception as error:
+                raise self.error(number, self._edges[number][place], error) from error
+
+        return self._cache.columns((number, place), decode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_cache": self._cache.most}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _cache=GroupCache(state["_cache"]))

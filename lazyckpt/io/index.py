@@ -1,0 +1,221 @@
+"""Where the rows of files begin: found once, kept on disk, mapped into memory."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from functools import partial
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.combinators.map import map as mapped
+from lazyckpt.combinators.source import source
+from lazyckpt.errors import PipelineError
+from lazyckpt.executors.executor import Executor
+from lazyckpt.io.cache import alone, cache_folder, storing, writing
+from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
+from lazyckpt.io.storage import File, changed, storage_of
+from lazyckpt.pipeline import run
+
+T = TypeVar("T")
+
+_MOST_MAPPED = 256  # files whose entries are kept mapped
+
+
+class Scan(Protocol):
+    """What finds the rows of a file.
+
+    - `name`: what it looks for, arguments included: two scans of one name find the same
+    - `columns`: how many numbers an entry has
+    - `is_bounds`: whether the last entry is where the last row ends, and no row itself
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def is_bounds(self) -> bool: ...
+
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        """The entries in order, some at a time, as arrays of unsigned 64-bit integers."""
+
+
+class Index:
+    """The rows of files, as a scan found them. It is built where there is none.
+
+    Each file has its own entries, which are verified against its size and version, so that
+    one which is added costs its own scan alone; a listing has the numbers of rows, so
+    that opening 10,000 files opens one. One process builds; others wait for it.
+
+    Args:
+        files: The files.
+        scan: What finds their rows.
+        folder: Where it is kept; by default the cache folder.
+        executor: Who scans files that aren't scanned yet.
+        progress: Whether to show a bar of tqdm, where installed.
+    """
+
+    counts: NDArray[np.int64]
+
+    def __init__(
+        self,
+        files: Files,
+        scan: Scan,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        executor: Executor | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.files, self.scan = files, scan
+        self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
+        self._mapped: OrderedDict[int, Numbers] = OrderedDict()
+        found = _read_counts(self._counts_path, len(files))
+        self.counts = self._build(executor, progress) if found is None else found
+
+    def entries(self, number: int) -> Numbers:
+        """The entries of a file, mapped into memory; of several columns in rows."""
+        found = self._mapped.get(number)
+        if found is None:
+            found = self._mapped[number] = self._open(number)
+            if len(self._mapped) > _MOST_MAPPED:
+                self._mapped.popitem(last=False)
+        return found
+
+    def path(self, number: int) -> str:
+        """Where the entries of a file are kept."""
+        return _entries_path(self.scan, self.folder, self.files[number])
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes on disk."""
+        numbers = range(len(self.files))
+        return sum(os.path.getsize(self.path(number)) for number in numbers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Index, (self.files, self.scan, self.folder)
+
+    @property
+    def _counts_path(self) -> str:
+        names = [_key(file, self.scan) for file in self.files]
+        return os.path.join(self.folder, f"{hashed(*names)}.counts")
+
+    def _open(self, number: int) -> Numbers:
+        found = mapped_numbers(self.path(number), self.scan.columns)
+        if found is None:  # lost since, or damaged
+            write_entries(self.scan, self.folder, self.files[number])
+            found = mapped_numbers(self.path(number), self.scan.columns)
+        if found is None or _rows(len(found), self.scan) != self.counts[number]:
+            raise PipelineError(
+                f"the index of {self.files[number].path} is damaged: remove {self.path(number)} "
+                f"and {self._counts_path}"
+            )
+        return found
+
+    def _build(self, executor: Executor | None, progress: bool) -> NDArray[np.int64]:
+        path = self._counts_path
+        with (
+            storing(self.folder),
+            alone(f"{path}.lock", lambda: _read_counts(path, len(self.files)) is not None) as todo,
+        ):
+            if todo:
+                self._scan_all(executor, progress)
+                sizes = [entries_of(self.path(n)) for n in range(len(self.files))]
+                counts = np.array([_rows(size, self.scan) for size in sizes], np.uint64)
+                with writing(path) as temporary:
+                    write_numbers(temporary, [counts], 1)
+        found = _read_counts(path, len(self.files))
+        if found is None:
+            raise PipelineError(f"the index {path} was removed while it was built")
+        return found
+
+    def _scan_all(self, executor: Executor | None, progress: bool) -> None:
+        paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
+        new = [file for file, path in paths.items() if entries_of(path) is None]
+        if executor is None:
+            for file in _shown(new, len(new), progress):
+                write_entries(self.scan, self.folder, file)
+            return
+        pipeline = source(new) | mapped(partial(write_entries, self.scan, self.folder))
+        with run(pipeline, executor=executor) as done:
+            for _ in _shown(done, len(new), progress):
+                pass
+
+
+def index(
+    files: Any,
+    scan: Scan,
+    *,
+    index_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Index:
+    """Find the rows of files and keep where they are, unless that is kept already.
+
+    Readers do so themselves; ahead of them it can be done by several workers.
+
+    Args:
+        files: A listing, or patterns for one.
+        scan: What finds the rows, such as `reader.scan`.
+        index_dir: Where it is kept; by default `LAZYCKPT_CACHE` or the user's cache folder.
+        executor: Who scans: files in parallel.
+        progress: Whether to show a bar of tqdm, where installed.
+
+    Raises:
+        PipelineError: The index can't be written.
+        SourceChanged: A file changed since the listing, or while it was read.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("to be\\nor not\\n")
+    ...     rows = lz.io.read_text(f"{folder}/a.txt", index_dir=folder)
+    ...     lz.io.index(rows.files, rows.scan, index_dir=folder).counts
+    array([2])
+    """
+    listed = as_files(files, "index")
+    return Index(listed, scan, index_dir, executor=executor, progress=progress)
+
+
+def write_entries(scan: Scan, folder: str, file: File) -> None:
+    """Scan one file, and keep its entries."""
+    with storing(folder), writing(_entries_path(scan, folder, file)) as temporary:
+        write_numbers(temporary, scan(file), scan.columns)
+        now = storage_of(file.path).stat(file.path)
+        if now != file:
+            raise changed(file, now)
+
+
+def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:
+    found = mapped_numbers(path, 1)
+    return None if found is None or len(found) != length else found.astype(np.int64)
+
+
+def _rows(entries: int | None, scan: Scan) -> int:
+    return max(0, (entries or 0) - scan.is_bounds)
+
+
+def _entries_path(scan: Scan, folder: str, file: File) -> str:
+    return os.path.join(folder, f"{hashed(_key(file, scan))}.index")
+
+
+def _key(file: File, scan: Scan) -> str:
+    return f"{file.path}\n{file.size}\n{file.version}\n{scan.name}"
+
+
+def _shown(items: Iterable[T], total: int, progress: bool) -> Iterable[T]:
+    """The items, with a bar of tqdm where that is asked for and installed."""
+    if not progress or not total:
+        return items
+    try:
+        tqdm = import_module("tqdm").tqdm
+    except ImportError:
+        return items
+    bar: Iterable[T] = tqdm(items, total=total, desc="index", unit="file")
+    return bar

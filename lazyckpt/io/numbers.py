@@ -1,0 +1,60 @@
+"""Numbers on disk: written whole, mapped into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.uint64]
+
+_MAGIC = 0x1_6C7A_636B_7074  # of our files; the first digit is the format
+_FOOTER = 4  # numbers at a file's end: entries, columns, checksum, magic
+
+
+def write_numbers(path: str, chunks: Iterable[NDArray[Any]], columns: int) -> None:
+    """Write numbers that come some at a time, `columns` of them an entry."""
+    size = 0
+    with open(path, "xb") as out:
+        for chunk in chunks:
+            out.write(chunk.astype("<u8", copy=False).tobytes())
+            size += chunk.size
+        out.write(_footer(size // columns, columns).tobytes())
+
+
+def _footer(entries: int, columns: int) -> Numbers:
+    check = int(hashed(str(entries), str(columns))[:12], 16)
+    return np.array([entries, columns, check, _MAGIC], "<u8")
+
+
+def entries_of(path: str) -> int | None:
+    """How many entries a file has; None if there is no such file, or not the whole of it."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-8 * _FOOTER, os.SEEK_END)
+            footer = np.frombuffer(file.read(), "<u8")
+            size = file.tell()
+    except (FileNotFoundError, OSError):
+        return None
+    entries, columns = map(int, footer[:2])
+    is_whole = size == 8 * (entries * columns + _FOOTER)
+    return entries if is_whole and np.array_equal(footer, _footer(entries, columns)) else None
+
+
+def mapped_numbers(path: str, columns: int) -> Numbers | None:
+    """The numbers of a file, mapped; None if there is no such file, or not the whole of it."""
+    entries = entries_of(path)
+    if entries is None:
+        return None
+    numbers = np.memmap(path, "<u8", "r").view(np.ndarray)[:-_FOOTER]
+    return numbers if columns == 1 else numbers.reshape(entries, columns)
+
+
+def hashed(*texts: str) -> str:
+    """A name for texts, of hexadecimal digits."""
+    content = "\n\n".join(texts).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -1,0 +1,221 @@
+"""`read_parquet`: rows of Parquet files by number, row groups kept decoded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.checks import boolean, checked, natural, optional
+from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
+from lazyckpt.executors.executor import Executor
+from lazyckpt.io.columns import column_names
+from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
+from lazyckpt.io.index import Index
+from lazyckpt.io.rows import RecordError
+from lazyckpt.io.storage import File, optional_module
+from lazyckpt.io.stored_file import StoredFile
+
+Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
+
+
+class GroupScan:
+    """The row groups of a file, as its footer has them, that may hold rows which match."""
+
+    columns = 4
+    is_bounds = False
+
+    def __init__(self, filters: Filters) -> None:
+        self.filters = filters
+
+    @property
+    def name(self) -> str:
+        return "parquet" if self.filters is None else f"parquet {_ordered(self.filters)!r}"
+
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        try:
+            metadata = _metadata(file)
+            numbers = range(metadata.num_row_groups)
+            if self.filters is not None:
+                numbers = self._matching(file)
+            found = [_group(metadata, number) for number in numbers]
+        except SourceChanged:
+            raise
+        except _arrow().ArrowException as error:
+            raise RecordError(f"{file.path}: {error}") from error
+        yield np.array(found, np.uint64).reshape(-1, 4)
+
+    def _matching(self, file: File) -> Any:
+        expression = _parquet().filters_to_expression(self.filters)
+        kind = optional_module("pyarrow.dataset", "parquet", "read_parquet").ParquetFileFormat()
+        fragment = kind.make_fragment(_arrow().PythonFile(StoredFile(file), mode="r"))
+        some = fragment.subset(filter=expression, schema=fragment.physical_schema)
+        return [group.id for group in some.row_groups]
+
+
+def _ordered(filters: Any) -> Any:
+    """Filters with sets as sorted lists, so that equal ones read alike."""
+    if isinstance(filters, (list, tuple)):
+        return [_ordered(each) for each in filters]
+    return sorted(filters, key=repr) if isinstance(filters, (set, frozenset)) else filters
+
+
+def _group(metadata: Any, number: int) -> Group:
+    group = metadata.row_group(number)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    starts = [
+        min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks
+    ]
+    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
+    return Group(number, group.num_rows, min(starts, default=0), max(stops, default=0))
+
+
+def _arrow() -> Any:
+    return optional_module("pyarrow", "parquet", "read_parquet")
+
+
+def _parquet() -> Any:
+    return optional_module("pyarrow.parquet", "parquet", "read_parquet")
+
+
+@lru_cache(maxsize=64)
+def _metadata(file: File) -> Any:
+    return _parquet().read_metadata(_arrow().PythonFile(StoredFile(file), mode="r"))
+
+
+class _ParquetRows(GroupedRows):
+    def __init__(
+        self, files: Files, index: Index, columns: list[str] | None, filters: Any, cache: int
+    ) -> None:
+        given = {"columns": columns, "filters": filters}
+        arguments = {name: value for name, value in given.items() if value is not None}
+        self._chosen = columns
+        self._names = _names(files[0], columns)
+        super().__init__("read_parquet", files, index, cache, arguments)
+
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        found = super().source_identity
+        if "filters" not in self.arguments:
+            return found
+        text = f"{found['digest']}\n{_ordered(self.arguments['filters'])!r}"
+        return {**found, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+
+    def decode(self, number: int, group: Group) -> Any:
+        file = self.files[number]
+        source = _arrow().PythonFile(StoredFile(file), mode="r")
+        reader = _parquet().ParquetFile(source, metadata=_metadata(file))
+        # without pyarrow's own threads, which a fork would not have
+        table = reader.read_row_group(group.number, columns=self._chosen, use_threads=False)
+        if missing := set(self._names) - set(table.schema.names):
+            raise PipelineError(
+                f"it has no column {min(missing)!r}, which {self.files[0].path} has"
+            )
+        return table.select(self._names)
+
+
+def _names(file: File, columns: list[str] | None) -> list[str]:
+    """The columns that rows have, by the first file."""
+    schema = _metadata(file).schema.to_arrow_schema()
+    if columns is None:
+        return list(schema.names)
+    known = [*schema.names, *(column.path for column in _metadata(file).schema)]
+    for name in columns:
+        if name not in known and not any(each.startswith(f"{name}.") for each in known):
+            raise ArgumentError(
+                f"read_parquet: no column {name!r} in {file.path}, which has {schema.names}"
+            )
+    wanted = {name.partition(".")[0] for name in columns if name not in schema.names}
+    return [name for name in schema.names if name in wanted or name in columns]
+
+
+def read_parquet(
+    files: Any,
+    *,
+    columns: Sequence[str] | None = None,
+    filters: Filters = None,
+    cache_bytes: int = CACHE_BYTES,
+    index_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> GroupedRows:
+    """The rows of Parquet files, by number, as dicts.
+
+    Numbers are NumPy's, lists of numbers arrays, anything else what pyarrow makes of it in
+    Python; what is missing is None. `batch(n, collate=stack)` makes arrays column by column,
+    and no rows. Row groups are decoded as a whole and kept, the last used ones: in random
+    order by `local_shuffle`, which decodes each once, rather than by `shuffle`.
+
+    Args:
+        files: A listing by `lazyckpt.io.files`, or patterns for one. All have the columns
+            of the first.
+        columns: Those to read, by name, `a.b` for a field of a struct; None for all.
+        filters: What row groups are left out by their statistics, as pyarrow has it:
+            `[("year", ">=", 2020)]`. Of those that stay all rows come: `filter` looks at
+            rows.
+        cache_bytes: How many bytes of decoded row groups are kept, in each process; the
+            last one in any case.
+        index_dir: Where the counts of rows are kept; by default `LAZYCKPT_CACHE`, or the
+            user's folder for caches.
+        executor: Who reads the footers of files, where they aren't known yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
+
+    Returns:
+        The rows, data for `source` and for `|`.
+
+    Raises:
+        ArgumentError: The first file has no such column.
+        RecordError: A file is no Parquet, or a row group is damaged; it names the record,
+            its offset and the file.
+        SourceChanged: When a file is read that changed since the listing.
+        PipelineError: pyarrow is missing; or the index can't be written.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Decodes one row group again; with `local_shuffle`, up to a window of them.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        `cache_bytes` of decoded row groups, or one of them if that is larger, in each process.
+
+    >>> import lazyckpt as lz
+    >>> from pyarrow import parquet, table
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     parquet.write_table(table({"x": [1, 2, 3]}), f"{folder}/a.parquet")
+    ...     rows = lz.io.read_parquet(f"{folder}/a.parquet", index_dir=folder)
+    ...     len(rows), list(rows | lz.batch(2, collate=lz.stack))
+    (3, [{'x': array([1, 2])}, {'x': array([3])}])
+    """
+    _parquet()
+    listed = as_files(files, "read_parquet")
+    names = checked("read_parquet", "columns", columns, optional(column_names))
+    cache = checked("read_parquet", "cache_bytes", cache_bytes, natural)
+    if filters is not None:
+        _checked_filters(filters)
+    shows = checked("read_parquet", "progress", progress, boolean)
+    index = Index(listed, GroupScan(filters), index_dir, executor=executor, progress=shows)
+    return _ParquetRows(listed, index, names, filters, cache)
+
+
+def _checked_filters(filters: Any) -> None:
+    try:
+        _parquet().filters_to_expression(filters)
+    except Exception as error:
+        raise ArgumentError(
+            'read_parquet: filters must be as [("year", ">=", 2020)], '
+            f"got filters={filters!r}: {error}"
+        ) from None

@@ -1,0 +1,159 @@
+"""Readers of records that are ranges of a file's bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lazyckpt.core.checks import boolean, checked, positive
+from lazyckpt.errors import PipelineError
+from lazyckpt.executors.executor import Executor
+from lazyckpt.io.cache import cache_folder
+from lazyckpt.io.content import Content, compression_check, content_of
+from lazyckpt.io.files import Files
+from lazyckpt.io.index import Index, Scan
+from lazyckpt.io.numbers import Numbers
+from lazyckpt.io.rows import Rows
+
+T = TypeVar("T", covariant=True)
+
+MAX_RECORD = 1 << 28
+
+_GAP = 1 << 14  # bytes between two records that are read along
+_RANGE = 1 << 20  # bytes that are read at once for several records
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments that all such readers have, checked."""
+
+    compression: str
+    max_record_bytes: int
+    index_dir: str
+    executor: Executor | None
+    progress: bool
+
+    @staticmethod
+    def of(
+        reader: str,
+        compression: Any,
+        max_record_bytes: Any,
+        index_dir: str | os.PathLike[str] | None,
+        executor: Executor | None,
+        progress: Any,
+    ) -> Options:
+        return Options(
+            checked(reader, "compression", compression, compression_check),
+            checked(reader, "max_record_bytes", max_record_bytes, positive),
+            cache_folder() if index_dir is None else os.path.abspath(index_dir),
+            executor,
+            checked(reader, "progress", progress, boolean),
+        )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that say what is read, where they aren't at their defaults."""
+        found = {"compression": "infer", "max_record_bytes": MAX_RECORD}
+        return {n: getattr(self, n) for n, usual in found.items() if getattr(self, n) != usual}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # what scans isn't needed where rows are read
+        return Options, (self.compression, self.max_record_bytes, self.index_dir, None, False)
+
+
+class Records(Rows[T]):
+    """Rows that are ranges of bytes, whose bounds a scan finds."""
+
+    reader: str
+    scan: Scan
+
+    def __init__(
+        self, files: Files, scan: Scan, options: Options, arguments: Mapping[str, Any]
+    ) -> None:
+        self.scan, self.options = scan, options
+        self.row_index = Index(
+            files,
+            scan,
+            options.index_dir,
+            executor=options.executor,
+            progress=options.progress,
+        )
+        super().__init__(
+            self.reader, files, self.row_index.counts.tolist(), {**arguments, **options.given}
+        )
+
+    def decode(self, record: bytes) -> T:
+        """The row that a record is."""
+        raise NotImplementedError
+
+    def decode_all(self, content: bytes, bounds: Numbers) -> list[T]:
+        """The rows that records are, which follow one another; an error may name none."""
+        return [self.decode(content[start:stop]) for start, stop in pairwise(bounds.tolist())]
+
+    def read_rows(self, number: int, records: Sequence[int]) -> list[T]:
+        spans = [self._checked_span(number, record) for record in records]
+        ranges = _joined(spans)
+        parts = self._content(number).read_ranges(self.files[number], ranges)
+        begun = zip(ranges, parts, strict=True)
+        (first, last), part = next(begun)
+        rows = []
+        for record, (start, stop) in zip(records, spans, strict=True):
+            while start >= last and start < stop:
+                (first, last), part = next(begun)
+            rows.append(self._decoded(number, record, part[start - first : stop - first]))
+        return rows
+
+    def read_block(self, number: int, record: int, budget: int) -> list[T]:
+        entries = self.row_index.entries(number)
+        start, budget = int(entries[record]), min(budget, self.options.max_record_bytes)
+        end = int(np.searchsorted(entries, np.uint64(start + budget), "right")) - 1
+        bounds = entries[record : max(end, record + 1) + 1]
+        if len(bounds) == 2:
+            return self.read_rows(number, (record,))
+        content = self._content(number)
+        (found,) = content.read_ranges(self.files[number], [(start, int(bounds[-1]))])
+        return self.decode_all(found, bounds - np.uint64(start))
+
+    def span(self, number: int, record: int) -> tuple[int, int]:
+        start, stop = self.row_index.entries(number)[record : record + 2].tolist()
+        return start, stop
+
+    def _checked_span(self, number: int, record: int) -> tuple[int, int]:
+        start, stop = self.span(number, record)
+        if start > stop:
+            raise PipelineError(
+                f"the index of {self.files[number].path} is damaged: remove "
+                f"{self.row_index.path(number)}"
+            )
+        most = self.options.max_record_bytes
+        if stop - start > most:
+            raise self.error(
+                number, record, f"it has {stop - start:,} bytes, and max_record_bytes is {most:,}"
+            )
+        return start, stop
+
+    def _decoded(self, number: int, record: int, content: bytes) -> T:
+        try:
+            return self.decode(content)
+        except Exception as error:
+            raise self.error(number, record, error) from error
+
+    def _content(self, number: int) -> Content:
+        return content_of(self.files[number].path, self.options.compression, self.row_index.folder)
+
+
+def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges that hold spans, which ascend, those nearby in one."""
+    found = [spans[0]]
+    for start, stop in spans[1:]:
+        first, last = found[-1]
+        if start - last <= _GAP and stop - first <= _RANGE:
+            found[-1] = first, max(stop, last)
+        elif start < stop:
+            found.append((start, stop))
+    return found

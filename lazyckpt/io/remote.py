@@ -1,0 +1,198 @@
+"""Files elsewhere: object stores by obstore, all else by fsspec.
+
+Both try again by themselves where a server is busy or a connection ends: obstore up to 5 times
+within a minute, fsspec's packages as each is set up. Credentials are those of the
+environment, so that no path, listing or state has any.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.io.storage import File, Ranges, Storage, changed, optional_module
+
+_OBSTORE = {"s3", "gs", "az"}
+_RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
+_CLIENT = {"timeout": "60s", "connect_timeout": "10s"}
+_VERSIONS = ("ETag", "etag", "version_id", "mtime", "last_modified", "LastModified", "created")
+
+_first_process: int | None = None  # that has used obstore, which doesn't outlive a fork
+
+
+def open_storage(scheme: str) -> Storage:
+    """What reaches the URLs of a scheme, for this process."""
+    global _first_process
+    if scheme not in _OBSTORE or find_spec("obstore") is None:
+        return FsspecStorage(scheme)
+    if _first_process is None:
+        _first_process = os.getpid()
+    if _first_process == os.getpid():
+        return ObstoreStorage(scheme)
+    if scheme == "s3" and find_spec("s3fs") is not None:
+        return FsspecStorage(scheme)
+    raise PipelineError(
+        f"{scheme}:// can't be read in a forked process by obstore, which would wait for ever; "
+        "pass processes(..., start_method='spawn'), or for s3:// install s3fs"
+    )
+
+
+class ObstoreStorage:
+    """An object store. What is read has to have the ETag of the listing."""
+
+    def __init__(self, scheme: str) -> None:
+        self.scheme = scheme
+        self._obstore = optional_module("obstore", scheme, f"{scheme}://")
+        self._store = lru_cache(self._open)
+
+    def _open(self, bucket: str) -> Any:
+        is_plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+        return self._obstore.store.from_url(
+            f"{self.scheme}://{bucket}",
+            client_options={**_CLIENT, "allow_http": is_plain},
+            retry_config=_RETRY,
+        )
+
+    def list(self, pattern: str) -> Sequence[File]:
+        store, bucket, key = self._place(pattern)
+        fixed = _MAGIC.split(key)[0]
+        if fixed == key:
+            return [self.stat(pattern)]
+        folder, matches = fixed.rpartition("/")[0], _matcher(key)
+        return [
+            self._file(f"{self.scheme}://{bucket}/{found['path']}", found)
+            for some in self._obstore.list(store, prefix=folder or None)
+            for found in some
+            if matches(found["path"])
+        ]
+
+    def stat(self, path: str) -> File:
+        store, _, key = self._place(path)
+        return self._file(path, self._obstore.head(store, key))
+
+    def read(self, file: File, start: int, stop: int) -> bytes:
+        if start == stop:
+            return b""
+        store, _, key = self._place(file.path)
+        options = {"range": (start, stop), "if_match": f'"{file.version}"'}
+        with _naming(file):
+            try:
+                found = bytes(self._obstore.get(store, key, options=options).bytes())
+            except self._obstore.exceptions.PreconditionError as error:
+                raise changed(file, self.stat(file.path)) from error
+        if len(found) != stop - start:
+            raise changed(file, self.stat(file.path))
+        return found
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        if len(ranges) == 1:
+            return [self.read(file, *ranges[0])]
+        store, _, key = self._place(file.path)
+        starts, ends = map(list, zip(*ranges, strict=True))
+        with _naming(file):
+            found = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
+        now = self.stat(file.path)  # it has no condition of its own
+        if now != file:
+            raise changed(file, now)
+        return [bytes(part) for part in found]
+
+    def _place(self, path: str) -> tuple[Any, str, str]:
+        bucket, _, key = path.partition("://")[2].partition("/")
+        if not bucket or not key:
+            raise ArgumentError(f"files: {path} needs a bucket and a key: {self.scheme}://bucket/*")
+        return self._store(bucket), bucket, key
+
+    def _file(self, path: str, found: Any) -> File:
+        version = found["e_tag"] or str(found["last_modified"])
+        return File(path, found["size"], version.strip('"'))
+
+
+class FsspecStorage:
+    """What fsspec reaches. A file's version is compared when a process first reads it."""
+
+    def __init__(self, scheme: str) -> None:
+        extra = "s3" if scheme == "s3" else "fsspec"
+        fsspec = optional_module("fsspec", extra, f"{scheme}://")
+        try:
+            self._system = fsspec.filesystem(scheme)
+        except ImportError as error:
+            raise PipelineError(f"{scheme}:// can't be opened: {error}") from error
+        except ValueError as error:
+            raise ArgumentError(f"files: {error}") from error
+        self._known: set[File] = set()
+
+    def list(self, pattern: str) -> Sequence[File]:
+        if _MAGIC.search(pattern) is None:
+            return [self.stat(pattern)]
+        found = self._system.glob(pattern, detail=True).values()
+        return [self._file(info) for info in found if info["type"] == "file"]
+
+    def stat(self, path: str) -> File:
+        self._system.invalidate_cache()
+        info = self._system.info(path)
+        if info["type"] == "directory":
+            raise ArgumentError(f"files: {path} is a directory; write {path.rstrip('/')}/*")
+        return self._file(info)
+
+    def read(self, file: File, start: int, stop: int) -> bytes:
+        return self.read_ranges(file, [(start, stop)])[0]
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        if file not in self._known:
+            self._check(file)
+            self._known.add(file)
+        starts, ends = map(list, zip(*ranges, strict=True))
+        paths = [file.path] * len(ranges)
+        with _naming(file):
+            found: list[bytes] = self._system.cat_ranges(paths, starts, ends, on_error="raise")
+        if any(len(part) != end - start for part, (start, end) in zip(found, ranges, strict=True)):
+            self._check(file)
+            raise PipelineError(f"{file.path} gave fewer bytes than were asked for")
+        return found
+
+    def _check(self, file: File) -> None:
+        now = self.stat(file.path)
+        if now != file:
+            raise changed(file, now)
+
+    def _file(self, info: Any) -> File:
+        version = next((info[name] for name in _VERSIONS if info.get(name) is not None), "")
+        if isinstance(version, datetime):  # some say the same in two ways
+            version = version.timestamp()
+        path = self._system.unstrip_protocol(info["name"])
+        return File(path, info["size"], str(version).strip('"'))
+
+
+@contextmanager
+def _naming(file: File) -> Iterator[None]:
+    """Errors of a package name the file that was read."""
+    try:
+        yield
+    except (FileNotFoundError, PipelineError):
+        raise
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise PipelineError(f"{file.path} can't be read: {text}") from error
+
+
+_MAGIC = re.compile(r"(\*\*/|[*?]|\[[^]]+\])")
+
+
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """Whether a key matches: `*` within a folder, `**` across folders."""
+    parts = _MAGIC.split(pattern)
+    return re.compile("".join(map(_expression, parts)), re.DOTALL).fullmatch
+
+
+def _expression(part: str) -> str:
+    known = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
+    if _MAGIC.fullmatch(part) and part not in known:
+        return part.replace("[!", "[^")
+    return known.get(part) or re.escape(part)

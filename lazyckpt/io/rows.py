@@ -1,0 +1,168 @@
+"""What readers have in common: rows of files as one sequence."""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
+
+import numpy as np
+
+from lazyckpt.core.checks import brief
+from lazyckpt.core.show import show
+from lazyckpt.errors import PipelineError
+from lazyckpt.io.files import Files
+
+T = TypeVar("T", covariant=True)
+
+_FIRST, _BLOCK = 1 << 14, 1 << 18  # bytes of rows that are made at once: at first, and later
+
+
+class RecordError(PipelineError, ValueError):
+    """A record of a file can't be read; the message names record, offset and file."""
+
+
+class RowOrigin(NamedTuple):
+    """Where a row comes from.
+
+    - `path`: the file
+    - `record`: the row's number in it, from 0
+    - `start`, `stop`: the bytes it takes there, those of compressed files without compression
+    """
+
+    path: str
+    record: int
+    start: int
+    stop: int
+
+
+class Rows(Sequence[T]):
+    """The rows of files as one sequence, by number: what every reader gives.
+
+    It is data for `source`, for `|`, and for whatever takes map-style data sets. A
+    subclass says how many rows each file has, and reads some of one.
+
+    Args:
+        reader: The reader's name.
+        files: The files.
+        counts: How many rows each has.
+        arguments: The reader's other arguments, by name, those at their defaults left out.
+    """
+
+    def __init__(
+        self, reader: str, files: Files, counts: Sequence[int], arguments: Mapping[str, Any]
+    ) -> None:
+        self.reader, self.files, self.arguments = reader, files, dict(arguments)
+        self._begins = [0, *accumulate(map(int, counts))]  # of files, among all rows
+        self._length = self._begins[-1]
+
+    def read_rows(self, number: int, records: Sequence[int]) -> list[T]:
+        """Rows of file `number` by their numbers in it, which ascend."""
+        raise NotImplementedError
+
+    def read_block(self, number: int, record: int, budget: int) -> list[T]:
+        """Rows of file `number` from `record` on: one, or more of about `budget` bytes in all."""
+        stop = min(record + max(1, budget >> 10), self._begins[number + 1] - self._begins[number])
+        return self.read_rows(number, range(record, stop))
+
+    def span(self, number: int, record: int) -> tuple[int, int]:
+        """The bytes that a record takes in file `number`."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
+        """A row by its number; or a list of some."""
+        if isinstance(index, slice):
+            return self.__getitems__(range(self._length)[index])
+        number, record = self._find(operator.index(index))
+        return self.read_rows(number, (record,))[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[T]:
+        """Rows by their numbers, in that order; those of one file are read together."""
+        if not len(indices):
+            return []
+        wanted = np.asarray(indices, np.int64)
+        self._find(int(wanted.min())), self._find(int(wanted.max()))
+        wanted = np.where(wanted < 0, wanted + self._length, wanted)
+        order = np.argsort(wanted, kind="stable")
+        ascending = wanted[order]
+        found: list[Any] = [None] * len(order)
+        places = order.tolist()
+        done = 0
+        while done < len(places):
+            number, _ = self._find(int(ascending[done]))
+            end = int(np.searchsorted(ascending, self._begins[number + 1]))
+            records = ascending[done:end] - self._begins[number]
+            for place, row in zip(
+                places[done:end], self.read_rows(number, records.tolist()), strict=True
+            ):
+                found[place] = row
+            done = end
+        return found
+
+    def __iter__(self) -> Iterator[T]:
+        for block in self.iter_blocks(0):
+            yield from block
+
+    def iter_blocks(self, start: int) -> Iterator[list[T]]:
+        """The rows from number `start` on, some at a time; an error comes where its row is."""
+        budget = _FIRST
+        while start < self._length:
+            number, record = self._find(start)
+            try:
+                block = self.read_block(number, record, budget)
+                budget = min(budget * 4, _BLOCK)
+            except Exception:  # of one row; those before it come first
+                block, budget = self.read_rows(number, (record,)), 0
+            yield block
+            start += len(block)
+            budget = max(budget, 1)
+
+    def locate(self, index: int) -> RowOrigin:
+        """Where a row comes from: file, record and bytes."""
+        number, record = self._find(operator.index(index))
+        return RowOrigin(self.files[number].path, record, *self.span(number, record))
+
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        """What a state has of it, beside the number of rows."""
+        return {"files": len(self.files), "digest": self.files.digest}
+
+    def error(self, number: int, record: int, reason: object) -> RecordError:
+        """The error of a record that can't be read."""
+        try:
+            start = f" at byte {self.span(number, record)[0]:,}"
+        except Exception:  # it may be why
+            start = ""
+        return RecordError(f"record {record:,}{start} of {self.files[number].path}: {reason}")
+
+    def _find(self, index: int) -> tuple[int, int]:
+        """A row's file, and its number in that."""
+        wanted = index + self._length if index < 0 else index
+        if not 0 <= wanted < self._length:
+            raise IndexError(f"{self.reader}: row {brief(index)} of {self._length:,}")
+        number = bisect_right(self._begins, wanted) - 1
+        return number, wanted - self._begins[number]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Rows):
+            return NotImplemented
+        mine, theirs = (
+            (each.reader, each.files, each.arguments, each._begins) for each in (self, other)
+        )
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        return hash((self.reader, self.files))
+
+    def __repr__(self) -> str:
+        given = "".join(f", {name}={show(value)}" for name, value in self.arguments.items())
+        return f"{self.reader}({self.files!r}{given})"

@@ -1,0 +1,184 @@
+"""Where files are: on this machine, or wherever obstore and fsspec reach."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat as modes
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, TypeAlias
+
+from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
+from lazyckpt.io.locks import ForkLock
+
+Ranges: TypeAlias = Sequence[tuple[int, int]]
+
+_MOST_OPEN = 64  # local files that are kept open
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as it was when it was listed.
+
+    Attributes:
+        path: Where it is: an absolute path or a URL.
+        size: Its length in bytes.
+        version: What changes with its content: the time of its last change in
+            nanoseconds, or what an object store has: a version or an ETag.
+    """
+
+    path: str
+    size: int
+    version: str
+
+
+class Storage(Protocol):
+    """Where files are. All that a reader asks of it."""
+
+    def list(self, pattern: str) -> Iterable[File]:
+        """The files that a pattern matches, in any order."""
+
+    def stat(self, path: str) -> File:
+        """A file as it is now; `FileNotFoundError` where there is none."""
+
+    def read(self, file: File, start: int, stop: int) -> bytes:
+        """The bytes from `start` to `stop`; `SourceChanged` if it isn't the file listed."""
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        """The bytes of several ranges, which may come in one request."""
+
+
+def storage_of(path: str) -> Storage:
+    """The storage that a path or URL is on, opened once in each process."""
+    scheme, separator, _ = path.partition("://")
+    if not separator or scheme == "file":
+        return _local
+    key = os.getpid(), scheme
+    if key not in _opened:
+        _opened[key] = import_module("lazyckpt.io.remote").open_storage(scheme)
+    return _opened[key]
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is one of this machine."""
+    return "://" not in path or path.startswith("file://")
+
+
+def missing(package: str, extra: str, what: str) -> PipelineError:
+    """The error where an optional package isn't there."""
+    return PipelineError(f"{what} needs {package}: pip install 'lazyckpt[{extra}]'")
+
+
+def optional_module(module: str, extra: str, what: str) -> Any:
+    """An optional package, imported; the error where it is missing names the extra."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing(module.partition(".")[0], extra, what) from error
+
+
+def changed(file: File, now: File) -> SourceChanged:
+    """The error for a file that isn't what it was when it was listed."""
+    return SourceChanged(f"{file.path} changed since it was listed: {difference(file, now)}")
+
+
+def difference(was: File, now: File) -> str:
+    """What of a file differs, as a text."""
+    if was.size != now.size:
+        return f"it had {was.size:,} bytes and has {now.size:,}"
+    return f"its version was {was.version} and is {now.version}"
+
+
+class _Handle:
+    """An open file, closed when nobody reads it any more."""
+
+    def __init__(self, path: str) -> None:
+        self.fd = os.open(path, os.O_RDONLY)
+
+    def now(self, path: str) -> File:
+        """The file as it is."""
+        return _file(path, os.fstat(self.fd))
+
+    def has(self, file: File) -> bool:
+        """Whether it is the file that was listed."""
+        now = os.fstat(self.fd)
+        return now.st_size == file.size and str(now.st_mtime_ns) == file.version
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            os.close(self.fd)
+
+
+class LocalStorage:
+    """Files of this machine. Reads are by position, so that threads and forks may share them."""
+
+    def __init__(self) -> None:
+        self._handles: OrderedDict[str, _Handle] = OrderedDict()
+        self._lock = ForkLock()
+
+    def list(self, pattern: str) -> Sequence[File]:
+        pattern = os.path.abspath(pattern.removeprefix("file://"))
+        if not glob.has_magic(pattern):
+            return [self.stat(pattern)]
+        known: dict[tuple[int, int], str] = {}
+        found = []
+        for path in glob.iglob(pattern, recursive=True):
+            status = os.stat(path)
+            if modes.S_ISDIR(status.st_mode):
+                continue
+            other = known.setdefault((status.st_dev, status.st_ino), path)
+            if other != path:
+                raise ArgumentError(f"files: {other} and {path} are one file, by a link")
+            found.append(_regular(path, status))
+        return found
+
+    def stat(self, path: str) -> File:
+        path = os.path.abspath(path.removeprefix("file://"))
+        return _regular(path, os.stat(path))
+
+    def read(self, file: File, start: int, stop: int) -> bytes:
+        handle = self._handle(file)
+        found = os.pread(handle.fd, stop - start, start)
+        if len(found) == stop - start:
+            return found
+        parts = [found]
+        while (left := stop - start - sum(map(len, parts))) > 0:
+            part = os.pread(handle.fd, left, stop - left)
+            if not part:
+                raise changed(file, self.stat(file.path))
+            parts.append(part)
+        return b"".join(parts)
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        return [self.read(file, start, stop) for start, stop in ranges]
+
+    def _handle(self, file: File) -> _Handle:
+        with self._lock:
+            found = self._handles.get(file.path)
+            if found is None or not found.has(file):  # it may have been replaced
+                found = self._handles[file.path] = _Handle(file.path)
+                if not found.has(file):
+                    raise changed(file, found.now(file.path))
+            self._handles.move_to_end(file.path)
+            if len(self._handles) > _MOST_OPEN:
+                self._handles.popitem(last=False)
+            return found
+
+
+def _regular(path: str, status: os.stat_result) -> File:
+    if modes.S_ISDIR(status.st_mode):
+        raise ArgumentError(f"files: {path} is a directory; write {os.path.join(path, '*')}")
+    if not modes.S_ISREG(status.st_mode):
+        raise ArgumentError(f"files: {path} is no regular file")
+    return _file(path, status)
+
+
+def _file(path: str, status: os.stat_result) -> File:
+    return File(path, status.st_size, str(status.st_mtime_ns))
+
+
+_local = LocalStorage()
+_opened: dict[tuple[int, str], Storage] = {}

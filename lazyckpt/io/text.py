@@ -1,0 +1,220 @@
+"""`read_text`, `read_jsonl`: lines of files by number."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from lazyckpt.core.checks import checked, function, optional
+from lazyckpt.executors.executor import Executor
+from lazyckpt.io.content import Compression
+from lazyckpt.io.files import Files, as_files
+from lazyckpt.io.lines import LineScan, encoding_check, errors_check, without_end
+from lazyckpt.io.numbers import Numbers
+from lazyckpt.io.ranges import MAX_RECORD, Options, Records
+from lazyckpt.io.rows import Rows
+
+_WHOLE = {"utf-8", "utf8", "ascii", "latin-1"}  # of which lines may be decoded all at once
+
+
+class TextRows(Records[str]):
+    """Lines as texts."""
+
+    reader = "read_text"
+
+    def __init__(self, files: Files, options: Options, encoding: str, errors: str) -> None:
+        self.encoding, self.errors = encoding, errors
+        given = {"encoding": encoding} if encoding != "utf-8" else {}
+        given |= {"errors": errors} if errors != "strict" else {}
+        super().__init__(files, LineScan(options.compression, options.index_dir), options, given)
+
+    def decode(self, record: bytes) -> str:
+        return str(without_end(record), self.encoding, self.errors)
+
+    def decode_all(self, content: bytes, bounds: Numbers) -> list[str]:
+        if self.encoding in _WHOLE:
+            text = str(content, self.encoding, self.errors)
+            if "\r" not in text:
+                found = text.removesuffix("\n").split("\n")
+                if len(found) == len(bounds) - 1:
+                    return found
+        return super().decode_all(content, bounds)
+
+
+class JsonRows(Records[Any]):
+    """Lines as what their JSON says."""
+
+    reader = "read_jsonl"
+
+    def __init__(self, files: Files, options: Options, loads: Callable[[Any], Any] | None) -> None:
+        self.loads = loads or json_loads()
+        given = {} if loads is None else {"loads": loads}
+        scan = LineScan(options.compression, options.index_dir, skips_blank=True)
+        super().__init__(files, scan, options, given)
+
+    def decode(self, record: bytes) -> Any:
+        return self.loads(record)
+
+    def decode_all(self, content: bytes, bounds: Numbers) -> list[Any]:
+        lines = content.removesuffix(b"\n").split(b"\n")
+        if len(lines) == len(bounds) - 1:
+            return list(map(self.loads, lines))
+        return super().decode_all(content, bounds)
+
+
+def plain_loads(record: bytes) -> Any:
+    """What JSON says, by the standard library; `NaN` is none, as the standard has it."""
+    return json.loads(record, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def json_loads() -> Callable[[Any], Any]:
+    """orjson's `loads` where it is installed, else the standard library's."""
+    try:
+        loads: Callable[[Any], Any] = import_module("orjson").loads
+    except ImportError:
+        return plain_loads
+    return loads
+
+
+def read_text(
+    files: Any,
+    *,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    compression: Compression = "infer",
+    max_record_bytes: int = MAX_RECORD,
+    index_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Rows[str]:
+    """The lines of text files, by number, without their `\\n` or `\\r\\n`.
+
+    Where lines begin is found once and kept in an index of 8 bytes a line. A blank line is
+    a row; a last line needs no newline.
+
+    Args:
+        files: A listing by `lazyckpt.io.files`, or patterns for one.
+        encoding: One in which a newline is one byte.
+        errors: What becomes of bytes that are no text, as for `bytes.decode`.
+        compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
+            else "none", "gzip" or "zstd".
+        max_record_bytes: A longer line is an error; of a line that isn't read nothing is.
+        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
+            folder for caches.
+        executor: Who scans files for newlines, where there is no index yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
+
+    Returns:
+        The rows, data for `source` and for `|`.
+
+    Raises:
+        ArgumentError: For a file that has no random access, such as `.xz`.
+        RecordError: When a line is read that is longer, or no text; it names the record,
+            its offset and the file.
+        SourceChanged: When a file is read that changed since the listing.
+        PipelineError: The index can't be written, or a compressed file is damaged.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes. A row of a compressed file takes up to 1 MiB of gzip that is before it, or its
+        whole zstd frame or small gzip member, the last read of which are kept.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("to be\\nor not\\nto be\\n")
+    ...     lines = lz.io.read_text(f"{folder}/a.txt", index_dir=folder)
+    ...     len(lines), lines[1], list(lines | lz.batch(2))
+    (3, 'or not', [['to be', 'or not'], ['to be']])
+    """
+    encoding = checked("read_text", "encoding", encoding, encoding_check)
+    options = Options.of("read_text", compression, max_record_bytes, index_dir, executor, progress)
+    listed = as_files(files, "read_text")
+    return TextRows(listed, options, encoding, checked("read_text", "errors", errors, errors_check))
+
+
+def read_jsonl(
+    files: Any,
+    *,
+    loads: Callable[[Any], Any] | None = None,
+    compression: Compression = "infer",
+    max_record_bytes: int = MAX_RECORD,
+    index_dir: str | os.PathLike[str] | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Rows[Any]:
+    """The values of JSON lines files, by number.
+
+    Where lines begin is found once and kept in an index of 8 bytes a line. Blank lines are
+    no rows; a last line needs no newline.
+
+    Args:
+        files: A listing by `lazyckpt.io.files`, or patterns for one.
+        loads: From the bytes of a line to a row; by default orjson's where it is
+            installed, else the standard library's. The two differ in ints beyond 64 bits,
+            which orjson makes floats, and lone surrogates, which it refuses.
+        compression: "infer" goes by `.gz`, `.bgz`, `.zst` and `.zstd` at the end of a name;
+            else "none", "gzip" or "zstd".
+        max_record_bytes: A longer line is an error; of a line that isn't read nothing is.
+        index_dir: Where indices are kept; by default `LAZYCKPT_CACHE`, or the user's
+            folder for caches.
+        executor: Who scans files for newlines, where there is no index yet.
+        progress: Whether to show a bar of tqdm meanwhile, where installed.
+
+    Returns:
+        The rows, data for `source` and for `|`.
+
+    Raises:
+        ArgumentError: For a file that has no random access, such as `.xz`.
+        RecordError: When a line is read that is longer, or no JSON; it names the record,
+            its offset and the file.
+        SourceChanged: When a file is read that changed since the listing.
+        PipelineError: The index can't be written, or a compressed file is damaged.
+
+    State:
+        The epoch and a count of rows; of the files their number and a digest.
+
+    Resume:
+        Re-reads nothing; of a compressed file, from the nearest point that can be sought.
+
+    Random access:
+        Yes. A row of a compressed file takes up to 1 MiB of gzip that is before it, or its
+        whole zstd frame or small gzip member, the last read of which are kept.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
+
+    >>> import lazyckpt as lz
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.jsonl").write_text('{"x": 1}\\n{"x": 2}\\n')
+    ...     rows = lz.io.read_jsonl(f"{folder}/a.jsonl", index_dir=folder)
+    ...     len(rows), rows[1], rows.locate(1)[1:]
+    (2, {'x': 2}, (1, 9, 18))
+    """
+    options = Options.of("read_jsonl", compression, max_record_bytes, index_dir, executor, progress)
+    found = checked("read_jsonl", "loads", loads, optional(function))
+    return JsonRows(as_files(files, "read_jsonl"), options, found)

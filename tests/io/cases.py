@@ -1,0 +1,61 @@
+"""Random files, and what every reader is held to."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.testing import equal
+
+
+def folder() -> Path:
+    """A new folder, below the test run's own."""
+    return Path(mkdtemp(dir=os.environ["LAZYCKPT_CACHE"]))
+
+
+def written(contents: Sequence[bytes], suffix: str) -> lz.io.Files:
+    """Files with such contents, in order."""
+    place = folder()
+    for number, content in enumerate(contents):
+        Path(place, f"{number:03}{suffix}").write_bytes(content)
+    return lz.io.files(f"{place}/*{suffix}")
+
+
+def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
+    """That a reader gives these rows, in every way there is, and keeps all laws."""
+    assert len(rows) == len(expected)
+    expected = list(expected)
+    assert equal(list(rows), expected)
+    assert equal(rows[:], expected)
+    assert equal([rows[i] for i in range(len(rows))], expected)
+    assert equal([rows[-i - 1] for i in range(len(rows))], expected[::-1])
+    some = [*range(len(rows))][::-2] * 2
+    assert equal(rows.__getitems__(some), [expected[i] for i in some])
+    for start in range(0, len(rows), max(1, len(rows) // 4)):
+        blocks = rows.iter_blocks(start)
+        assert equal([row for block in blocks for row in block], expected[start:])
+    again = pickle.loads(pickle.dumps(rows))
+    assert (rows, hash(rows), repr(rows)) == (again, hash(again), repr(again))
+    assert equal(again[:], expected)
+    if expected:
+        check_spans(rows)
+    testing.check_pipeline(lz.source(rows) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
+
+
+def check_spans(rows: lz.io.Rows[Any]) -> None:
+    """That rows stand in their files in order: apart, or in a block with others."""
+    places = [rows.locate(i) for i in range(len(rows))]
+    order = [file.path for file in rows.files]
+    assert places == sorted(places, key=lambda at: (order.index(at.path), at.record))
+    for one, other in pairwise(places):
+        is_with = (one.start, one.stop) == (other.start, other.stop)
+        assert one.path != other.path or is_with or (one.start < one.stop <= other.start)
+    (found,) = lz.trace(lz.source(rows), len(rows) - 1)
+    assert found.row == places[-1]

@@ -1,0 +1,134 @@
+"""Arrow IPC and Feather: record batches mapped into memory."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import feather
+
+import lazyckpt as lz
+from lazyckpt.testing import equal
+from tests.io.cases import check_reader, folder
+from tests.io.tables import tables
+
+FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
+
+
+def written(found: list[Any], size: int, kind: str = "file", codec: str | None = None) -> lz.io.Files:  # fmt: skip  # noqa: E501
+    """Tables as files, in record batches of so many rows."""
+    place = folder()
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    made = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+    for number, table in enumerate(found):
+        with made(f"{place}/{number:03}.arrow", table.schema, options=options) as out:
+            for batch in table.to_batches(size):
+                out.write_batch(batch)
+    return lz.io.files(f"{place}/*.arrow")
+
+
+def numbers(count: int, size: int = 10, **options: Any) -> lz.io.Files:
+    words = pa.array(["even", "odd"] * (count // 2)).dictionary_encode()
+    return written([pa.table({"n": range(count), "word": words})], size, **options)
+
+
+@FEW
+@given(
+    drawn=tables(),
+    size=st.integers(1, 5),
+    kind=st.sampled_from(["file", "stream"]),
+    codec=st.sampled_from([None, "lz4", "zstd"]),
+    cache=st.sampled_from([0, 1 << 28]),
+)
+def test_rows_keep_all_laws(drawn: Any, size: int, kind: str, codec: str, cache: int) -> None:
+    found, rows = drawn
+    check_reader(lz.io.read_arrow(written(found, size, kind, codec), cache_bytes=cache), rows)
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_dictionaries_are_what_they_hold(kind: str) -> None:
+    reader = lz.io.read_arrow(numbers(40, kind=kind))
+    expected = [{"n": np.int64(n), "word": "odd" if n % 2 else "even"} for n in range(40)]
+    check_reader(reader, expected)
+    assert reader.block_starts.tolist() == [0, 10, 20, 30]
+    (batch,) = reader | lz.skip(30) | lz.batch(10, collate=lz.stack)
+    assert equal(batch["n"], np.arange(30, 40))
+
+
+def test_a_dictionary_that_grows_is_refused() -> None:
+    place = folder()
+    batches = [
+        pa.record_batch({"d": pa.array([word]).dictionary_encode()}) for word in ("one", "two")
+    ]
+    with pa.ipc.new_stream(f"{place}/a.arrow", batches[0].schema) as out:
+        for batch in batches:
+            out.write_batch(batch)
+    with pytest.raises(lz.io.RecordError, match=r"a\.arrow: what a dictionary holds changes behin"):
+        lz.io.read_arrow(f"{place}/a.arrow")
+
+
+def test_columns_are_chosen() -> None:
+    files = numbers(20)
+    assert list(lz.io.read_arrow(files, columns=["word"])[1]) == ["word"]
+    with pytest.raises(
+        lz.ArgumentError, match=r"no column 'z' in .*000.arrow, which has \['n', 'w"
+    ):
+        lz.io.read_arrow(files, columns=["z"])
+    with pytest.raises(lz.ArgumentError, match="columns must be a list of names"):
+        lz.io.read_arrow(files, columns="n")
+
+
+def test_feather_is_read() -> None:
+    place = folder()
+    feather.write_feather(pa.table({"n": range(9)}), f"{place}/a.feather", chunksize=4)
+    assert [row["n"] for row in lz.io.read_arrow(f"{place}/a.feather")] == list(range(9))
+    Path(f"{place}/b.feather").write_bytes(b"FEA1" + bytes(50) + b"FEA1")
+    with pytest.raises(lz.io.RecordError, match=r"b\.feather: it is of Feather's version 1"):
+        lz.io.read_arrow(f"{place}/b.feather")
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize("part", [0, 0.01, 0.3, 0.6])
+def test_a_file_that_is_cut_is_named(kind: str, part: float) -> None:
+    path = Path(numbers(400, kind=kind)[0].path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * part) | 1 if part else 0])
+    with pytest.raises(lz.io.RecordError, match=r"000\.arrow: "):
+        lz.io.read_arrow(path)
+
+
+def test_what_is_none_of_arrow_is_named() -> None:
+    path = folder() / "a.arrow"
+    path.write_bytes(b"no file of Arrow's at all")
+    with pytest.raises(lz.io.RecordError, match=r"a\.arrow: "):
+        lz.io.read_arrow(path)
+
+
+def test_a_file_that_changed_is_named() -> None:
+    files = numbers(20)
+    reader = lz.io.read_arrow(files, cache_bytes=0)
+    assert reader[0]["n"] == 0
+    Path(files[0].path).write_bytes(b"longer" * 1000)
+    with pytest.raises((lz.SourceChanged, lz.io.RecordError), match=r"000\.arrow changed since"):
+        reader[15]
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = numbers(4)
+    monkeypatch.setitem(sys.modules, "pyarrow.ipc", None)
+    with pytest.raises(lz.PipelineError, match=r"read_arrow needs pyarrow: .*lazyckpt\[arrow\]"):
+        lz.io.read_arrow(files)
+
+
+def test_executors_give_the_rows() -> None:
+    pipeline = lz.io.read_arrow(numbers(100)) | lz.shuffle(seed=0) | lz.map(dict)
+    expected = list(pipeline)
+    for executor in (lz.threads(2), lz.processes(2)):
+        with lz.run(pipeline, executor=executor) as run:
+            assert list(run) == expected

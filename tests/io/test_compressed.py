@@ -1,0 +1,230 @@
+"""Compressed files: every reader by number, streams from the front, what is damaged."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from backports import zstd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.io import decompress, framed
+from lazyckpt.io import gzip as gzip_content
+from lazyckpt.io import zstd as zstd_content
+from tests.io.cases import check_reader, folder, written
+
+FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
+
+
+def bgzf(data: bytes) -> bytes:
+    """A block as bgzip writes them."""
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
+    body = deflate.compress(data) + deflate.flush()
+    head = struct.pack("<4BI2BH2BHH", 31, 139, 8, 4, 0, 0, 255, 6, 66, 67, 2, len(body) + 25)
+    return head + body + struct.pack("<2I", zlib.crc32(data), len(data))
+
+
+def skippable(data: bytes) -> bytes:
+    return struct.pack("<2I", 0x184D2A50, len(data)) + data
+
+
+PIECES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": (".gz", gzip.compress),
+    "bgzf": (".bgz", bgzf),
+    "gzip, padded": (".gz", lambda data: gzip.compress(data) + bytes(3)),
+    "zstd": (".zst", zstd.compress),
+    "zstd, skippable": (
+        ".zst",
+        lambda data: skippable(b"x") + zstd.compress(data) + skippable(b""),
+    ),
+}
+STREAMED = {"xz": (".xz", lzma.compress), "bz2": (".bz2", bz2.compress), **PIECES}
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_lines_keep_all_laws(kind: str) -> None:
+    suffix, compress = PIECES[kind]
+
+    @FEW
+    @given(st.lists(st.lists(st.text("ab\n", max_size=9), max_size=4), min_size=1, max_size=2))
+    def holds(texts: list[list[str]]) -> None:
+        contents = [b"".join(compress(part.encode()) for part in parts) for parts in texts]
+        files = written(contents, suffix)
+        found = [text for parts in texts for text in _lines("".join(parts))]
+        check_reader(lz.io.read_text(files), found)
+        streamed = lz.source(files) | lz.flat_map(lz.io.iter_text)
+        assert list(streamed) == found
+
+    holds()
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+TEXT = "".join(f"{n} {'word' * (n % 9)}\n" for n in range(1000))
+
+
+@pytest.mark.parametrize("kind", STREAMED)
+def test_streams_are_the_same_whatever_is_read_at_once(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suffix, compress = STREAMED[kind]
+    files = written([compress(TEXT.encode()) + compress(b"end")], suffix)
+    for raw, made in ((1, 70), (100, 9), (1 << 18, 1 << 20)):
+        monkeypatch.setattr(decompress, "_RAW", raw)
+        monkeypatch.setattr(decompress, "_MADE", made)
+        assert list(lz.io.iter_text(files[0])) == [*TEXT.splitlines(), "end"]
+
+
+def test_a_large_member_has_seek_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gzip_content, "MOST", 1000)
+    monkeypatch.setattr(gzip_content, "SPACING", 1 << 16)
+    text = "".join(f"{n} {hash((n, 1)):x}\n" for n in range(4000))
+    files = written([gzip.compress(text.encode())], ".txt.gz")
+    place = folder()
+    rows = lz.io.read_text(files, index_dir=place)
+    assert rows[:] == text.splitlines()
+    assert rows[3777] == text.splitlines()[3777]
+    (points,) = place.glob("*.points")
+    points.unlink()
+    gzip_content.content.cache_clear()
+    assert lz.io.read_text(files, index_dir=place)[3888] == text.splitlines()[3888]
+    executor = lz.processes(2)
+    some = lz.shuffle(seed=0) | lz.take(60) | lz.map(str)
+    with lz.run(rows | some, executor=executor) as run:
+        assert list(run) == list(text.splitlines() | some)
+
+
+def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zstd_content, "MOST", 1000)
+    files = written([zstd.compress(TEXT.encode())], ".txt.zst")
+    with pytest.raises(
+        lz.ArgumentError, match=r"000\.txt\.zst: its frame from byte 0 on.*iter_text"
+    ):
+        lz.io.read_text(files)
+    assert list(lz.io.iter_text(files[0])) == TEXT.splitlines()
+
+
+def test_the_seekable_format_is_read() -> None:
+    import pyzstd
+
+    out = io.BytesIO()
+    with pyzstd.SeekableZstdFile(out, "w", max_frame_content_size=500) as file:
+        file.write(TEXT.encode())
+    files = written([out.getvalue()], ".txt.zst")
+    rows = lz.io.read_text(files)
+    assert rows[:] == TEXT.splitlines()
+    with pyzstd.SeekableZstdFile(files[0].path) as file:
+        for index in (0, 1, 500, 999):
+            at = rows.locate(index)
+            file.seek(at.start)
+            assert file.read(at.stop - at.start).decode() == rows[index] + "\n"
+
+
+def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framed, "_KEPT", 100)
+    zstd_content.content.cache_clear()
+    contents = b"".join(zstd.compress(b"%09d\n" % n) for n in range(50))
+    rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
+    assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
+    content = zstd_content.content(rows.row_index.folder)
+    assert sum(map(len, content._made.values())) <= 100
+
+
+@pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k])
+@pytest.mark.parametrize("damage", ["cut", "junk", "flipped"])
+def test_what_is_damaged_is_named(kind: str, damage: str) -> None:
+    suffix, compress = STREAMED[kind]
+    whole = compress(TEXT.encode())
+    content = {
+        "cut": whole + whole[:-9],
+        "junk": whole + b"this is no such file",
+        "flipped": whole + whole[:-7] + bytes([whole[-7] ^ 64]) + whole[-6:],
+    }[damage]
+    if damage == "flipped" and kind == "zstd":
+        pytest.skip("its frames have no checksum by default")
+    files = written([content], suffix)
+    message = rf"000\{suffix} is damaged, or no \w+, from byte {len(whole):,} on: "
+    with pytest.raises(lz.PipelineError, match=message):
+        list(lz.io.iter_text(files[0]))
+    if kind in PIECES:
+        with pytest.raises(lz.PipelineError, match=message):
+            lz.io.read_text(files)
+
+
+def test_streams_name_records_offset_and_file() -> None:
+    files = written([lzma.compress(b"1\n\n\n2\n{\n3\n")], ".jsonl.xz")
+    stream = lz.io.iter_jsonl(files[0], loads=json.loads)
+    assert [next(stream), next(stream)] == [1, 2]
+    with pytest.raises(lz.io.RecordError, match=f"record 2 at byte 6 of {files[0].path}: "):
+        next(stream)
+    with lz.run(lz.source(files) | lz.flat_map(lz.io.iter_jsonl), on_error="skip") as run:
+        assert list(run) == [1, 2]
+    assert run.skipped == 1
+
+
+def test_a_stream_resumes_by_file_and_record() -> None:
+    files = written([lzma.compress(TEXT.encode())] * 2, ".xz")
+    pipeline = lz.source(files) | lz.flat_map(lz.io.iter_text)
+    lines = TEXT.splitlines() * 2
+    state = lz.state_at(pipeline, 1100)
+    assert list(lz.run(pipeline, state)) == lines[1100:]
+    assert Path(files[0].path).suffix == ".xz"
+
+
+@pytest.mark.parametrize(
+    ("module", "suffix", "compress", "extra"),
+    [
+        ("backports.zstd", ".zst", zstd.compress, "zstd"),
+        ("indexed_gzip", ".gz", gzip.compress, "gzip"),
+    ],
+)
+def test_a_missing_package_names_the_extra(
+    module: str,
+    suffix: str,
+    compress: Callable[[bytes], bytes],
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if module == "backports.zstd" and sys.version_info >= (3, 14):
+        pytest.skip("the standard library has it")
+    monkeypatch.setattr(gzip_content, "MOST", 1000)
+    monkeypatch.setitem(sys.modules, module, None)
+    files = written([compress(TEXT.encode())], suffix)
+    with pytest.raises(lz.PipelineError, match=rf"{module}: pip install 'lazyckpt\[{extra}\]'"):
+        lz.io.read_text(files)
+
+
+def test_a_zip_bomb_fills_no_memory() -> None:
+    line = bytes(1 << 16)
+    compressor = zlib.compressobj(9, wbits=31)
+    bomb = b"".join([*(compressor.compress(line) for _ in range(1 << 10)), compressor.flush()])
+    files = written([bomb], ".gz")
+    code = f"""
+import resource, lazyckpt as lz
+lz.io.read_text
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+rows = lz.io.read_text({files[0].path!r}, max_record_bytes=1000, index_dir={str(folder())!r})
+try:
+    rows[0]
+except lz.io.RecordError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    message, grown = done.stdout.splitlines()
+    assert "it has 67,108,864 bytes, and max_record_bytes is 1,000" in message
+    assert int(grown) < 40_000  # KiB

@@ -1,0 +1,162 @@
+"""Listings: order, identity, what can't be listed, JSON."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.io import File, Files
+from tests.io.cases import folder
+
+
+@pytest.fixture
+def place() -> Path:
+    """A folder with files, and one with no more than a folder."""
+    found = folder()
+    for name in ("part-10.txt", "part-2.txt", "deep/er/part-1.txt", "other.csv"):
+        Path(found, name).parent.mkdir(parents=True, exist_ok=True)
+        Path(found, name).write_text(name)
+    return found
+
+
+def names(files: Files, place: Path) -> list[str]:
+    return [str(Path(file.path).relative_to(place)) for file in files]
+
+
+def test_files_come_by_pattern_and_within_one_by_path(place: Path) -> None:
+    found = lz.io.files([f"{place}/*.csv", place / "**/*.txt"])
+    assert names(found, place) == [
+        "other.csv", "deep/er/part-1.txt", "part-10.txt", "part-2.txt",
+    ]  # fmt: skip
+    status = os.stat(place / "other.csv")
+    assert found[0] == File(str(place / "other.csv"), 9, str(status.st_mtime_ns))
+
+
+def test_paths_are_absolute(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    assert lz.io.files("other.csv") == lz.io.files(place / "other.csv")
+    assert lz.io.files(f"file://{place}/*.csv") == lz.io.files("*.csv")
+
+
+def test_a_listing_is_a_value(place: Path) -> None:
+    found, again = lz.io.files(f"{place}/*"), lz.io.files(f"{place}/*")
+    assert (found, hash(found), found.digest) == (again, hash(again), again.digest)
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert found[1:] == Files([*found][1:])
+    assert found[1:] != found
+    assert repr(found) == f"<Files {place}/other.csv, and 2 more>"
+
+
+FILES = st.lists(
+    st.builds(
+        File,
+        path=st.text(min_size=1, max_size=6).map(lambda name: f"/data/{name}"),
+        size=st.integers(0, 1 << 60),
+        version=st.text(max_size=9),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda file: file.path,
+).map(Files)
+
+
+@given(FILES)
+def test_listings_survive_json(files: Files) -> None:
+    text = files.to_json()
+    assert text.isascii()
+    assert "\n" not in text
+    assert Files.from_json(text) == files
+    assert Files.from_json(text).digest == files.digest
+
+
+@given(FILES, FILES)
+def test_digests_tell_listings_apart(one: Files, other: Files) -> None:
+    below = [[(f.path[len(each.root) :], f.size, f.version) for f in each] for each in (one, other)]
+    assert (one.digest == other.digest) == (below[0] == below[1])
+
+
+def test_the_digest_is_that_of_the_folder_wherever_it_is() -> None:
+    found = [
+        Files([File(f"{root}/a/1", 3, "x"), File(f"{root}/ab/2", 4, "y")])
+        for root in ("/here", "/over/there", "s3://bucket/all")
+    ]
+    assert len({each.digest for each in found}) == 1
+    assert [each.root for each in found] == ["/here", "/over/there", "s3://bucket/all"]
+
+
+def test_a_listing_is_saved_and_loaded(place: Path) -> None:
+    found = lz.io.files(f"{place}/*.txt")
+    found.save(place / "files.json")
+    assert Files.load(place / "files.json") == found
+    assert not list(place.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"files": [["a", 1]]}', '{"files": 3}', "null"])
+def test_what_is_no_listing_is_refused(text: str) -> None:
+    with pytest.raises(lz.InvalidState, match="not a listing of files"):
+        Files.from_json(text)
+
+
+def test_a_damaged_listing_is_refused() -> None:
+    text = Files([File("/a", 12, "1")]).to_json()
+    for old, new in (("12", "13"), ('"lazyckpt_files": 1', '"lazyckpt_files": 2')):
+        with pytest.raises(lz.InvalidState, match="damaged, or of a newer format"):
+            Files.from_json(text.replace(old, new))
+
+
+def test_what_differs_from_a_saved_listing_is_named() -> None:
+    a, b, c = (File(f"/d/{name}", 1, "1") for name in "abc")
+    saved = Files([a, b, c])
+    saved.check(Files([a, b, c]))
+    for now, message in [
+        ([a, File("/d/b", 2, "2"), c], "file 1, /d/b: it had 1 bytes and has 2"),
+        ([a, File("/d/b", 1, "2"), c], "file 1, /d/b: its version was 1 and is 2"),
+        ([a, c], "file 1, /d/b, is gone"),
+        ([a, c, b], "file 1, /d/b, is now file 2"),
+        ([a, b, c, File("/d/d", 1, "1")], "/d/d is new, behind the last"),
+        ([a, File("/d/aa", 1, "1"), b, c], "/d/aa is new, before file 1, /d/b"),
+    ]:
+        with pytest.raises(lz.StateMismatch, match=f"saved listing: {message}$"):
+            Files(now).check(saved)
+
+
+def test_files_can_be_compared_with_a_saved_listing(place: Path) -> None:
+    saved = lz.io.files(f"{place}/*.txt")
+    assert lz.io.files(f"{place}/*.txt", like=saved) == saved
+    os.remove(place / "part-2.txt")
+    with pytest.raises(lz.StateMismatch, match=r"file 1, .*part-2\.txt, is gone"):
+        lz.io.files(f"{place}/*.txt", like=saved)
+
+
+def test_what_can_not_be_listed_is_named(place: Path) -> None:
+    os.symlink("loop", place / "loop")
+    os.symlink(".", place / "again")
+    os.symlink("nowhere", place / "broken.txt")
+    for pattern, message in [
+        ("*.nothing", "no file matches '.*nothing'"),
+        ("deep", r"deep is a directory; write .*deep/\*"),
+        ("*.csv *.csv", r"other\.csv is listed twice, by '.*' and '.*'"),
+        ("**/*.csv", r"other\.csv and .*other\.csv are one file, by a link"),
+    ]:
+        patterns = [f"{place}/{each}" for each in pattern.split()]
+        with pytest.raises(lz.ArgumentError, match=message):
+            lz.io.files(patterns)
+    with pytest.raises(OSError, match="loop"):
+        lz.io.files(place / "loop")
+    for pattern in ("missing.txt", "*.txt"):
+        with pytest.raises(FileNotFoundError):
+            lz.io.files(place / pattern)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"), [([], "at least one"), (3, "iterable"), ([3], "got 3")]
+)
+def test_what_are_no_patterns_is_refused(patterns: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        lz.io.files(patterns)  # type: ignore[arg-type]

@@ -1,0 +1,203 @@
+"""Indices: kept, verified, built by one process, whole or not at all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import lazyckpt as lz
+from lazyckpt.io import File, Files, Index
+from lazyckpt.io.cache import cache_folder
+from lazyckpt.io.lines import LineScan
+from tests.helpers import until
+from tests.io.cases import folder, written
+
+
+class Noted:
+    """A scan that notes in a file what it scans: a row a byte."""
+
+    columns, is_bounds, name = 2, False, "noted"
+
+    def __init__(self, log: Path, bad: str = "") -> None:
+        self.log, self.bad = log, bad
+
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        with open(self.log, "a") as out:
+            out.write(f"{Path(file.path).stem}\n")
+        if Path(file.path).stem == self.bad:
+            raise ValueError("bad")
+        for place in range(file.size):
+            yield np.array([[place, place + 1]], np.uint64)
+
+
+@pytest.fixture
+def place() -> Path:
+    return folder()
+
+
+FILES = [b"abc", b"", b"de"]
+
+
+def test_an_index_is_built_once(place: Path) -> None:
+    scan, files = Noted(place / "log"), written(FILES, ".bin")
+    for _ in range(2):
+        found = Index(files, scan, place)
+        assert found.counts.tolist() == [3, 0, 2]
+        assert found.entries(2).tolist() == [[0, 1], [1, 2]]
+        assert found.entries(1).tolist() == []
+    assert pickle.loads(pickle.dumps(found)).entries(0).tolist() == found.entries(0).tolist()
+    assert scan.log.read_text().split() == ["000", "001", "002"]
+
+
+def test_a_file_that_is_added_or_changed_is_scanned_alone(place: Path) -> None:
+    scan, files = Noted(place / "log"), written(FILES, ".bin")
+    Index(files, scan, place)
+    Path(files.root, "003.bin").write_bytes(b"new")
+    Path(files[0].path).write_bytes(b"changed")
+    again = Index(lz.io.files(f"{files.root}/*"), scan, place)
+    assert again.counts.tolist() == [7, 0, 2, 3]
+    assert scan.log.read_text().split() == ["000", "001", "002", "000", "003"]
+
+
+def test_a_build_goes_on_where_one_ended(place: Path) -> None:
+    files = written(FILES, ".bin")
+    with pytest.raises(ValueError, match="bad"):
+        Index(files, Noted(place / "log", bad="002"), place)
+    assert Index(files, Noted(place / "log"), place).counts.tolist() == [3, 0, 2]
+    assert (place / "log").read_text().split() == ["000", "001", "002", "002"]
+    assert not list(place.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "overwritten", "removed"])
+@pytest.mark.parametrize("which", ["index", "counts"])
+def test_a_damaged_index_is_built_anew(place: Path, damage: str, which: str) -> None:
+    scan, files = Noted(place / "log"), written(FILES, ".bin")
+    Index(files, scan, place)
+    for path in place.glob(f"*.{which}"):
+        content = path.read_bytes()
+        found = {"truncated": content[:-9], "empty": b"", "overwritten": bytes(len(content))}
+        os.remove(path) if damage == "removed" else path.write_bytes(found[damage])
+    assert Index(files, scan, place).entries(0).tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_an_index_of_other_counts_is_refused(place: Path) -> None:
+    files = written([b"ab\n"], ".txt")
+    found = Index(files, LineScan("none", ""), place)
+    other = Index(written([b"a\nb\n"], ".txt"), LineScan("none", ""), place)
+    os.replace(other.path(0), found.path(0))
+    with pytest.raises(lz.PipelineError, match=rf"damaged: remove {found.path(0)}"):
+        found.entries(0)
+
+
+def test_bounds_that_do_not_ascend_are_refused(place: Path) -> None:
+    files = written([b"ab\ncd\n"], ".txt")
+    rows = lz.io.read_text(files, index_dir=place)
+    path = Path(rows.row_index.path(0))
+    path.write_bytes(np.array([3], "<u8").tobytes() + path.read_bytes()[8:])
+    again = lz.io.read_text(files, index_dir=place)
+    again.row_index.entries(0)
+    path.write_bytes(np.array([9], "<u8").tobytes() + path.read_bytes()[8:])
+    with pytest.raises(lz.PipelineError, match=f"damaged: remove {path}"):
+        lz.io.read_text(files, index_dir=place)[0]
+
+
+def test_a_folder_that_can_not_be_written_is_named(place: Path) -> None:
+    files = written(FILES, ".bin")
+    for name in ("full", "full/folder"):
+        (place / "full").touch()
+        with pytest.raises(lz.PipelineError, match=r"can't be written to .*full.*LAZYCKPT_CACHE"):
+            Index(files, Noted(place / "log"), place / name)
+
+
+def test_no_room_is_told(place: Path) -> None:
+    """A limit on the size of files stands for a full disk."""
+    files = written([b"x\n" * 5000], ".txt")
+    code = f"""
+import resource, signal, lazyckpt as lz
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    lz.io.read_text({files[0].path!r}, index_dir={str(place)!r})
+except lz.PipelineError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"the index can't be written to {place}" in done.stdout
+    assert not list(place.glob("*.tmp"))
+    assert len(lz.io.read_text(files, index_dir=place)) == 5000
+
+
+def test_a_file_that_changes_while_it_is_scanned_is_named(place: Path) -> None:
+    files = written(FILES, ".bin")
+
+    class Changing(Noted):
+        def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+            Path(file.path).write_bytes(b"longer than before")
+            return super().__call__(file)
+
+    with pytest.raises(lz.SourceChanged, match=r"000\.bin changed since it was listed"):
+        Index(files, Changing(place / "log"), place)
+
+
+def _build(files: Files, scan: Noted, place: Path) -> None:
+    assert Index(files, scan, place).counts.sum() == sum(file.size for file in files)
+
+
+def test_one_process_builds_while_others_wait(place: Path) -> None:
+    files, scan = written([b"x" * 300] * 8, ".bin"), Noted(place / "log")
+    context = multiprocessing.get_context("fork")
+    builders = [context.Process(target=_build, args=(files, scan, place)) for _ in range(4)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join()
+    assert [builder.exitcode for builder in builders] == [0] * 4
+    assert sorted(scan.log.read_text().split()) == [f"{n:03}" for n in range(8)]
+
+
+class Slow(Noted):
+    def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        yield from super().__call__(file)
+        if Path(file.path).stem == "002":
+            signal.pause()
+
+
+def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
+    files = written([b"abc"] * 4, ".bin")
+    context = multiprocessing.get_context("fork")
+    builder = context.Process(target=_build, args=(files, Slow(place / "log"), place))
+    builder.start()
+    until(lambda: (place / "log").exists() and "002" in (place / "log").read_text())
+    builder.kill()
+    builder.join()
+    scan = Noted(place / "log")
+    assert Index(files, scan, place).counts.tolist() == [3] * 4
+    assert scan.log.read_text().split() == ["000", "001", "002", "002", "003"]
+
+
+@pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)])
+def test_files_are_scanned_in_parallel(place: Path, executor: lz.Executor) -> None:
+    scan, files = Noted(place / "log"), written(FILES, ".bin")
+    found = lz.io.index(files, scan, index_dir=place, executor=executor, progress=True)
+    assert found.counts.tolist() == [3, 0, 2]
+    assert sorted(scan.log.read_text().split()) == ["000", "001", "002"]
+
+
+def test_the_cache_folder_is_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAZYCKPT_CACHE", "/some/folder")
+    assert cache_folder() == "/some/folder"
+    monkeypatch.delenv("LAZYCKPT_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_folder() == "/caches/lazyckpt"

@@ -1,0 +1,253 @@
+"""Parquet: rows by number, row groups decoded once, columns and filters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+import lazyckpt as lz
+from lazyckpt.io import groups
+from lazyckpt.testing import equal
+from tests.io.cases import check_reader, folder
+from tests.io.tables import tables
+
+FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
+
+
+def written(found: list[Any], size: int, **options: Any) -> lz.io.Files:
+    """Tables as files, in row groups of so many rows."""
+    place = folder()
+    for number, table in enumerate(found):
+        parquet.write_table(table, f"{place}/{number:03}.parquet", size, **options)
+    return lz.io.files(f"{place}/*.parquet")
+
+
+def numbers(*sizes: int, size: int = 10) -> lz.io.Files:
+    begins = np.cumsum([0, *sizes]).tolist()
+    found = [
+        pa.table({"n": range(begin, begin + count), "text": [f"{n}" for n in range(count)]})
+        for begin, count in zip(begins, sizes, strict=False)
+    ]
+    return written(found, size)
+
+
+@FEW
+@given(
+    drawn=tables(),
+    size=st.integers(1, 5),
+    cache=st.sampled_from([0, 100, 1 << 28]),
+    compression=st.sampled_from(["snappy", "zstd", "none"]),
+    dictionary=st.booleans(),
+)
+def test_rows_keep_all_laws(drawn: Any, size: int, cache: int, compression: str, dictionary: bool) -> None:  # fmt: skip  # noqa: E501
+    found, rows = drawn
+    files = written(found, size, compression=compression, use_dictionary=dictionary)
+    check_reader(lz.io.read_parquet(files, cache_bytes=cache), rows)
+
+
+@FEW
+@given(drawn=tables(), size=st.integers(1, 5), batch=st.integers(1, 5), seed=st.integers(0, 99))
+def test_columns_are_what_rows_are(drawn: Any, size: int, batch: int, seed: int) -> None:
+    reader = lz.io.read_parquet(written(drawn[0], size))
+    for stage in (lz.take(10**6), lz.shuffle(seed=seed), lz.local_shuffle(2, seed=seed)):
+        pipeline = reader | stage
+        whole = list(pipeline | lz.batch(batch))
+        for number, some in enumerate(whole):
+            try:
+                expected = lz.stack(some)
+            except (TypeError, ValueError) as error:
+                with pytest.raises(type(error)):
+                    (pipeline | lz.batch(batch, collate=lz.stack))[number]
+            else:
+                assert equal((pipeline | lz.batch(batch, collate=lz.stack))[number], expected)
+
+
+def decodes(reader: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    done: list[Any] = []
+    decode = type(reader).decode
+
+    def counted(self: Any, number: int, group: Any) -> Any:
+        done.append((number, group.number))
+        return decode(self, number, group)
+
+    monkeypatch.setattr(type(reader), "decode", counted)
+    return done
+
+
+@pytest.mark.parametrize("collate", [None, lz.stack])
+def test_a_local_shuffle_decodes_each_group_once(
+    collate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = lz.io.read_parquet(numbers(95, 0, 33, 40), cache_bytes=1000)
+    assert reader.block_starts.tolist() == [*range(0, 95, 10), *range(95, 128, 10), *range(128, 168, 10)]  # fmt: skip  # noqa: E501
+    done = decodes(reader, monkeypatch)
+    batches = list(reader | lz.local_shuffle(3, seed=1) | lz.batch(7, collate=collate))
+    assert len(done) == len({*done}) == 10 + 4 + 4
+    found = [n for b in batches for n in ([r["n"] for r in b] if collate is None else b["n"])]
+    assert sorted(found) == list(range(168))
+    assert found != sorted(found)
+    done.clear()
+    assert len(list(reader | lz.shuffle(seed=1))) == 168
+    assert len(done) > 30
+
+
+def test_in_order_each_group_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = lz.io.read_parquet(numbers(95, 33), cache_bytes=0)
+    done = decodes(reader, monkeypatch)
+    assert [row["n"] for row in reader] == list(range(128))
+    assert len(done) == 14
+
+
+def test_decoded_groups_are_bounded_in_bytes() -> None:
+    cache = groups.GroupCache(1000)
+    for number in range(50):
+        cache.columns(number, lambda: pa.table({"x": np.zeros(50)}))
+    assert len(cache._kept) == 2
+    cache.columns(99, lambda: pa.table({"x": np.zeros(5000)}))
+    assert [*cache._kept] == [99]
+
+
+def test_columns_are_chosen() -> None:
+    table = pa.table({"a": [1], "b": [{"c": 2, "d": 3}], "e": [4]})
+    files = written([table, table], 9)
+    assert lz.io.read_parquet(files, columns=["e", "a"])[1] == {"a": 1, "e": 4}
+    assert lz.io.read_parquet(files, columns=["b.d"])[0] == {"b": {"d": 3}}
+    with pytest.raises(lz.ArgumentError, match=r"no column 'z' in .*000.parquet, which has \['a'"):
+        lz.io.read_parquet(files, columns=["z"])
+    state = lz.init(lz.source(lz.io.read_parquet(files)))
+    assert state.stages[0].known["length"] == 2
+
+
+def test_names_of_columns_are_any_text() -> None:
+    names = ["", "a b", "'\"\\", "\n", "v0", "é", "class"]
+    table = pa.table({name: [number] for number, name in enumerate(names)})
+    (row,) = lz.io.read_parquet(written([table], 9))
+    assert list(row.items()) == [(name, number) for number, name in enumerate(names)]
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(lz.io.RecordError, match=r"a.* exists 2 times"):
+        lz.io.read_parquet(written([table], 9))[0]
+
+
+def test_filters_leave_out_row_groups() -> None:
+    reader = lz.io.read_parquet(numbers(50, 30), filters=[("n", ">=", 27), ("n", "<", 61)])
+    assert [row["n"] for row in reader] == list(range(20, 70))
+    assert reader.locate(30)[:2] == (reader.files[1].path, 0)
+    none = lz.io.read_parquet(numbers(50, 30), filters=[[("n", ">", 100)], [("n", "in", [200])]])
+    assert len(none) == 0
+    assert list(none | lz.local_shuffle(2, seed=0)) == []
+
+
+def test_a_state_knows_the_filters() -> None:
+    files = numbers(30)
+    first, last, again = (
+        lz.source(lz.io.read_parquet(files, filters=[("n", "in", some)]))
+        for some in ({3, 5}, {23, 25}, {5, 3})
+    )
+    assert len(first) == len(last) == 10
+    with pytest.raises(lz.StateMismatch, match="digest"):
+        lz.run(last, lz.state_at(first, 3))
+    assert next(lz.run(again, lz.state_at(first, 3)))["n"] == 3
+    assert lz.init(first) == lz.init(again)
+
+
+def test_a_column_that_a_file_lacks_is_named() -> None:
+    files = written([pa.table({"a": [1], "b": [2]}), pa.table({"b": [3], "c": [4]})], 9)
+    reader = lz.io.read_parquet(files)
+    assert reader[0] == {"a": 1, "b": 2}
+    with pytest.raises(lz.io.RecordError, match=r"001.parquet: it has no column 'a', which .*000"):
+        reader[1]
+    assert list(lz.io.read_parquet(files, columns=["b"])) == [{"b": 2}, {"b": 3}]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all", b"PAR1" + b"x" * 99])
+def test_what_is_no_parquet_is_named(content: bytes) -> None:
+    place = folder()
+    Path(place, "a.parquet").write_bytes(content)
+    with pytest.raises(lz.io.RecordError, match=r"a\.parquet: "):
+        lz.io.read_parquet(f"{place}/a.parquet")
+
+
+def test_a_damaged_page_names_record_offset_and_file() -> None:
+    files = numbers(30)
+    path = Path(files[0].path)
+    reader = lz.io.read_parquet(files)
+    start, stop = reader.locate(10)[2:]
+    content = bytearray(path.read_bytes())
+    content[start + 4 : stop] = bytes(stop - start - 4)
+    path.write_bytes(content)
+    reader = lz.io.read_parquet(lz.io.files(path))
+    with pytest.raises(lz.io.RecordError, match=f"record 10 at byte {start} of .*000.parquet: "):
+        reader[15]
+    with lz.run(reader | lz.map(dict), on_error="skip") as run:
+        assert [row["n"] for row in run] == [*range(10), *range(20, 30)]
+    assert run.skipped == 10
+
+
+def test_a_file_that_changed_is_named() -> None:
+    files = numbers(30, 20)
+    reader = lz.io.read_parquet(files)
+    parquet.write_table(pa.table({"n": [1]}), files[1].path)
+    assert reader[0]["n"] == 0
+    with pytest.raises((lz.SourceChanged, lz.io.RecordError), match=r"001\.parquet changed since"):
+        reader[40]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": "n"}, "columns must be a list of names"),
+        ({"columns": []}, "columns must be a list of names"),
+        ({"columns": [1]}, "columns must be a list of names"),
+        ({"cache_bytes": -1}, "cache_bytes must be an int >= 0"),
+        ({"filters": [("n", "~", 1)]}, r"filters must be as .*, got filters=\[\('n', '~', 1\)\]"),
+        ({"filters": 3}, "filters must be as"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=message):
+        lz.io.read_parquet(numbers(3), **arguments)
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = numbers(3)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(lz.PipelineError, match=r"read_parquet needs pyarrow: .*lazyckpt\[parquet"):
+        lz.io.read_parquet(files)
+
+
+@pytest.mark.parametrize("executor", [lz.threads(3), lz.processes(2)], ids=str)
+def test_executors_give_the_rows(executor: Any) -> None:
+    reader = lz.io.read_parquet(numbers(95, 33), index_dir=folder(), executor=executor)
+    pipeline = reader | lz.local_shuffle(2, seed=0) | lz.map(dict)
+    expected = list(pipeline)
+    with lz.run(pipeline, executor=executor) as run:
+        assert list(run) == expected
+
+
+def test_a_fork_has_a_cache_of_its_own() -> None:
+    reader = lz.io.read_parquet(numbers(50))
+    reader[0]
+    reader._cache._lock.acquire()  # as another thread may hold it
+    if not (child := os.fork()):
+        os._exit(reader[30]["n"])
+    reader._cache._lock.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 30
+
+
+def test_footers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = numbers(10, 10, 10)
+    lz.io.read_parquet(files)
+    monkeypatch.setattr(lz.io.parquet.GroupScan, "__call__", None)
+    assert len(lz.io.read_parquet(files)) == 30

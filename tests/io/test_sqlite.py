@@ -1,0 +1,119 @@
+"""SQLite: rows by lists of keys."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from tests.io.cases import check_reader, folder
+
+FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
+
+VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=3) | st.binary(max_size=3)
+KEYS = st.sampled_from([st.integers(-99, 99), st.text("abcÄ'\"", min_size=1, max_size=3)])
+
+
+def database(rows: list[tuple[Any, ...]], columns: str = "k, v") -> Path:
+    path = folder() / "a.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f'CREATE TABLE "some rows" ({columns})')
+        marks = ", ".join("?" * len(columns.split(",")))
+        connection.executemany(f'INSERT INTO "some rows" VALUES ({marks})', rows)
+    return path
+
+
+ROWS = 'SELECT * FROM "some rows"'
+
+
+@FEW
+@given(data=st.data(), keys=KEYS)
+def test_rows_keep_all_laws(data: st.DataObject, keys: Any) -> None:
+    rows = data.draw(st.lists(st.tuples(keys, VALUES), max_size=9, unique_by=lambda row: row[0]))
+    reader = lz.io.read_sqlite(database(rows), ROWS, key="k")
+    ordered = sorted(rows, key=lambda row: row[0].encode() if isinstance(row[0], str) else row[0])
+    check_reader(reader, [{"k": k, "v": v} for k, v in ordered])
+
+
+def test_a_table_has_a_key_of_its_own() -> None:
+    path = database([(9, "a"), (8, "b")])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute('ALTER TABLE "some rows" RENAME TO rows')
+    reader = lz.io.read_sqlite(path, "rows")
+    assert list(reader) == [{"k": 9, "v": "a"}, {"k": 8, "v": "b"}]
+    assert lz.trace(lz.source(reader), 1)[0].row[:2] == (str(path), 1)
+
+
+def test_many_rows_at_once() -> None:
+    reader = lz.io.read_sqlite(database([(n, n) for n in range(3000)]), ROWS, key="k")
+    found = [row["k"] for batch in reader | lz.shuffle(seed=0) | lz.batch(1700) for row in batch]
+    assert sorted(found) == list(range(3000))
+
+
+def test_a_state_knows_query_and_key() -> None:
+    path = database([(1, 4), (2, 3)])
+    state = lz.init(lz.source(lz.io.read_sqlite(path, ROWS, key="k")))
+    with pytest.raises(lz.StateMismatch, match="digest"):
+        lz.run(lz.source(lz.io.read_sqlite(path, ROWS, key="v")), state)
+
+
+@pytest.mark.parametrize("rows", [[(1, 1), (1, 2)], [(1, 1), (None, 2)]])
+def test_a_key_that_is_none_is_refused(rows: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match=r"key must be of different values, and (1|None) is"):
+        lz.io.read_sqlite(database(rows), ROWS, key="k")
+
+
+def test_what_is_not_there_is_named() -> None:
+    path = database([(1, 1)])
+    with pytest.raises(lz.io.RecordError, match=r"a\.db: no such table: other: SELECT"):
+        lz.io.read_sqlite(path, "other")
+    with pytest.raises((lz.ArgumentError, lz.io.RecordError), match=r"no (such )?column"):
+        lz.io.read_sqlite(path, ROWS, key="other")
+    path.write_bytes(b"no database at all" * 99)
+    with pytest.raises(lz.io.RecordError, match=r"a\.db: file is not a database"):
+        lz.io.read_sqlite(path, ROWS, key="k")
+    with pytest.raises(FileNotFoundError):
+        lz.io.read_sqlite(path.parent / "no.db", ROWS)
+    with pytest.raises(lz.ArgumentError, match="query must be a str that isn't empty"):
+        lz.io.read_sqlite(path, " ")
+
+
+def test_a_database_that_changed_is_named() -> None:
+    path = database([(n, n) for n in range(9)])
+    reader = lz.io.read_sqlite(path, ROWS, key="k")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute('DELETE FROM "some rows" WHERE k = 4')
+    with pytest.raises(lz.SourceChanged, match="the row of key 4 is gone"):
+        reader[4]
+
+
+def test_nothing_is_written() -> None:
+    path = database([(1, 1)])
+    reader = lz.io.read_sqlite(path, ROWS, key="k")
+    os.chmod(path, 0o444)
+    assert reader[0] == {"k": 1, "v": 1}
+    assert [each.name for each in path.parent.iterdir()] == ["a.db"]
+
+
+@pytest.mark.parametrize("executor", [lz.threads(3), lz.processes(2)], ids=str)
+def test_executors_give_the_rows(executor: Any) -> None:
+    reader = lz.io.read_sqlite(database([(n, str(n)) for n in range(99)]), ROWS, key="k")
+    pipeline = reader | lz.shuffle(seed=0) | lz.map(dict)
+    expected = list(pipeline)
+    with lz.run(pipeline, executor=executor) as run:
+        assert list(run) == expected
+
+
+def test_a_fork_has_a_connection_of_its_own() -> None:
+    reader = lz.io.read_sqlite(database([(n, n) for n in range(9)]), ROWS, key="k")
+    if not (child := os.fork()):
+        os._exit(reader[7]["v"])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert reader[8]["v"] == 8

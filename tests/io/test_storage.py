@@ -1,0 +1,67 @@
+"""Local files: what is open, what has changed, threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.io import storage
+from lazyckpt.io.locks import ForkLock
+from lazyckpt.io.storage import LocalStorage
+from tests.io.cases import folder, written
+
+
+def is_open(path: str) -> bool:
+    descriptors = Path("/proc/self/fd")
+    return any(os.path.realpath(each) == path for each in descriptors.iterdir())
+
+
+def test_few_files_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_MOST_OPEN", 2)
+    files, local = written([b"a", b"b", b"c"], ".bin"), LocalStorage()
+    assert [local.read(file, 0, 1) for file in files] == [b"a", b"b", b"c"]
+    assert [is_open(file.path) for file in files] == [False, True, True]
+    del local
+    assert not any(is_open(file.path) for file in files)
+
+
+def test_a_file_that_was_replaced_and_listed_again_is_read() -> None:
+    place, local = folder(), LocalStorage()
+    Path(place, "a").write_bytes(b"old")
+    (old,) = lz.io.files(place / "a")
+    assert local.read(old, 0, 3) == b"old"
+    Path(place, "b").write_bytes(b"newer")
+    os.replace(place / "b", place / "a")
+    assert local.read(old, 0, 3) == b"old"  # which is still open
+    (new,) = lz.io.files(place / "a")
+    assert local.read(new, 0, 5) == b"newer"
+    with pytest.raises(lz.SourceChanged, match="it had 3 bytes and has 5"):
+        local.read(old, 0, 3)
+
+
+def test_threads_share_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_MOST_OPEN", 1)
+    files, local = written([b"%03d" % n * 50 for n in range(8)], ".bin"), LocalStorage()
+
+    def read(number: int) -> bool:
+        file = files[number % 8]
+        return local.read(file, 30, 90) == b"%03d" % (number % 8) * 20
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(800)))
+
+
+def test_a_fork_finds_locks_free() -> None:
+    lock = ForkLock()
+    with lock:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            with lock:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0

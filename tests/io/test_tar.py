@@ -1,0 +1,176 @@
+"""Tar files: samples by key, as WebDataset lays them out."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import webdataset
+from backports import zstd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from tests.io.cases import check_reader, folder, written
+
+FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
+
+EXTENSIONS = st.sampled_from(["jpg", "txt", "seg.png", "cls"])
+SAMPLES = st.lists(
+    st.dictionaries(EXTENSIONS, st.binary(max_size=600), min_size=1, max_size=3), max_size=5
+)
+FORMATS = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+
+
+def archive(members: list[tuple[str, bytes]], form: int = tarfile.GNU_FORMAT) -> bytes:
+    """A tar file of members; a name that ends with a slash is a folder's."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as made:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+            made.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def packed(content: bytes, suffix: str) -> bytes:
+    return gzip.compress(content) if suffix == ".gz" else zstd.compress(content)
+
+
+def flat(samples: list[dict[str, bytes]], prefix: str = "d/") -> list[tuple[str, bytes]]:
+    return [(f"{prefix}{n}.{ext}", data) for n, each in enumerate(samples) for ext, data in each.items()]  # fmt: skip  # noqa: E501
+
+
+@FEW
+@given(
+    files=st.lists(SAMPLES, min_size=1, max_size=3),
+    form=FORMATS,
+    long=st.booleans(),
+    others=st.booleans(),
+)
+def test_samples_keep_all_laws(files: Any, form: int, long: bool, others: bool) -> None:
+    prefix = "ü/" + "long/" * (30 if long and form != tarfile.USTAR_FORMAT else 0)
+    contents, rows = [], []
+    for samples in files:
+        members = flat(samples, prefix)
+        for place in range(0, len(members) + 1, 2) if others else ():
+            members.insert(place, ("folder/", b"") if place % 4 else ("README", b"no sample"))
+        contents.append(archive(members, form))
+        rows += [{"__key__": f"{prefix}{n}", **each} for n, each in enumerate(samples)]
+    check_reader(lz.io.read_tar(written(contents, ".tar")), rows)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its open file
+def test_samples_are_those_of_webdataset() -> None:
+    place = folder()
+    with webdataset.TarWriter(f"{place}/a.tar") as sink:
+        for n in range(20):
+            sink.write({"__key__": f"x/{n:03}", "txt": f"{n}", "npy": np.arange(n), "A.B": b"c"})
+    found = list(lz.io.read_tar(f"{place}/a.tar"))
+    theirs = webdataset.WebDataset(f"{place}/a.tar", shardshuffle=False, empty_check=False)
+    assert found == [
+        {name: value for name, value in each.items() if name not in ("__url__", "__local_path__")}
+        for each in theirs
+    ]
+
+
+def test_an_index_of_energon_is_read() -> None:
+    files = written([archive(flat([{"txt": b"a"}, {"txt": b"b", "cls": b"1"}]))], ".tar")
+    path = Path(f"{files[0].path}.idx")
+    np.array([0, 1024, 3072], "<u8").tofile(path)
+    assert [row["txt"] for row in lz.io.read_tar(files, index_dir=folder())] == [b"a", b"b"]
+    np.array([0, 3072], "<u8").tofile(path)  # it decides
+    with pytest.raises(
+        lz.io.RecordError, match=r"record 0 at byte 0 of .*: 'd/1.txt' in the sampl"
+    ):
+        lz.io.read_tar(files, index_dir=folder())[0]
+
+
+@pytest.mark.parametrize("bounds", [[], [0], [5, 9], [0, 1024, 512], [0, 10**9]])
+def test_a_stale_index_of_energon_is_named(bounds: list[int]) -> None:
+    files = written([archive(flat([{"txt": b"a"}]))], ".tar")
+    np.array(bounds, "<u8").tofile(f"{files[0].path}.idx")
+    with pytest.raises(lz.io.RecordError, match=r"000\.tar\.idx: no index of .*000\.tar, or of an"):
+        lz.io.read_tar(files, index_dir=folder())
+
+
+@pytest.mark.parametrize("content", [b"", b"no tar at all", b"x" * 2000])
+def test_what_is_no_tar_is_named(content: bytes) -> None:
+    with pytest.raises(lz.io.RecordError, match=r"000\.tar: "):
+        lz.io.read_tar(written([content], ".tar"))
+
+
+def test_an_empty_archive_has_no_samples() -> None:
+    assert len(lz.io.read_tar(written([archive([]), archive([("README", b"")])], ".tar"))) == 0
+
+
+SAMPLE = [{"txt": b"a" * 600, "cls": b"1"} for _ in range(3)]  # 2,560 bytes each
+
+
+@pytest.mark.parametrize(
+    ("size", "good", "bad"),
+    [
+        (2 * 2560, 2, 0),
+        (2 * 2560 + 100, 2, 1),
+        (2 * 2560 + 512, 2, 1),
+        (2 * 2560 + 700, 2, 1),
+        (2560 - 200, 0, 1),
+    ],
+)
+def test_an_archive_that_is_cut(size: int, good: int, bad: int) -> None:
+    files = written([archive(flat(SAMPLE))[:size]], ".tar")
+    reader = lz.io.read_tar(files)
+    assert len(reader) == good + bad
+    with lz.run(lz.source(reader), on_error="skip") as run:
+        assert len(list(run)) == good
+    assert run.skipped == bad
+    if bad:
+        message = rf"record {good} at byte {good * 2560:,} of .*000\.tar: "
+        with pytest.raises(lz.io.RecordError, match=message):
+            reader[good]
+
+
+def test_a_damaged_header_ends_what_can_be_read() -> None:
+    content = bytearray(archive(flat(SAMPLE)))
+    content[2560 + 20] ^= 255
+    reader = lz.io.read_tar(written([bytes(content)], ".tar"))
+    assert reader[0]["cls"] == b"1"
+    with pytest.raises(lz.io.RecordError, match=r"record 1 at byte 2,560 of .*: "):
+        reader[1]
+    assert len(reader) == 2
+
+
+def test_two_members_of_one_extension() -> None:
+    reader = lz.io.read_tar(written([archive([("1.txt", b"a"), ("1.TXT", b"b")])], ".tar"))
+    with pytest.raises(lz.io.RecordError, match=r"record 0 at byte 0 of .*'1\.TXT' in the sample"):
+        reader[0]
+
+
+def test_a_large_sample_is_not_read() -> None:
+    reader = lz.io.read_tar(written([archive(flat(SAMPLE))], ".tar"), max_record_bytes=2000)
+    with pytest.raises(lz.io.RecordError, match="it has 2,560 bytes, and max_record_bytes is 2,0"):
+        reader[1]
+
+
+def test_executors_give_the_samples() -> None:
+    reader = lz.io.read_tar(written([archive(flat(SAMPLE * 20))], ".tar"))
+    pipeline = reader | lz.shuffle(seed=0) | lz.map(dict)
+    expected = list(pipeline)
+    for executor in (lz.threads(2), lz.processes(2)):
+        with lz.run(pipeline, executor=executor) as run:
+            assert list(run) == expected
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_archives_have_their_samples(suffix: str) -> None:
+    contents = [archive(flat(SAMPLE * 5)), archive([]), archive(flat(SAMPLE[:1]))]
+    plain = list(lz.io.read_tar(written(contents, ".tar")))
+    reader = lz.io.read_tar(written([packed(each, suffix) for each in contents], f".tar{suffix}"))
+    check_reader(reader, plain)
+    assert len(plain) == 16

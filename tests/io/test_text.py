@@ -1,0 +1,195 @@
+"""Lines, and what their JSON says."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.io import content
+from lazyckpt.io.storage import LocalStorage
+from tests.io.cases import check_reader, folder, written
+
+FEW = settings(max_examples=max(4, settings.default.max_examples // 12))
+
+LINES = st.lists(st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=9))
+ENDS = st.sampled_from(["\n", "\r\n"])
+
+
+@st.composite
+def text_files(draw: st.DrawFn) -> tuple[list[bytes], list[str]]:
+    """Contents of files, some of which end without a newline, and their lines."""
+    contents, lines = [], []
+    for _ in range(draw(st.integers(1, 4))):
+        found = draw(LINES)
+        end = draw(ENDS)
+        text = "".join(line + end for line in found)
+        if found and found[-1] and draw(st.booleans()):
+            text = text.removesuffix(end)
+        contents.append(text.encode())
+        lines += found
+    return contents, lines
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@pytest.fixture(params=[1, 2, 3, 7, 1 << 20])
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many bytes are read at once."""
+    monkeypatch.setattr(content, "CHUNK", request.param)
+    found: int = request.param
+    return found
+
+
+@FEW
+@given(text_files())
+def test_lines_keep_all_laws(drawn: tuple[list[bytes], list[str]]) -> None:
+    contents, lines = drawn
+    files = written(contents, ".txt")
+    check_reader(lz.io.read_text(files), lines)
+
+
+@FEW
+@given(st.lists(st.lists(VALUES, max_size=6), min_size=1, max_size=3), ENDS, st.booleans())
+def test_json_lines_keep_all_laws(values: list[list[Any]], end: str, is_ended: bool) -> None:
+    texts = ["".join(f"{json.dumps(v)}{end}{end * (n % 3 == 2)}" for n, v in enumerate(found))
+             for found in values]  # fmt: skip
+    files = written([(t if is_ended else t.rstrip()).encode() for t in texts], ".jsonl")
+    for loads in (None, json.loads):
+        check_reader(lz.io.read_jsonl(files, loads=loads), [*chain(*values)])
+
+
+BLANKS = b"\n\r\n1\n\r\n\n\n22\r\n\n3\r\n\r\n\r"
+
+
+def test_lines_are_the_same_whatever_is_read_at_once(chunk: int) -> None:
+    files = written([BLANKS, b"", b"\n", b"\r"], f".{chunk}.jsonl")
+    assert lz.io.read_text(files)[:] == [
+        "", "", "1", "", "", "", "22", "", "3", "", "\r", "", "\r",
+    ]  # fmt: skip
+    assert lz.io.read_jsonl(files)[:] == [1, 22, 3]
+    assert [*lz.io.read_jsonl(files, loads=json.loads)] == [1, 22, 3]
+
+
+def test_an_index_takes_8_bytes_a_line() -> None:
+    files = written([b"x\n" * 10_000], ".txt")
+    rows = lz.io.read_text(files, index_dir=folder())
+    assert rows.row_index.nbytes <= 8 * len(rows) + 64
+
+
+def test_what_is_no_text_names_record_offset_and_file() -> None:
+    files = written([b"good\n", b"one\nb\xffd\nthree\n"], ".txt")
+    rows = lz.io.read_text(files)
+    message = rf"record 1 at byte 4 of {files[1].path}: 'utf-8' codec can't decode byte 0xff"
+    with pytest.raises(lz.io.RecordError, match=message):
+        rows[2]
+    run = lz.run(lz.source(rows))
+    assert [next(run), next(run)] == ["good", "one"]
+    with pytest.raises(lz.io.RecordError, match=message):
+        next(run)
+    assert run.state.items == 2
+    assert lz.io.read_text(files, errors="replace")[2] == "b\ufffdd"
+    assert lz.io.read_text(files, encoding="latin-1")[2] == "b\xffd"
+    with pytest.raises(lz.io.RecordError) as caught:
+        rows[2]
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), lz.io.RecordError)
+
+
+def test_what_is_no_json_is_left_out_where_asked() -> None:
+    files = written([b"1\n{\n3\n"], ".jsonl")
+    rows = lz.io.read_jsonl(files)
+    with pytest.raises(lz.io.RecordError, match=rf"record 1 at byte 2 of {files[0].path}: "):
+        list(rows)
+    with lz.run(rows | lz.map(str), on_error="skip") as run:
+        assert list(run) == ["1", "3"]
+    assert run.skipped == 1
+    assert "record 1 at byte 2 of" in run.skipped.first[0]
+    assert list(lz.run(rows | lz.map(str), run.state, on_error="skip")) == []
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_what_json_lacks_is_refused_with_and_without_orjson(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = written([f"[{text}]\n".encode()], ".jsonl")
+    with pytest.raises(lz.io.RecordError):
+        lz.io.read_jsonl(files)[0]
+    with pytest.raises(lz.io.RecordError, match=f"{text} is no JSON"):
+        lz.io.read_jsonl(files, loads=lz.io.text.plain_loads)[0]
+
+
+def test_a_long_record_is_not_read() -> None:
+    files = written([b"1\n" + b"[" + b"2," * 500 + b"2]\n3\n"], ".jsonl")
+    rows = lz.io.read_jsonl(files, max_record_bytes=100)
+    assert (rows[0], rows[2]) == (1, 3)
+    message = "record 1 at byte 2 of .*: it has 1,004 bytes, and max_record_bytes is 100"
+    with pytest.raises(lz.io.RecordError, match=message):
+        list(rows)
+    with lz.run(lz.source(rows), on_error="skip") as run:
+        assert list(run) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"encoding": "utf-16"}, "encoding must be an encoding in which a newline is one byte"),
+        ({"encoding": "no-such"}, "encoding must be"),
+        ({"errors": "loose"}, "errors must be one of Python's ways"),
+        ({"compression": "xz"}, "compression must be 'infer', 'none', 'gzip' or 'zstd'"),
+        ({"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
+    files = written([b"a\n"], ".txt")
+    with pytest.raises(lz.ArgumentError, match=message):
+        lz.io.read_text(files, **arguments)
+
+
+def test_a_format_without_random_access_names_a_stream() -> None:
+    files = written([b"a\n"], ".txt.xz")
+    with pytest.raises(lz.ArgumentError, match=r"\.xz has no random access.*iter_text"):
+        lz.io.read_text(files)
+
+
+def test_a_file_that_changed_since_the_listing_is_named() -> None:
+    files = written([b"a\nb\n", b"c\n", b"d\n"], ".txt")
+    rows = lz.io.read_text(files)
+    Path(files[1].path).write_bytes(b"longer\n")
+    with pytest.raises(lz.SourceChanged, match=r"001\.txt changed since .* 2 bytes and has 7"):
+        rows[2]
+    assert rows[0] == "a"
+    os.remove(files[2].path)
+    with pytest.raises(FileNotFoundError, match=r"002\.txt"):
+        LocalStorage().read(files[2], 0, 2)
+
+
+def test_a_source_says_files_rows_and_a_digest() -> None:
+    files = written([b"a\nb\n", b"c\n"], ".txt")
+    state = lz.init(lz.source(lz.io.read_text(files)))
+    assert state.stages[0].known == {"files": 2, "length": 3, "digest": files.digest}
+    Path(files[1].path).write_bytes(b"d\n")
+    again = lz.io.files(f"{files.root}/*.txt")
+    with pytest.raises(lz.StateMismatch, match=f'digest="{files.digest}"'):
+        lz.run(lz.source(lz.io.read_text(again)), state)
+
+
+def test_executors_give_the_rows() -> None:
+    files = written([b"%d\n" % n * 40 for n in range(5)], ".txt")
+    expected = [str(n) for n in range(5) for _ in range(40)]
+    for executor in (lz.threads(2), lz.processes(2)):
+        rows = lz.io.read_text(files, index_dir=folder(), executor=executor)
+        with lz.run(rows | lz.map(str.strip), executor=executor) as run:
+            assert list(run) == expected

@@ -1,0 +1,136 @@
+"""TFRecord files: records by number, checked."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.io import content, crc32c
+from tests.io.cases import check_reader, folder, written
+
+FEW = settings(max_examples=max(5, settings.default.max_examples // 6))
+
+
+def masked(data: bytes) -> bytes:
+    found = google_crc32c.value(data)
+    return struct.pack("<I", ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def record(data: bytes) -> bytes:
+    length = struct.pack("<Q", len(data))
+    return length + masked(length) + data + masked(data)
+
+
+@given(st.binary(max_size=1500))
+def test_checksums_are_those_of_a_library(data: bytes) -> None:
+    assert crc32c.plain_crc32c(data) == crc32c.crc32c(data) == google_crc32c.value(data)
+
+
+@given(st.integers(1, 256), st.integers(0, 5), st.randoms())
+def test_checksums_of_rows(size: int, count: int, random: Any) -> None:
+    rows = np.frombuffer(random.randbytes(size * count), np.uint8).reshape(count, size)
+    expected = [google_crc32c.value(row.tobytes()) for row in rows]
+    assert crc32c.crc32c_rows(rows).tolist() == expected
+
+
+@FEW
+@given(st.lists(st.lists(st.binary(max_size=40), max_size=6), min_size=1, max_size=3), st.booleans())  # fmt: skip  # noqa: E501
+def test_records_keep_all_laws(files: list[list[bytes]], check_crc: bool) -> None:
+    listed = written([b"".join(map(record, found)) for found in files], ".tfrecord")
+    rows = [row for found in files for row in found]
+    check_reader(lz.io.read_tfrecord(listed, check_crc=check_crc), rows)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 11, 12, 13, 29, 1 << 20])
+def test_records_are_the_same_whatever_is_read_at_once(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "CHUNK", chunk)
+    rows = [b"", b"a", b"b" * 50, b"", b"c" * 13]
+    listed = written([b"".join(map(record, rows)), b""], f".{chunk}.tfrecord")
+    assert list(lz.io.read_tfrecord(listed, index_dir=folder())) == rows
+    cut = written([b"".join(map(record, rows))[:-3]], f".{chunk}.tfrecord")
+    reader = lz.io.read_tfrecord(cut, index_dir=folder())
+    assert reader[:4] == rows[:4]
+    with pytest.raises(lz.io.RecordError, match="it is cut: it has 10 of 13 bytes"):
+        reader[4]
+
+
+ROWS = [b"first", b"second", b"third"]
+
+
+@pytest.mark.parametrize("size", [1, 8, 11, 12, 15, 20])
+def test_a_file_that_is_cut(size: int) -> None:
+    whole = b"".join(map(record, ROWS))
+    begin = len(record(ROWS[0]) + record(ROWS[1]))
+    reader = lz.io.read_tfrecord(written([whole[: begin + size]], ".tfrecord"))
+    assert len(reader) == 3
+    message = rf"record 2 at byte {begin} of .*000\.tfrecord: it is cut"
+    with pytest.raises(lz.io.RecordError, match=message):
+        reader[2]
+    with lz.run(lz.source(reader), on_error="skip") as run:
+        assert list(run) == ROWS[:2]
+
+
+def test_a_wrong_length_ends_what_can_be_read() -> None:
+    damaged = bytearray(b"".join(map(record, ROWS * 3)))
+    damaged[len(record(ROWS[0])) + 1] ^= 1
+    reader = lz.io.read_tfrecord(written([bytes(damaged), record(b"more")], ".tfrecord"))
+    assert len(reader) == 3
+    assert (reader[0], reader[2]) == (b"first", b"more")
+    with pytest.raises(
+        lz.io.RecordError, match=r"record 1 at byte 21 .*: the checksum of its leng"
+    ):
+        reader[1]
+
+
+def test_a_wrong_checksum_is_left_out_where_asked() -> None:
+    damaged = bytearray(b"".join(map(record, ROWS)))
+    damaged[len(record(ROWS[0])) + 13] ^= 1
+    files = written([bytes(damaged)], ".tfrecord")
+    reader = lz.io.read_tfrecord(files)
+    with pytest.raises(
+        lz.io.RecordError, match=r"record 1 at byte 21 of .*: its checksum is wrong"
+    ):
+        list(reader)
+    with lz.run(lz.source(reader), on_error="skip") as run:
+        assert list(run) == [b"first", b"third"]
+    assert lz.io.read_tfrecord(files, check_crc=False)[1] == b"sdcond"
+
+
+def test_a_file_that_is_none() -> None:
+    reader = lz.io.read_tfrecord(written([b"no such file at all"], ".tfrecord"))
+    with pytest.raises(lz.io.RecordError, match=r"record 0 at byte 0 .*: the checksum of its l"):
+        reader[0]
+
+
+def test_a_large_record_is_not_read() -> None:
+    files = written([record(b"x" * 1000) + record(b"y")], ".tfrecord")
+    reader = lz.io.read_tfrecord(files, max_record_bytes=100)
+    with pytest.raises(lz.io.RecordError, match="it has 1,016 bytes, and max_record_bytes is 100"):
+        reader[0]
+    assert reader[1] == b"y"
+
+
+def test_a_file_that_changed_is_named() -> None:
+    files = written([record(b"x"), record(b"y")], ".tfrecord")
+    reader = lz.io.read_tfrecord(files)
+    Path(files[1].path).write_bytes(record(b"longer"))
+    with pytest.raises(lz.SourceChanged, match=r"001\.tfrecord changed since it was listed"):
+        reader[1]
+    with pytest.raises(lz.ArgumentError, match="check_crc must be True or False"):
+        lz.io.read_tfrecord(files, check_crc=1)  # type: ignore[arg-type]
+
+
+def test_compressed_files_have_their_records() -> None:
+    content = b"".join(map(record, ROWS * 9))
+    check_reader(lz.io.read_tfrecord(written([gzip.compress(content)], ".gz")), ROWS * 9)

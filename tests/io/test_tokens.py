@@ -1,0 +1,202 @@
+"""Tokens: rows of a length, documents, and what holds them."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import lazyckpt as lz
+from lazyckpt.testing import equal
+from tests.io.cases import check_reader, folder
+
+FEW = settings(max_examples=max(5, settings.default.max_examples // 6))
+TYPES = st.sampled_from(["u2", "u4", "i4", "u1"])
+
+
+def listed(found: list[NDArray[Any]], kind: str) -> lz.io.Files:
+    """Arrays as files of a kind."""
+    place = folder()
+    for number, values in enumerate(found):
+        path = f"{place}/{number:03}.{kind}"
+        if kind == "bin":
+            values.tofile(path)
+        elif kind == "npy":
+            np.save(path, values)
+        else:
+            np.savez(path, tokens=values)
+    return lz.io.files(f"{place}/*.{kind}")
+
+
+def megatron(files: list[list[list[int]]], code: int = 8, dtype: str = "<u2") -> lz.io.Files:
+    """Documents of one sequence each, with an index beside them."""
+    place = folder()
+    for number, documents in enumerate(files):
+        tokens = np.array([t for document in documents for t in document], dtype)
+        tokens.tofile(f"{place}/{number:03}.bin")
+        lengths = [len(document) for document in documents]
+        starts = np.cumsum([0, *lengths])[:-1] * tokens.itemsize
+        Path(f"{place}/{number:03}.idx").write_bytes(
+            b"MMIDIDX\0\0"
+            + struct.pack("<QBQQ", 1, code, len(documents), len(documents) + 1)
+            + np.array(lengths, "<i4").tobytes()
+            + starts.astype("<i8").tobytes()
+            + np.arange(len(documents) + 1, dtype="<i8").tobytes()
+        )
+    return lz.io.files(f"{place}/*.bin")
+
+
+@FEW
+@given(
+    sizes=st.lists(st.integers(0, 20), min_size=1, max_size=3),
+    length=st.integers(1, 5),
+    more=st.integers(0, 3),
+    dtype=TYPES,
+    kind=st.sampled_from(["bin", "npy", "npz"]),
+)
+def test_rows_of_a_length_keep_all_laws(
+    sizes: list[int], length: int, more: int, dtype: str, kind: str
+) -> None:
+    found = [np.arange(size).astype(dtype) + number for number, size in enumerate(sizes)]
+    given = {"dtype": dtype} if kind == "bin" else {}
+    stride = length + more
+    reader = lz.io.read_tokens(listed(found, kind), length=length, stride=stride, **given)
+    rows = [
+        values[start : start + length]
+        for values in found
+        for start in range(0, len(values) - length + 1, stride)
+    ]
+    check_reader(reader, rows)
+    place = reader.locate(len(rows) - 1) if rows else None
+    assert place is None or place.stop - place.start == length * np.dtype(dtype).itemsize
+
+
+@FEW
+@given(st.lists(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4)), min_size=1, max_size=3))  # fmt: skip  # noqa: E501
+def test_documents_keep_all_laws(found: list[list[list[int]]]) -> None:
+    rows = [np.array(document, "<u2") for documents in found for document in documents]
+    check_reader(lz.io.read_tokens(megatron(found)), rows)
+
+
+def test_rows_overlap_where_the_stride_is_short() -> None:
+    reader = lz.io.read_tokens(listed([np.arange(10)], "npy"), length=4, stride=2)
+    expected = [np.arange(start, start + 4) for start in (0, 2, 4, 6)]
+    assert equal(list(reader), expected)
+    assert equal([reader[i] for i in range(4)], expected)
+    shuffled = reader | lz.shuffle(seed=0) | lz.batch(4, collate=lz.stack)
+    assert sorted(shuffled[0][:, 0].tolist()) == [0, 2, 4, 6]
+
+
+def test_rows_of_documents_of_a_length() -> None:
+    reader = lz.io.read_tokens(megatron([[[1, 2, 3], [4], [5, 6, 7]]]), length=2)
+    assert equal(list(reader), [np.array(r, "<u2") for r in ([1, 2], [3, 4], [5, 6])])
+
+
+def test_documents_of_several_sequences() -> None:
+    files = megatron([[[1, 2], [3], [4, 5, 6]]])
+    path = Path(files[0].path).with_suffix(".idx")
+    content = path.read_bytes()[: -4 * 8]
+    header = content[:26] + struct.pack("<Q", 3) + content[34:]
+    path.write_bytes(header + np.array([0, 2, 3], "<i8").tobytes())
+    assert [row.tolist() for row in lz.io.read_tokens(files)] == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_an_array_of_rows() -> None:
+    values = np.arange(12, dtype="i2").reshape(4, 3)
+    assert equal(list(lz.io.read_tokens(listed([values], "npy"))), list(values))
+    rows = lz.io.read_tokens(listed([values], "npz"), length=5)
+    assert [row.tolist() for row in rows] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+def test_rows_are_not_written_to() -> None:
+    row = lz.io.read_tokens(listed([np.arange(4)], "npy"), length=4)[0]
+    with pytest.raises(ValueError, match="read-only"):
+        row[0] = 1
+
+
+def test_an_npz_of_several_arrays() -> None:
+    place = folder()
+    np.savez(f"{place}/a.npz", x=np.arange(4), y=np.arange(5, 9))
+    with pytest.raises(lz.ArgumentError, match=r"name must be .* one of \['x', 'y'\], got name=No"):
+        lz.io.read_tokens(f"{place}/a.npz", length=2)
+    assert lz.io.read_tokens(f"{place}/a.npz", length=2, name="y")[1].tolist() == [7, 8]
+    np.savez_compressed(f"{place}/b.npz", x=np.arange(4))
+    with pytest.raises(lz.ArgumentError, match=r"'x' in .*b.npz is compressed: numpy.savez makes"):
+        lz.io.read_tokens(f"{place}/b.npz", length=2)
+
+
+def test_what_is_missing_is_asked_for() -> None:
+    files = listed([np.arange(4, dtype="u2")], "bin")
+    with pytest.raises(lz.ArgumentError, match=r"000\.bin doesn't say .*: give dtype="):
+        lz.io.read_tokens(files, length=2)
+    with pytest.raises(lz.ArgumentError, match=r"000\.bin doesn't say where documents end: give l"):
+        lz.io.read_tokens(files, dtype="uint16")
+    with pytest.raises(lz.ArgumentError, match="stride=2 is given, and no length"):
+        lz.io.read_tokens(files, dtype="uint16", stride=2)
+    for options, message in (
+        ({"length": 0}, "length must be an int >= 1 or None"),
+        ({"dtype": "text"}, "dtype must be a type of numbers, such as 'uint16'"),
+        ({"name": 3}, "name must be a str"),
+    ):
+        with pytest.raises(lz.ArgumentError, match=message):
+            lz.io.read_tokens(files, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros((2, 2, 2)), np.array([{}]), np.asfortranarray(np.zeros((2, 3)))], ids=str
+)
+def test_an_array_of_another_shape_is_refused(values: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match=r"000\.npy must hold numbers in one dimension, or"):
+        lz.io.read_tokens(listed([values], "npy"), length=2)
+
+
+def test_what_is_cut_is_named() -> None:
+    files = listed([np.arange(100)], "npy")
+    for size in (0, 5, 60, 300):
+        Path(files[0].path).write_bytes(Path(files[0].path).read_bytes()[:size])
+        with pytest.raises(lz.io.RecordError, match=r"000\.npy: "):
+            lz.io.read_tokens(files[0].path, length=2)
+    odd = folder() / "a.bin"
+    odd.write_bytes(b"123")
+    with pytest.raises(lz.io.RecordError, match=r"a\.bin: 3 bytes are no whole number of uint16"):
+        lz.io.read_tokens(odd, length=1, dtype="u2")
+
+
+@pytest.mark.parametrize("size", [0, 9, 33, 34, 50])
+def test_an_index_that_is_cut_is_named(size: int) -> None:
+    files = megatron([[[1, 2], [3]]])
+    path = Path(files[0].path).with_suffix(".idx")
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(lz.io.RecordError, match=r"000\.idx: (no index|it is cut)"):
+        lz.io.read_tokens(files)
+
+
+def test_the_index_of_another_file_is_named() -> None:
+    files = megatron([[[1, 2], [3]]])
+    np.arange(2, dtype="u2").tofile(files[0].path)
+    with pytest.raises(lz.io.RecordError, match=r"000\.idx: its sequences aren't those of .*000.b"):
+        lz.io.read_tokens(f"{files.root}/*.bin")
+
+
+def test_a_file_that_changed_is_named() -> None:
+    files = listed([np.arange(10), np.arange(10)], "npy")
+    reader = lz.io.read_tokens(files, length=2)
+    np.save(files[1].path, np.arange(20))
+    assert reader[4].tolist() == [8, 9]
+    with pytest.raises(lz.SourceChanged, match=r"001\.npy changed since it was listed"):
+        reader[5]
+
+
+def test_executors_give_the_rows() -> None:
+    reader = lz.io.read_tokens(listed([np.arange(500)], "npy"), length=5)
+    pipeline = reader | lz.shuffle(seed=0) | lz.batch(4, collate=lz.stack)
+    expected = list(pipeline)
+    for executor in (lz.threads(2), lz.processes(2)):
+        with lz.run(pipeline, executor=executor) as run:
+            assert equal(list(run), expected)
