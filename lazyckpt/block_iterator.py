@@ -71,3 +71,20 @@ def raising(error: BaseException) -> Iterator[Any]:
     finally:
         del error  # its traceback has this frame, which would be a cycle
     yield  # type: ignore[unreachable]  # which makes it a generator
+
+
+def lasting(
+    ask: Callable[[], Iterator[Iterator[Any]] | None],
+) -> Generator[Iterator[Any], None, None]:
+    """The blocks of one iterator after another; an error of these comes as a block."""
+    blocks: Iterator[Iterator[Any]] | None = iter(())
+    while True:
+        try:  # an interrupt may come at any `yield`
+            while blocks is not None:
+                yield from blocks
+                blocks = ask()
+            return
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            blocks = iter((raising(error),))

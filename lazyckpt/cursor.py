@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -38,9 +37,6 @@ class Mark(NamedTuple):
     behind: int = 0
 
 
-_WALKS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
-
-
 class _OpenFlow(NamedTuple, Generic[T]):
     """A flow, and how to count what was delivered of it.
 
@@ -67,6 +63,10 @@ class Cursor(Generic[T]):
 
     An interrupt may come at any time, so each change is one assignment, of a `Mark`
     or of a flow.
+
+    Attributes:
+        mark: A place that is known to be good.
+        opened: The flow that was opened from it, if one is open.
     """
 
     def __init__(
@@ -86,30 +86,30 @@ class Cursor(Generic[T]):
         self.skip_log = skip_log
         self.mark = Mark(machine.init(0), 0, Skipped())
         self._again = again
-        self._open: _OpenFlow[T] | None = None
+        self.opened: _OpenFlow[T] | None = None
 
     @property
     def flow(self) -> Flow[T] | None:
         """The flow that is open."""
-        opened = self._open
+        opened = self.opened
         return None if opened is None else opened.flow
 
     def delivered(self) -> int:
         """How many items were delivered."""
-        opened = self._open
+        opened = self.opened
         if opened is None:
             return self.mark.items + self.mark.behind
         found = opened.before + opened.counted()
-        return found if self._open is opened else self.delivered()  # a signal's handler closed it
+        return found if self.opened is opened else self.delivered()  # a signal's handler closed it
 
     def here(self) -> Mark:
         """Where the item delivered last is, if no other is being made; or the mark."""
-        opened = self._open
+        opened = self.opened
         if opened is None:
             return self.mark
         skipped = self.skip_log.before_delivered()
-        found = Mark(opened.flow.snapshot(), self.delivered(), skipped)
-        return found if self._open is opened else self.mark  # a signal's handler closed it
+        found = Mark(opened.flow.snapshot(), opened.before + opened.counted(), skipped)
+        return found if self.opened is opened else self.mark  # a signal's handler closed it
 
     def find(self) -> Mark:
         """The same, whatever is being made: by reading items again apart from that."""
@@ -125,7 +125,7 @@ class Cursor(Generic[T]):
                 pass_over(flow, behind)
                 mark = Mark(flow.snapshot(), mark.items + behind, skip_log.before_given())
             finally:
-                _close(flow)
+                close_stream(flow)
         self.mark = mark
         return mark
 
@@ -137,7 +137,7 @@ class Cursor(Generic[T]):
 
     def open(self) -> Flow[T]:
         """The flow from here on; opens it if none is open."""
-        opened = self._open
+        opened = self.opened
         if opened is not None:
             return opened.flow
         self.jump()
@@ -147,37 +147,32 @@ class Cursor(Generic[T]):
         self._start(flow)
         return flow
 
-    @property
-    def is_walk(self) -> bool:
-        """Whether the flow that is open walks through data with nobody's code in between."""
-        flow = self.flow
-        return flow is not None and _is_walk(flow)
-
     def count(self, ticks: Iterator[bool]) -> None:
         """Count items from here on by the ticks that are taken with them, if no flow does it."""
-        opened, size = self._open, length_hint(ticks)
+        opened, size = self.opened, length_hint(ticks)
         if opened is not None and not _is_counting(opened.flow):
-            counted = lambda: size - length_hint(ticks)  # noqa: E731
-            begun = _OpenFlow(opened.flow, self.delivered(), counted, ticks)
+            begun = _OpenFlow(
+                opened.flow, self.delivered(), lambda: size - length_hint(ticks), ticks
+            )
             # A signal's handler may have closed it.
-            self._open = begun if self._open is opened else self._open
+            self.opened = begun if self.opened is opened else self.opened
 
     def close(self) -> None:
         """Close the flow, and remember how far behind the mark it was.
 
         An item of it that is being made is not delivered.
         """
-        opened = self._open
+        opened = self.opened
         if opened is None:
             return
         self.mark = self.mark._replace(behind=self.delivered() - self.mark.items)
-        self._open = None
+        self.opened = None
         deque(opened.ticks, 0)
-        _close(opened.flow)
+        close_stream(opened.flow)
 
     def set_mark(self) -> None:
         """Mark the place of the flow, unless it is a user's own state that is none."""
-        if self._open is not None:
+        if self.opened is not None:
             with suppress(InvalidState):  # raised when somebody asks for the state
                 self.mark = self.here()
 
@@ -197,7 +192,7 @@ class Cursor(Generic[T]):
         before, counted = self.mark.items + self.mark.behind, _nothing
         if flow.taken is not None and _is_counting(flow):
             before, counted = before - flow.taken(), flow.taken
-        self._open = _OpenFlow(flow, before, counted)
+        self.opened = _OpenFlow(flow, before, counted)
 
 
 def _nothing() -> int:
@@ -206,18 +201,7 @@ def _nothing() -> int:
 
 def _is_counting(flow: Flow[Any]) -> bool:
     """Whether what was taken of a flow was delivered, whatever interrupts."""
-    return flow.chunks is not None or _is_walk(flow)
-
-
-def _is_walk(flow: Flow[Any]) -> bool:
-    return flow.fn is None and flow.taken is not None and isinstance(flow.pull, _WALKS)
-
-
-def _close(flow: Flow[Any]) -> None:
-    if _is_walk(flow):
-        walk: Any = flow.pull
-        walk.__setstate__(sys.maxsize)  # to its end
-    close_stream(flow)
+    return flow.chunks is not None or flow.has_blocks
 
 
 class MarkTimer:
@@ -234,10 +218,14 @@ class MarkTimer:
 
     def finish_block(self, begun: float, set_mark: Callable[[], None]) -> None:
         """Look at the clock after a block of `stride` items that begun at some time."""
-        done = perf_counter()
-        is_quick = done - begun < _MARK_INTERVAL
+        now = perf_counter()
+        is_quick = now - begun < _MARK_INTERVAL
         self.stride = min(2 * self.stride, _MAX_STRIDE) if is_quick else max(self.stride // 2, 1)
-        if done - self._marked_at > self._interval:
+        self.look(now, set_mark)
+
+    def look(self, now: float, set_mark: Callable[[], None]) -> None:
+        """Set a mark, if it is time."""
+        if now - self._marked_at > self._interval:
             set_mark()
             self._marked_at = perf_counter()
-            self._interval = max(_MARK_INTERVAL, _MARK_COST * (self._marked_at - done))
+            self._interval = max(_MARK_INTERVAL, _MARK_COST * (self._marked_at - now))

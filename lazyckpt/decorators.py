@@ -168,7 +168,7 @@ def _composite(
     signature = inspect.signature(make)
     first = inspect.Parameter("upstream", inspect.Parameter.POSITIONAL_ONLY)
     wraps(make)(mark)
-    mark.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    mark.__signature__ = signature.replace(  # type: ignore[attr-defined]  # unknown to mypy
         parameters=[first, *signature.parameters.values()]
     )
     marked: Any = define(

@@ -9,11 +9,10 @@ from functools import partial
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
 from time import perf_counter
-from types import GeneratorType
 from typing import Any, NoReturn, TypeAlias, TypeVar
 from weakref import ref
 
-from lazyckpt.block_iterator import BlockIterator, raising
+from lazyckpt.block_iterator import BlockIterator, lasting, raising
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import checked, positive
 from lazyckpt.core.entries import size as entries_size
@@ -35,8 +34,8 @@ from lazyckpt.state.state import Rebased, State, as_state, flat
 T = TypeVar("T")
 
 # A block, weakly, so that a loop which is left lets go of the run, and its ticks.
-_Block: TypeAlias = tuple[Callable[[], Iterator[Any] | None], Iterator[bool]]
-_NO_BLOCK: _Block = (lambda: None, iter(()))
+_UnderWay: TypeAlias = tuple[Callable[[], Any], Iterator[bool]]
+_NONE: _UnderWay = (lambda: None, iter(()))
 
 
 class Run(BlockIterator[T], Iterator[T]):
@@ -72,12 +71,21 @@ class Run(BlockIterator[T], Iterator[T]):
         self._timer = MarkTimer()
         self._closed = False
         self._ended = False
-        self._block_under_way = _NO_BLOCK
+        self._under_way = _NONE
         self._load(state)
 
     @property
     def state(self) -> State:
         """The state after the last delivered item. Reading it disturbs nothing."""
+        # There may be one for each item: so no more calls than it takes.
+        opened = self._cursor.opened
+        block = self._under_way[0]()
+        is_at_rest = self._session is not None or block is None or not block.gi_running
+        if opened is not None and is_at_rest:
+            position, items = opened.flow.snapshot(), opened.before + opened.counted()
+            skipped = self._cursor.skip_log.before_delivered()
+            if self._cursor.opened is opened and not self._skips:
+                return State(self._pipeline.entries, items, position, skipped, self._rebased)
         here = self._here()
         return self._state(here.position, here.items, here.skipped)
 
@@ -104,8 +112,8 @@ class Run(BlockIterator[T], Iterator[T]):
     @property
     def _is_making(self) -> bool:
         """Whether an item is being made: a signal's handler asks, or a function of the pipeline."""
-        block = self._block_under_way[0]()
-        return isinstance(block, GeneratorType) and block.gi_running
+        block = self._under_way[0]()
+        return block is not None and bool(block.gi_running)
 
     def _state(self, position: Position, items: int, skipped: Skipped) -> State:
         if self._skips:
@@ -258,8 +266,7 @@ class Run(BlockIterator[T], Iterator[T]):
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]  # not itself
         self._check_open()
-        # The chain outlives an error in a block, as a generator would not.
-        return chain.from_iterable(iter(self.next_block, None))
+        return chain.from_iterable(lasting(self._next_blocks))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -270,26 +277,37 @@ class Run(BlockIterator[T], Iterator[T]):
         return self.next_block()
 
     def next_block(self) -> Iterator[T] | None:
-        """What is left of the block under way, which all loops share, or the next one.
+        """What is left of the block under way, which all loops share, and perhaps more.
 
         Returns:
             Some items, or None at the end. After an error they are others.
         """
+        blocks = self._next_blocks()
+        return None if blocks is None else chain.from_iterable(blocks)
+
+    def _next_blocks(self) -> Iterator[Iterator[T]] | None:
         if self._ended or self._closed:
             return None
         flow = self._cursor.flow
         if flow is not None and flow.chunks is not None:
-            return self._chunk(flow, flow.chunks)
-        find, ticks = self._block_under_way
-        block = find()
-        if not isinstance(block, GeneratorType) or block.gi_frame is None:
+            chunk = self._chunk(flow, flow.chunks)
+            return iter(() if chunk is None else (chunk,))
+        find, ticks = self._under_way
+        found = find()
+        if flow is None or flow.has_blocks:
+            if found is not None and not found.gi_running:  # so that its loop asks again
+                found.close()
+            found = self._pass_on()
+            self._under_way = ref(found), ticks
+            return found if flow is None else chain((flow.block,), found)
+        if found is None or found.gi_frame is None:
             ticks = repeat(True, self._timer.stride)
-            block = self._deliver(ticks)
-            self._block_under_way = ref(block), ticks
-        return block if self._cursor.is_walk else compress(block, ticks)
+            found = self._deliver(ticks)
+            self._under_way = ref(found), ticks
+        return iter((compress(found, ticks),))
 
     def _chunk(self, flow: Flow[T], chunks: Chunks[T]) -> Iterator[T] | None:
-        """Items that are there already: a block that needs no watching."""
+        """Items that workers have made: they need no watching."""
         try:
             chunk = chunks.next_chunk()
         except BaseException as error:
@@ -302,6 +320,25 @@ class Run(BlockIterator[T], Iterator[T]):
             return iter(())
         self._ended = chunk is None
         return chunk
+
+    def _pass_on(self) -> Iterator[Iterator[T]]:
+        """Blocks of items that are there, as many as are given between two looks at the clock."""
+        cursor, ticks = self._cursor, repeat(True, self._timer.stride)
+        try:
+            flow, opened, begun = cursor.open(), cursor.opened, perf_counter()
+            if opened is None or flow.blocks is None or flow.fn is not None:
+                return
+            for _, block in zip(ticks, flow.blocks, strict=False):
+                if not flow.hold(block) or cursor.opened is not opened:
+                    return  # of the latter a signal's handler has closed it meanwhile
+                yield block
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) and is_raised_here(error):
+                raise  # this was closed, where else a function raised it
+            self._drop()
+            raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
+        if cursor.opened is opened:
+            self._finish(begun, is_last=length_hint(ticks) > 0)
 
     def _deliver(self, ticks: Iterator[bool]) -> Iterator[T]:
         """The next items, as many as are given between two looks at the clock."""
@@ -329,10 +366,14 @@ class Run(BlockIterator[T], Iterator[T]):
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
         if cursor.flow is not flow:  # dropped in the middle of an item
             return
-        if cursor.delivered() < before + size:
+        self._finish(begun, is_last=cursor.delivered() < before + size)
+
+    def _finish(self, begun: float, *, is_last: bool) -> None:
+        """Look at the clock, or note the end."""
+        if is_last:
             self._ended = True
-            return
-        self._timer.finish_block(begun, cursor.set_mark)
+        else:
+            self._timer.finish_block(begun, self._cursor.set_mark)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")
@@ -378,10 +419,10 @@ class Run(BlockIterator[T], Iterator[T]):
         flow = self._cursor.flow
         if flow is not None and flow.chunks is not None:
             flow.chunks.end_chunk()
-        block = self._block_under_way[0]()
-        if isinstance(block, GeneratorType) and not block.gi_running:
+        block = self._under_way[0]()
+        if block is not None and not block.gi_running:
             block.close()
-        self._block_under_way = _NO_BLOCK
+        self._under_way = _NONE
 
     def _annotated(self, error: BaseException) -> BaseException:
         cursor = self._cursor

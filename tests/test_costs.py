@@ -35,22 +35,17 @@ Flow.map = lambda flow, fn: plain(flow, lambda item: fn(item))
 SLOW_SOURCE = """
 from importlib import import_module
 indexed = import_module("lazyckpt.combinators.indexed")
-plain = indexed._iterating_list
-def slow(*args):
-    walks = plain(*args)
-    def walk(index):
-        found = walks(index)
-        def slowly():
-            for item in found.items:
-                yield item
-        return found._replace(items=slowly())
-    return walk
-indexed._iterating_list = slow
+plain = indexed._whole
+def slowly(block):
+    for item in block:
+        yield item
+indexed._whole = lambda items, block, look: plain(items, slowly(block), look)
 """
 GREEDY_FILTER = """
 from importlib import import_module
-def greedy(pull, fn, predicate):
-    return iter([item for item in map(fn or (lambda x: x), pull) if predicate(item)])
+def greedy(blocks, fn, predicate):
+    items = (item for block in blocks for item in map(fn or (lambda x: x), block))
+    return iter([item for item in items if predicate(item)])
 import_module("lazyckpt.combinators.filter")._kept = greedy
 """
 LONG_STATES = """

@@ -8,7 +8,7 @@ an argument: they take hashes of a block's number, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from operator import length_hint
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.reordered import check_branches, permuted
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, in_blocks
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.prng import as_array
 from lazyckpt.core.stages import stateful
@@ -126,15 +126,15 @@ def shuffled_blocks(
                     raise _shrunk(name, what, given, len(outputs))
                 left: Any = iter(outputs)
                 left.__setstate__(given)
-                passed += len(block) - given
-                anchor, mark, branches, given = here, there, later, 0
-                block, ticks = outputs, left
+                anchor, mark, branches = here, there, later
+                # Together, as an interrupt may come at any time, and this is counted.
+                passed, given, block, ticks = passed + len(block) - given, 0, outputs, left
                 yield ticks
                 here, there, later = before.snapshot(), order.mark, ()
             if given:
                 raise _shrunk(name, what, given, 0)
-            passed += len(block)
-            anchor, mark, branches, block = before.snapshot(), order.mark, (), []
+            anchor, mark, branches = before.snapshot(), order.mark, ()
+            passed, block = passed + len(block), []
 
         def snapshot() -> Position:
             left = length_hint(ticks)
@@ -145,7 +145,7 @@ def shuffled_blocks(
         def taken() -> int:
             return passed + len(block) - length_hint(ticks)
 
-        return Flow(chain.from_iterable(blocks()), snapshot, taken=taken)
+        return in_blocks(blocks(), snapshot, taken)
 
     return stateful(
         name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from lazyckpt.core.checks import function
@@ -46,21 +46,23 @@ def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         before = upstream.flow(position)
-        return Flow(_kept(before.pull, before.fn, predicate), before.snapshot)
+        blocks = (before.pull,) if before.blocks is None else before.blocks
+        return Flow(_kept(blocks, before.fn, predicate), before.snapshot)
 
     return stateless(upstream, step=step, flow=flow)
 
 
 def _kept(
-    pull: Iterator[Any], fn: Callable[[Any], A] | None, predicate: Callable[[A], Any]
+    blocks: Iterable[Iterator[Any]], fn: Callable[[Any], A] | None, predicate: Callable[[A], Any]
 ) -> Iterator[A]:
     """One loop for a pending function and the predicate: half the cost of two."""
-    if fn is None:
-        for item in pull:
-            if predicate(item):
-                yield item
-    else:
-        for each in pull:
-            item = fn(each)
-            if predicate(item):
-                yield item
+    for block in blocks:
+        if fn is None:
+            for item in block:
+                if predicate(item):
+                    yield item
+        else:
+            for each in block:
+                item = fn(each)
+                if predicate(item):
+                    yield item

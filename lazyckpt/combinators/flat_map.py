@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MappingView, Set
-from itertools import chain, islice
+from itertools import islice
 from operator import length_hint
 from typing import Any, TypeVar, cast
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.checks import brief, function
-from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.flow import Flow, Position, counted, in_blocks
 from lazyckpt.core.machine import Machine, Reread, entered, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
@@ -130,10 +130,10 @@ def _expanding(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) 
         inner: Flow[B] | None = None
         taken: Callable[[], int]
         whole: list[B] = []
-        items = iter(whole)
+        items: Any = iter(whole)
         passed = 0  # items of the expansions before
 
-        def expansions() -> Iterator[Iterable[B]]:
+        def expansions() -> Iterator[Iterator[B]]:
             nonlocal anchor, inside, inner, taken, whole, items, passed
             begun = False
             for item in sources:
@@ -164,7 +164,7 @@ def _expanding(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) 
         def given() -> int:
             return passed + (len(whole) - length_hint(items) if inner is None else taken())
 
-        return Flow(chain.from_iterable(expansions()), snapshot, taken=given)
+        return in_blocks(expansions(), snapshot, given)
 
     return stateful(
         name,
@@ -195,7 +195,8 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
         items: Any = iter(expansion)
         if inside:
             items.__setstate__(inside)
-        return Flow(items, lambda: len(expansion) - length_hint(items))
+        reached: Callable[[], int] = lambda: len(expansion) - length_hint(items)  # noqa: E731
+        return Flow(items, reached, taken=lambda: reached() - inside)
     stream, taken = counted(expansion)
     passed = sum(1 for _ in islice(stream, inside)) if inside else 0
     if passed < inside:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import chain, islice
 from operator import index, length_hint
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Blocks, Flow, Position, Table, View
+from lazyckpt.core.flow import Blocks, Flow, Position, Some, Table, View, in_blocks
 from lazyckpt.core.frames import Column, frame_columns
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
@@ -22,22 +22,14 @@ from lazyckpt.errors import ArgumentError, SourceChanged
 
 T = TypeVar("T", covariant=True)
 
-_FIXED = (tuple, range, bytes)  # whose length stays what it is
-_BLOCK = 256  # rows of a frame that are made at once
+_OWN = (list, tuple, range, bytes)  # whose iterators can be placed, and tell their place
+_BLOCK = 512  # items that are there at once
+_ROWS = 256  # rows of a frame that are made at once
+_NONE: Iterator[Any] = iter(())
 
 
-class Walk(NamedTuple):
-    """Items from an index on, and the index reached.
-
-    `is_exact` says that an item which can't be had isn't counted.
-    """
-
-    items: Iterator[Any]
-    reached: Callable[[], int]
-    is_exact: bool
-
-
-Walks = Callable[[int], Walk]
+# From an epoch and an index to the items from there on.
+Walks = Callable[[int, int], Flow[Any]]
 
 
 def indexed(
@@ -54,7 +46,7 @@ def indexed(
         name: What errors call the source.
         length: How many items.
         table: The items.
-        walks: From an index to the items from there on.
+        walks: From an epoch and an index to the items from there on.
         look: Raises `SourceChanged` where there are more or fewer items now.
         blocks: As of `View`.
     """
@@ -66,12 +58,6 @@ def indexed(
         if index >= length:
             raise End(position)
         return (epoch, index + 1), get(index)
-
-    def flow(position: Position) -> Flow[T]:
-        epoch, index = position
-        items, reached, is_exact = walks(index)
-        taken = (lambda: reached() - index) if is_exact else None
-        return Flow(items, lambda: (epoch, reached()), taken=taken)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index = position
@@ -95,7 +81,7 @@ def indexed(
         most=length,
         check=check,
         step=step,
-        flow=flow,
+        flow=lambda position: walks(*position),
         skip=skip,
         item=lambda position, n: get(position[1] + n),
         length=length,
@@ -108,21 +94,15 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     if isinstance(data, np.ndarray):
         values = read_only(np.asarray(data))  # rows of a memory map are plain arrays
         table = Table(values.__getitem__, None, lambda indices: picked(values, indices), True)
-        return indexed("source", length, table, looking_up(values.__getitem__, length))
-    if type(data) in _FIXED:
-        return indexed("source", length, _there(data), _iterating(data, length))
+        walks = _in_blocks(_sliced(lambda start, stop: list(values[start:stop]), length))
+        return indexed("source", length, table, walks)
     look = _watching(data, length)
-    if is_reader(data):
-        walks = _in_blocks(data.iter_blocks, look)
-    else:
-        walks = (_iterating_list if type(data) is list else _indexing)(data, length, look)
-    table = _there(data) if type(data) is list else _table(data)
-    return indexed("source", length, table, walks, look, _blocks(data))
-
-
-def _there(data: Sequence[Any]) -> Table[Any]:
-    is_index = type(data) is range and (data.start, data.step) == (0, 1)
-    return Table(index if is_index else data.__getitem__, is_there=True)
+    if type(data) in _OWN:
+        is_index = type(data) is range and (data.start, data.step) == (0, 1)
+        table = Table(index if is_index else data.__getitem__, is_there=True)
+        return indexed("source", length, table, _iterating(data, length, look), look)
+    walks = _in_blocks(data.iter_blocks, look) if is_reader(data) else _indexing(data, length, look)
+    return indexed("source", length, _table(data), walks, look, _blocks(data))
 
 
 def is_reader(data: Any) -> bool:
@@ -135,7 +115,10 @@ def by_row(data: Any, length: int) -> Machine[Any]:
     found = frame_columns(data)
     table = _values(found) if isinstance(found, Column) else _rows(found)
     look = _watching(data, length)
-    return indexed("source", length, table, _in_blocks(_row_blocks(table, length), look), look)
+    rows = table.rows
+    assert rows is not None
+    blocks = _sliced(lambda start, stop: rows(range(start, stop)), length, _ROWS)
+    return indexed("source", length, table, _in_blocks(blocks, look), look)
 
 
 def _watching(data: Sized, length: int) -> Callable[[], None]:
@@ -201,43 +184,51 @@ def _stacked(column: Column, indices: Indices) -> Any:
     return found if isinstance(found, np.ndarray) else stack(found)
 
 
-def _iterating(data: Any, length: int) -> Walks:
-    def walk(index: int) -> Walk:
-        items = iter(data)
-        items.__setstate__(index)
-        return Walk(items, lambda: length - length_hint(items), True)
+def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
+    """By a sequence's own iterator; that of a list would go on into what is appended."""
 
-    return walk
-
-
-def _iterating_list(data: list[Any], length: int, look: Callable[[], None]) -> Walks:
-    """By a list's own iterator, which would go on into what is appended."""
-
-    def walk(index: int) -> Walk:
+    def walk(epoch: int, index: int) -> Flow[Any]:
         items: Any = iter(data)
-        items.__setstate__(index)
-        known = index
+        if index:
+            items.__setstate__(index)
+        known, before = index, -index
 
         def reached() -> int:
             nonlocal known
             if left := length_hint(items):
                 known = len(data) - left
-            else:  # it has no place after its end, where the list was cut before it
+            else:  # it has no place after its end, where a list was cut before it
                 _, _, *place = items.__reduce__()
                 known = place[0] if place else max(known, len(data))
             return known
 
-        def watched() -> Iterator[Iterator[Any]]:
-            yield islice(items, length - index)
-            look()
+        def again(number: int) -> Iterator[Iterator[Any]]:
+            nonlocal epoch, items, known, before
+            epoch, before, known, items = number, before + length, 0, iter(data)
+            return _whole(items, Some(items, length), look)
 
-        return Walk(chain.from_iterable(watched()), reached, True)
+        return in_blocks(
+            _whole(items, Some(items, length - index), look),
+            lambda: (epoch, reached()),
+            lambda: before + reached(),
+            again,
+        )
 
     return walk
 
 
+def _whole(items: Any, block: Iterator[Any], look: Callable[[], None]) -> Iterator[Iterator[Any]]:
+    """One block, of a sequence's own iterator; to close this ends both."""
+    try:
+        yield block
+    except GeneratorExit:
+        items.__setstate__(sys.maxsize)
+        raise
+    look()
+
+
 def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
-    def walk(index: int) -> Walk:
+    def walk(epoch: int, index: int) -> Flow[Any]:
         ticks = iter(range(index, length))
 
         def items() -> Iterator[Any]:
@@ -249,7 +240,7 @@ def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
                 raise
             look()
 
-        return Walk(items(), lambda: length - length_hint(ticks), False)
+        return Flow(items(), lambda: (epoch, length - length_hint(ticks)))
 
     return walk
 
@@ -257,18 +248,33 @@ def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
 def looking_up(get: Callable[[int], Any], length: int) -> Walks:
     """By an index each, of what doesn't change its length."""
 
-    def walk(index: int) -> Walk:
+    def walk(epoch: int, index: int) -> Flow[Any]:
         ticks = iter(range(index, length))
-        return Walk(map(get, ticks), lambda: length - length_hint(ticks), False)
+        return Flow(map(get, ticks), lambda: (epoch, length - length_hint(ticks)))
 
     return walk
 
 
-def _in_blocks(blocks: Callable[[int], Iterator[list[Any]]], look: Callable[[], None]) -> Walks:
-    """Items that are made many at once, which takes less time each."""
+def _sliced(
+    rows: Callable[[int, int], Sequence[Any]], length: int, size: int = _BLOCK
+) -> Callable[[int], Iterator[Sequence[Any]]]:
+    """Blocks of so many rows, from an index on."""
 
-    def walk(index: int) -> Walk:
-        here: tuple[Iterator[Any], int] = iter(()), index  # a block, and the index behind it
+    def blocks(index: int) -> Iterator[Sequence[Any]]:
+        while index < length and (some := rows(index, min(index + size, length))):
+            yield some
+            index += len(some)
+
+    return blocks
+
+
+def _in_blocks(
+    blocks: Callable[[int], Iterator[Sequence[Any]]], look: Callable[[], None] = lambda: None
+) -> Walks:
+    """By many at once, which are there when the first of them is given."""
+
+    def walk(epoch: int, index: int) -> Flow[Any]:
+        here: tuple[Iterator[Any], int] = _NONE, index  # a block, and the index behind it
 
         def each() -> Iterator[Iterator[Any]]:
             nonlocal here
@@ -277,17 +283,10 @@ def _in_blocks(blocks: Callable[[int], Iterator[list[Any]]], look: Callable[[], 
                 yield here[0]
             look()
 
-        return Walk(chain.from_iterable(each()), lambda: here[1] - length_hint(here[0]), True)
+        return in_blocks(
+            each(),
+            lambda: (epoch, here[1] - length_hint(here[0])),
+            lambda: here[1] - length_hint(here[0]) - index,
+        )
 
     return walk
-
-
-def _row_blocks(table: Table[Any], length: int) -> Callable[[int], Iterator[list[Any]]]:
-    rows = table.rows
-    assert rows is not None
-
-    def blocks(index: int) -> Iterator[list[Any]]:
-        for start in range(index, length, _BLOCK):
-            yield rows(range(start, min(start + _BLOCK, length)))
-
-    return blocks

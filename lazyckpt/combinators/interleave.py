@@ -116,7 +116,7 @@ class Turns(Generic[A]):
         flows = [each.flow(place) for each, place in zip(self.machines, places, strict=True)]
 
         order, before = [turn], 0
-        taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
+        taken: Callable[[], int] = int  # none, until reading begins
 
         def rounds() -> Iterator[Iterator[A]]:
             """The items until one pipeline ends, then those until the next one does."""

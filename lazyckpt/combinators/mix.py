@@ -143,8 +143,7 @@ class Mixture(Generic[A]):
             repeated(each, None, f"mix: {named(n)}") for n, each in enumerate(machines)
         ]
         self.weights, self.seed, self.stop = weights, seed, stop
-        fixed = deterministic and not callable(weights)
-        self.proportions = Proportions(weights) if fixed else None  # type: ignore[arg-type]
+        self.proportions = Proportions(weights) if deterministic and not callable(weights) else None
         self.shift = 0 if stop == "first_exhausted" else ROOM
         self.needed = [callable(weights) or weights[n] > 0 for n in range(len(machines))]
         ahead = machines if stop == "first_exhausted" else self.again

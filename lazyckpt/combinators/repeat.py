@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
 from lazyckpt.core.checks import natural, optional
-from lazyckpt.core.flow import Flow, Position, View, counted
+from lazyckpt.core.flow import Flow, Position, View, blocks_of, in_blocks
 from lazyckpt.core.machine import MOST, End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.stages import stateless
@@ -84,22 +83,30 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         current = upstream.flow(position)
+        blocks, taken = blocks_of(current)
+        again = None if current.fn or not upstream.length else current.again
+        passed = 0  # items of the flows before
 
         def passes() -> Iterator[Iterator[A]]:
-            nonlocal current
+            nonlocal current, blocks, taken, passed
             epoch = upstream.epoch(position)
+            may_be_empty = count is None and not upstream.length
             fresh = position == upstream.init(epoch)
             while count != 0:
-                items, taken = counted(current)
-                yield items
-                if fresh and count is None and not taken():
+                yield from blocks
+                if may_be_empty and fresh and not taken():
                     raise _empty(what)
-                if is_over(epoch):
+                if count is not None and is_over(epoch):
                     return
                 epoch, fresh = epoch + 1, True
-                current = upstream.flow(upstream.init(epoch))
+                if again is not None:
+                    blocks = again(epoch)
+                    continue
+                following = upstream.flow(upstream.init(epoch))
+                some, number = blocks_of(following)
+                passed, current, blocks, taken = passed + taken(), following, some, number
 
-        return Flow(chain.from_iterable(passes()), lambda: current.snapshot())
+        return in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken())
 
     return stateless(
         upstream,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Set, Sized
+from functools import partial
 from itertools import islice
 from os import PathLike
 from types import FunctionType
@@ -257,10 +258,10 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
 
     def flow(position: Position) -> Flow[T]:
         epoch, index = position
-        taken: Callable[[], int] = lambda: 0  # noqa: E731  # replaced when reading begins
+        reached: Callable[[], int] = partial(int, index)  # until reading begins
 
         def items() -> Iterator[T]:
-            nonlocal taken
+            nonlocal reached
             stream, taken = counted(begin())
             passed = sum(1 for _ in islice(stream, index))
             if passed < index:
@@ -268,10 +269,10 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
                     f"source: the state stands after item {index} of {brief(data)}, "
                     f"which now has {passed} items"
                 )
-            taken, begun = (lambda: begun() - index), taken
+            reached = taken
             yield from stream
 
-        return Flow(items(), lambda: (epoch, index + taken()))
+        return Flow(items(), lambda: (epoch, reached()))
 
     return sourced("source", rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 

@@ -133,7 +133,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         items = upstream.flow(behind(position))
-        return Flow(items.pull, lambda: (items.snapshot(), 1), items.fn, items.taken)
+        return items.placed(lambda: (items.snapshot(), 1))
 
     def skip(position: Position, count: int) -> tuple[Position, int]:
         after, passed = jump(behind(position), count)

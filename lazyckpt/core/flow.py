@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import compress, islice, repeat
+from itertools import chain, compress, islice, repeat
 from operator import length_hint
 from types import GeneratorType
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -21,6 +22,21 @@ U = TypeVar("U")
 Position: TypeAlias = Any
 
 
+class Some(islice):  # type: ignore[type-arg]  # it takes none when it runs
+    """So many items of a sequence's own iterator."""
+
+
+# Through items that are there, with nobody's code in between.
+_WALKS: tuple[type, ...] = (
+    type(iter([])),
+    type(iter(())),
+    type(iter(range(0))),
+    type(iter(b"")),
+    Some,
+)
+_NO_ITEMS: Iterator[Any] = iter(())
+
+
 class Flow(Generic[T]):
     """Items from a position on, and a thunk for the position reached.
 
@@ -29,10 +45,15 @@ class Flow(Generic[T]):
     the flow was opened at. Iterate a flow once. A pending function `fn` rides
     along, so that `map` costs no layer of its own. `taken()` is given where it
     comes free: how many items were taken from `pull`, after an error too.
-    `chunks` is there where items come many at a time.
+
+    `blocks` gives the same items as `pull`, cut into iterators, for who would go
+    through these himself: one or the other. It comes with `taken`, which is right
+    whatever interrupts it. Where that takes less time than another flow,
+    `again(epoch)` goes on with the blocks of another epoch. `chunks` is there where
+    workers make the items.
     """
 
-    __slots__ = ("chunks", "fn", "pull", "snapshot", "taken")
+    __slots__ = ("again", "block", "blocks", "chunks", "fn", "pull", "snapshot", "taken")
 
     def __init__(
         self,
@@ -41,17 +62,40 @@ class Flow(Generic[T]):
         fn: Callable[[Any], T] | None = None,
         taken: Callable[[], int] | None = None,
         chunks: Chunks[T] | None = None,
+        blocks: Iterator[Iterator[Any]] | None = None,
+        again: Callable[[int], Iterator[Iterator[Any]]] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
         self.fn = fn
         self.taken = taken
         self.chunks = chunks
+        self.blocks = blocks
+        self.again = again
+        self.block: Iterator[Any] = _NO_ITEMS  # at hand
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
         both = fn if inner is None else lambda x: fn(inner(x))
-        return Flow(self.pull, self.snapshot, both, self.taken)
+        return Flow(self.pull, self.snapshot, both, self.taken, blocks=self.blocks)
+
+    def placed(self, snapshot: Callable[[], Position]) -> Flow[T]:
+        """The same items at other positions."""
+        return Flow(self.pull, snapshot, self.fn, self.taken, blocks=self.blocks)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether its items come in blocks."""
+        return self.blocks is not None and self.fn is None
+
+    def hold(self, block: Iterator[Any]) -> bool:
+        """Have a block at hand; if somebody's code is in it, `pull` goes on with it instead."""
+        if type(block) in _WALKS:
+            self.block = block
+            return True
+        assert self.blocks is not None
+        self.pull, self.blocks = chain.from_iterable(chain([block], self.blocks)), None
+        return False
 
     def __iter__(self) -> Iterator[T]:
         fn = self.fn
@@ -116,10 +160,33 @@ def pass_over(flow: Flow[Any], count: int) -> None:
 
 
 def close_stream(flow: Flow[Any]) -> None:
-    """Close what the items come from, unless it is about to give one."""
-    stream: Any = flow.pull
-    if isinstance(stream, GeneratorType) and not stream.gi_running:
-        stream.close()
+    """Close what the items come from, unless it is about to give one, and end its block."""
+    for stream in (flow.blocks, flow.pull):
+        if isinstance(stream, GeneratorType) and not stream.gi_running:
+            stream.close()
+    deque(flow.block, 0)
+
+
+def in_blocks(
+    blocks: Iterator[Iterator[U]],
+    snapshot: Callable[[], Position],
+    taken: Callable[[], int],
+    again: Callable[[int], Iterator[Iterator[U]]] | None = None,
+) -> Flow[U]:
+    """A flow of blocks of items, of which iterators over a sequence cost no more than that.
+
+    `taken` says how many items were taken, whatever interrupts.
+    """
+    pull = chain.from_iterable(blocks)
+    return Flow(pull, snapshot, taken=taken, blocks=blocks, again=again)
+
+
+def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:
+    """The items of a flow as blocks, and a thunk that tells how many were taken."""
+    if flow.blocks is not None and flow.taken is not None and flow.has_blocks:
+        return flow.blocks, flow.taken
+    items, taken = counted(flow)
+    return (items,), taken
 
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:

@@ -51,7 +51,7 @@ def threads(
 
     Threads suit work that waits or releases the GIL: reading, decoding, NumPy.
 
-    Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
+    Small items come in chunks, of up to 4,096 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.
 
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
@@ -128,7 +128,7 @@ def processes(
     the main part of a script with `if __name__ == "__main__"`, as multiprocessing
     requires; one without is refused.
 
-    Small items come in chunks, of up to 2,048 items, 256 KiB and 32 ms, and two
+    Small items come in chunks, of up to 4,096 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.
 
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and

@@ -58,7 +58,7 @@ class PoolExecutor(Executor):
 
     def __init__(self, public: Callable[..., Executor], arguments: Mapping[str, Any]) -> None:
         super().__init__(public, arguments)
-        object.__setattr__(self, "_spec", public.__wrapped__)  # type: ignore[attr-defined]
+        object.__setattr__(self, "_spec", inspect.unwrap(public))
 
     @property
     def spec(self) -> PoolSpec:

@@ -56,7 +56,7 @@ class Prefetcher:
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._rereader = rereader
         self._skip_log = skip_log or SkipLog()
-        self._sizer = ChunkSizer(pool.workers, pool.buffer_size, gate.is_gated)
+        self._sizer = ChunkSizer(pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated)
         if pool.suspect is not None:
             self._sizer.use_single_items(_SINGLES)
         self._tasks: Tasks | None = generate(position, self._sizer)
@@ -259,7 +259,7 @@ class Prefetcher:
         is_done = not self._gate.is_open and self._pool.is_done(pending)
         if is_done or self._pool.is_driven:  # by a thread that may be held back as well
             return self._pool.result(pending)
-        with self._gate.waiting():
+        with self._gate:
             return self._pool.result(pending)
 
     def _reached(self, outcome: Outcome) -> Callable[[int], Position]:

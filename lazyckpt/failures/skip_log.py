@@ -200,6 +200,8 @@ class SkipLog:
 
     def before_delivered(self) -> Skipped:
         """What was left out before the item delivered last."""
+        if self.of_chunk is SkipRecord and self.delivered is None:
+            return self.known
         return self.before_given() if self.delivered is None else self.delivered
 
     def before_given(self) -> Skipped:

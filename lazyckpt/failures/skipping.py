@@ -169,7 +169,7 @@ class _Data(_Guard):
     """Data with indices, some of which fail."""
 
     def __len__(self) -> int:
-        return len(self.fn)  # type: ignore[arg-type]
+        return len(self.fn)  # type: ignore[arg-type]  # it is data
 
     def __getitem__(self, index: int) -> Any:
         return self(index)
@@ -179,7 +179,7 @@ class _Data(_Guard):
         return getattr(self.fn, "block_starts", None)
 
     def made(self, *args: Any) -> Any:
-        return self.fn[args[0]]  # type: ignore[index]
+        return self.fn[args[0]]  # type: ignore[index]  # likewise
 
 
 def skipping(chain: Chain, skip_log: SkipLog) -> Chain:

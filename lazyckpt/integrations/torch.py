@@ -186,7 +186,7 @@ class Dataset(IterableDataset[T]):
     def __init__(self, pipeline: Pipeline[T], state: State | None, batch_size: int) -> None:
         self._pipeline, self._state, self._size = pipeline, state, batch_size
         # Persistent workers, which have a copy of this, see it there.
-        self._epoch = torch.tensor(-1).share_memory_()  # type: ignore[no-untyped-call]
+        self._epoch = torch.tensor(-1).share_memory_()  # type: ignore[no-untyped-call]  # torch's
 
     def set_epoch(self, epoch: int) -> None:
         """The epoch, from 0, that loops give from now on: its rest, where `state` is in it."""

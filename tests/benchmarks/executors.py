@@ -29,7 +29,7 @@ def executors(rounds: int) -> Iterator[Row]:
     ints = lz.source(range(N))
     beside = lz.processes()
     yield compared(
-        "W5i", "processes(1), ints / pipe, 256 a message", walk(ints, beside), piped, rounds, N, 1.5
+        "W5i", "processes(1), ints / pipe, 256 a message", walk(ints, beside), piped, rounds, N, 1.1
     )
     yield compared(
         "W5t",
@@ -42,10 +42,10 @@ def executors(rounds: int) -> Iterator[Row]:
     )
     few = max(1, rounds // 3)
     large = lz.source(range(LARGE)) | lz.map(one)
-    for buffer_size, bound in ((8, 1.3), (2, None)):
-        ours = walk(large, lz.processes(buffer_size=buffer_size))
-        what = f"processes(1, buffer_size={buffer_size}), 1 MB arrays / a ring of 8 slots"
-        yield compared("W5a", what, ours, by_hand, rounds, LARGE, bound)
+    for workers, buffer_size in ((1, 1), (1, 2), (1, 8), (1, 32), (2, 2), (2, 32)):
+        ours = walk(large, lz.processes(workers, buffer_size=buffer_size))
+        what = f"processes({workers}, buffer_size={buffer_size}), 1 MB arrays / a ring of 8 slots"
+        yield compared("W5a", what, ours, by_hand, rounds, LARGE, 1.15)
     heavy = lz.source(range(HEAVY)) | lz.map(busy)
     both = walk(heavy, lz.processes(2))
     yield compared(

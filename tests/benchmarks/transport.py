@@ -75,7 +75,7 @@ def ours(make: Callable[[Any], Any] = lambda array: array, shared: bool = True) 
     there.close()
     receiver = Receiver(here)
     for _ in range(N):
-        _ = receiver.receive()
+        _ = receiver.receive().open()
         free.release()
     receiver.close()
     process.join()
@@ -134,7 +134,7 @@ def small() -> None:
     there.close()
     receiver = Receiver(here)
     for _ in range(FEW):
-        _ = receiver.receive()
+        _ = receiver.receive().open()
     process.join()
 
 

@@ -142,7 +142,7 @@ def test_at_every_point(
             assert not found
         if not at.has_come:
             run.close()
-            assert number > 100
+            assert number > 40
             return
         state = run.state
         assert state.items == len(found), number
@@ -172,7 +172,7 @@ def test_an_item_that_waits_for_its_state_comes_again(
             pass
         if not at.has_come:
             run.close()
-            assert number > 100
+            assert number > 40
             return
         assert found == expected[: len(found)], number
         assert run.state.items == len(found), number

@@ -261,8 +261,11 @@ class MultiplexIterator(PipelineIterator):
     """
 
     def __init__(self, control_iterator: Source, source_iterators: Sequence[Source]) -> None:
-        make = lambda control, *pipelines: lz.multiplex(control, pipelines)  # noqa: E731
-        super().__init__(make, control_iterator, *source_iterators)
+        super().__init__(
+            lambda control, *pipelines: lz.multiplex(control, pipelines),
+            control_iterator,
+            *source_iterators,
+        )
 
 
 class PrefetchIterator(PipelineIterator):

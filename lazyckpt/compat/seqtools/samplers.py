@@ -28,7 +28,7 @@ def _order(torch: Any, loader: Any) -> Any:
     """A `RandomSampler` in the order of the loader's next epoch."""
     found = ref(loader)
 
-    class Order(torch.RandomSampler):  # type: ignore[misc]
+    class Order(torch.RandomSampler):  # type: ignore[misc]  # its base is Any
         def __iter__(self) -> Iterator[int]:
             loader = found()
             assert loader is not None

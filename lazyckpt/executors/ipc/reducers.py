@@ -50,7 +50,7 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
         raise RuntimeError("a tensor that is part of a graph can't be sent: detach() it first")
     cpu = tensor.layout is torch.strided and tensor.device.type == "cpu"
     if not cpu or tensor.is_quantized or tensor.__dict__:
-        return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+        return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]  # torch's
     dense = tensor.detach() if tensor.requires_grad else tensor
     if dense.is_conj() or dense.is_neg():
         dense = dense.resolve_conj().resolve_neg()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from functools import partial
 from mmap import PAGESIZE, mmap
 from typing import IO, Any
 from weakref import WeakSet, ref
@@ -33,7 +33,8 @@ class SharedMemorySlots:
         self._map = mmap(file.fileno(), self._start + size * count)
         self._view = memoryview(self._map)
         self._taken = self._view[:count]
-        self._lent: dict[int, ref[_LentSlot]] = {}
+        self._held: dict[int, ref[_SlotBytes]] = {}
+        self._lent: set[int] = set()  # of those held
         _memories.add(self)
 
     @property
@@ -41,9 +42,9 @@ class SharedMemorySlots:
         return self._map[self.count] == 1
 
     def retire_lent(self) -> None:
-        """Before this process forks: retire the memory if it is lent."""
+        """Before this process forks: retire the memory if any of it is held."""
         with suppress(ValueError):  # closed
-            if self._lent:
+            if self._held:
                 self._map[self.count] = 1
 
     def take(self) -> int | None:
@@ -58,23 +59,29 @@ class SharedMemorySlots:
         start = self._start + number * self.size
         return self._view[start : start + self.size]
 
-    def read(self, number: int, sizes: Sequence[int]) -> list[memoryview]:
-        """The buffers in a slot: in place, until all are dropped; copies if many slots are lent."""
-        places = [*zip(starts(sizes), sizes, strict=False)]
-        if len(self._lent) < min(LENT_SLOTS, self.count // 2):
-            lent: Any = np.frombuffer(self[number], np.uint8).view(_LentSlot)
-            self._lent[number] = ref(lent, lambda _: self._free(number))
-            return [memoryview(lent[start : start + size]) for start, size in places]
-        slot = np.frombuffer(self[number], np.uint8)
-        copies = [slot[start : start + size].copy() for start, size in places]
-        self._taken[number] = 0
-        return [copy.data for copy in copies]
+    def read(self, number: int, sizes: Sequence[int]) -> HeldSlot:
+        """The buffers in a slot, which is held until all of them are dropped."""
+        return HeldSlot(self, number, sizes)
 
-    def _free(self, number: int) -> None:
+    def hold(self, number: int) -> _SlotBytes:
+        """A slot's bytes; once they are dropped, it is free."""
+        held = np.frombuffer(self[number], np.uint8).view(_SlotBytes)
+        self._held[number] = ref(held, partial(self._free, number))
+        return held
+
+    def lend(self, number: int) -> bool:
+        """Whether a consumer may keep a slot that is held; it copies what is in others."""
+        if len(self._lent) >= min(LENT_SLOTS, self.count // 2) or self.is_retired:
+            return False
+        self._lent.add(number)
+        return True
+
+    def _free(self, number: int, _: object) -> None:
         with suppress(ValueError):  # closed
             if not self.is_retired:
                 self._taken[number] = 0
-        del self._lent[number]
+        self._lent.discard(number)
+        del self._held[number]
 
     def close(self) -> None:
         """Release the memory, except for what is still lent."""
@@ -82,6 +89,28 @@ class SharedMemorySlots:
         with suppress(BufferError):
             self._view.release()
             self._map.close()
+
+
+class HeldSlot:
+    """Buffers in a slot. Only who iterates over them is lent the slot, or has copies."""
+
+    def __init__(self, memory: SharedMemorySlots, number: int, sizes: Sequence[int]) -> None:
+        self._memory, self._number, self._sizes = memory, number, sizes
+        self._bytes: _SlotBytes | None = memory.hold(number)
+        self._buffers: list[memoryview] = []
+
+    def __iter__(self) -> Iterator[memoryview]:
+        found = self._bytes
+        if found is not None:
+            parts: Any = [
+                found[start : start + size]
+                for start, size in zip(starts(self._sizes), self._sizes, strict=False)
+            ]
+            if not self._memory.lend(self._number):
+                parts = [part.copy() for part in parts]
+            self._buffers = [memoryview(part) for part in parts]
+            self._bytes = None
+        return iter(self._buffers)
 
 
 class UnmappedSlots:
@@ -122,7 +151,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_retire_lent)
 
 
-class _LentSlot(np.ndarray[tuple[int], np.dtype[np.uint8]]):
+class _SlotBytes(np.ndarray[tuple[int], np.dtype[np.uint8]]):
     """A slot's bytes, on which all arrays in it depend."""
 
 
@@ -147,4 +176,7 @@ def _start(count: int) -> int:
 
 def starts(sizes: Sequence[int]) -> Sequence[int]:
     """Where buffers begin in a slot, each at a cache line, and where the last one ends."""
-    return [*accumulate((-(-size // _LINE) * _LINE for size in sizes), initial=0)]
+    found = [0]
+    for size in sizes:
+        found.append(found[-1] + -(-size // _LINE) * _LINE)
+    return found

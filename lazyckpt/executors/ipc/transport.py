@@ -6,14 +6,13 @@ consumer uses them, or copies them if it keeps many. The memory has no name,
 only a file descriptor that is sent through the pipe: whatever dies, nothing
 stays behind.
 
-The last byte of a frame says what it is. A pickle ends in "." and ignores what
-follows it, so that one without large buffers is sent as it is:
+A pickle ignores what follows it. The last byte of a frame says what it is:
 
-    pickle                          a message
-    pickle, sizes, slot, count, "S" a message; its buffers are in a slot
-    pickle, sizes, 0, count, "P"    a message; its buffers follow in the pipe
-    bytes a slot, slots, "M"        shared memory; its descriptor follows
-    text, "W"                       a warning to the consumer's user
+    pickle, number, "N"                     a message
+    pickle, sizes, slot, count, number, "S" a message; its buffers are in a slot
+    pickle, sizes, 0, count, number, "P"    a message; its buffers follow in the pipe
+    bytes a slot, slots, "M"                shared memory; its descriptor follows
+    text, "W"                               a warning to the consumer's user
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ import pickle
 import socket
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from mmap import PAGESIZE
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from lazyckpt.executors.ipc.frames import read_frame, write_frame
 from lazyckpt.executors.ipc.reducers import reducers
 from lazyckpt.executors.ipc.shared_memory import (
     SharedMemorySlots,
@@ -40,8 +40,10 @@ from lazyckpt.executors.ipc.shared_memory import (
 
 LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
 
-_MESSAGE, _IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b".SPMW"
+_PLAIN, _IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b"NSPMW"
 _SHAPE = struct.Struct("=QI")
+_TAIL = struct.Struct("=qB")
+_PLACE = struct.Struct("=II")
 
 
 class Unreadable(Exception):
@@ -50,6 +52,31 @@ class Unreadable(Exception):
 
 class Unwritable(Exception):
     """A message can't be pickled, and nothing was sent; `__cause__` is why."""
+
+
+class Message:
+    """A message as it has come.
+
+    Attributes:
+        number: What its sender has given it.
+    """
+
+    __slots__ = ("_buffers", "_frame", "number")
+
+    def __init__(self, number: int, frame: bytes | bytearray, buffers: Iterable[Any]) -> None:
+        self.number = number
+        self._frame, self._buffers = frame, buffers
+
+    def open(self) -> Any:
+        """Unpickle it. Its arrays are writable where they were before.
+
+        Raises:
+            Unreadable: It can't be unpickled.
+        """
+        try:
+            return pickle.loads(self._frame, buffers=self._buffers)
+        except Exception as error:
+            raise Unreadable(str(error)) from error
 
 
 class Sender:
@@ -70,8 +97,12 @@ class Sender:
         self._pickler: _Pickler | None = None
         self._warned = False
 
-    def send(self, message: Any) -> int:
+    def send(self, message: Any, number: int = 0) -> int:
         """Pickle and send a message. Waits while the pipe is full.
+
+        Args:
+            message: What to pickle.
+            number: An int64 that goes with it, and can be read before that is unpickled.
 
         Returns:
             How many bytes it has, large buffers included.
@@ -81,30 +112,28 @@ class Sender:
         """
         pickler, self._pickler = self._pickler or _Pickler(), None
         try:
-            frame, large = pickler.dump(message)
+            parts, large = pickler.dump(message)
         except Exception as error:
             raise Unwritable(str(error)) from error
-        if len(frame) < LARGE:  # else it stays as large as its largest message
+        kind, sizes = _PLAIN, [len(view) for view in large]
+        if large:
+            *places, end = starts(sizes)
+            slot = self._slot(end)
+            kind = _IN_PIPE if slot is None else _IN_SLOT
+            if slot is not None:
+                assert self._memory is not None
+                place = self._memory[slot]
+                for view, start, size in zip(large, places, sizes, strict=True):
+                    place[start : start + size] = view
+            parts += struct.pack(f"={len(sizes)}Q", *sizes), _PLACE.pack(slot or 0, len(sizes))
+        parts.append(_TAIL.pack(number, kind))
+        size = write_frame(self._connection, parts)
+        if size < LARGE:  # else it stays as large as its largest message
             self._pickler = pickler
-        if not large:
-            self._connection.send_bytes(frame)
-            return len(frame)
-        sizes = [len(view) for view in large]
-        *places, end = starts(sizes)
-        slot = self._slot(end)
-        kind = _IN_PIPE if slot is None else _IN_SLOT
-        frame += struct.pack(f"={len(sizes)}QIIB", *sizes, slot or 0, len(sizes), kind)
-        if slot is None:
-            self._connection.send_bytes(frame)
+        if kind == _IN_PIPE:
             for view in large:
                 self._connection.send_bytes(view)
-        else:
-            assert self._memory is not None
-            place = self._memory[slot]
-            for view, start, size in zip(large, places, sizes, strict=True):
-                place[start : start + size] = view
-            self._connection.send_bytes(frame)
-        return len(frame) + sum(sizes)
+        return size + sum(sizes)
 
     def close(self) -> None:
         """Release the shared memory; the consumer can still read what was sent."""
@@ -126,7 +155,7 @@ class Sender:
                 self._slots = 0
                 return None
             with file, _as_socket(self._connection) as pipe:
-                self._connection.send_bytes(_SHAPE.pack(size, self._slots) + b"M")
+                write_frame(self._connection, [_SHAPE.pack(size, self._slots), b"M"])
                 socket.send_fds(pipe, [b"M"], [file.fileno()])
             self.close()
             self._memory = memory
@@ -139,7 +168,7 @@ class Sender:
         if not self._warned:
             self._warned = True
             text = f"{text}; arrays go through a pipe, which is slower"
-            self._connection.send_bytes(text.encode() + b"W")
+            write_frame(self._connection, [text.encode(), b"W"])
 
 
 class Receiver:
@@ -149,28 +178,28 @@ class Receiver:
         self._connection = connection
         self._memory: SharedMemorySlots | UnmappedSlots | None = None
 
-    def receive(self) -> Any:
-        """Wait for the next message. Its arrays are writable where they were before.
+    def receive(self) -> Message:
+        """Wait for the next message.
 
         Raises:
             EOFError: The sender is gone, and what it sent has been received.
-            Unreadable: It can't be unpickled. After that, or a warning made an
-                error, the next message can be received. A KeyboardInterrupt may
-                leave half of one: close the connection then.
+            RuntimeWarning: One of the sender's, made an error. The next message can be
+                received. A KeyboardInterrupt may leave half of one: close the
+                connection then.
         """
         try:
-            frame = self._connection.recv_bytes()
-            buffers: Sequence[memoryview] = ()
-            if frame[-1] != _MESSAGE:
-                frame, buffers = self._with_buffers(frame)
+            while (kind := (frame := read_frame(self._connection))[-1]) in (_MEMORY, _WARNING):
+                if kind == _MEMORY:
+                    self._map(*_SHAPE.unpack_from(frame))
+                else:
+                    warnings.warn(frame[:-1].decode(), RuntimeWarning, stacklevel=3)
+            number, _ = _TAIL.unpack_from(frame, end := len(frame) - _TAIL.size)
+            buffers = () if kind == _PLAIN else self._buffers(frame, end, kind == _IN_PIPE)
         except OSError as error:
             if error.errno is None or isinstance(error, ConnectionError):
                 raise EOFError("the sender is gone") from error
             raise
-        try:
-            return pickle.loads(frame, buffers=buffers)
-        except Exception as error:
-            raise Unreadable(str(error)) from error
+        return Message(number, frame, buffers)
 
     def close(self) -> None:
         """Release the shared memory: not the connection, and no array received."""
@@ -178,24 +207,15 @@ class Receiver:
             self._memory.close()
             self._memory = None
 
-    def _with_buffers(self, frame: bytes) -> tuple[bytes, Sequence[memoryview]]:
-        """The next message, of which this is the first frame, and its large buffers."""
-        while (kind := frame[-1]) not in (_IN_SLOT, _IN_PIPE):
-            if kind == _MESSAGE:
-                return frame, ()
-            if kind == _MEMORY:
-                self._map(*_SHAPE.unpack_from(frame))
-            else:
-                warnings.warn(frame[:-1].decode(), RuntimeWarning, stacklevel=3)
-            frame = self._connection.recv_bytes()
-        slot, count = struct.unpack_from("=II", frame, len(frame) - 9)
-        sizes = struct.unpack_from(f"={count}Q", frame, len(frame) - 9 - 8 * count)
-        if kind == _IN_PIPE:
-            return frame, self._in_pipe(sizes)
-        assert self._memory is not None
-        return frame, self._memory.read(slot, sizes)
-
-    def _in_pipe(self, sizes: Sequence[int]) -> list[memoryview]:
+    def _buffers(
+        self, frame: bytes | bytearray, end: int, is_in_pipe: bool
+    ) -> Iterable[memoryview]:
+        """The large buffers of a message, whose sizes and slot end there in its frame."""
+        slot, count = _PLACE.unpack_from(frame, end := end - _PLACE.size)
+        sizes = struct.unpack_from(f"={count}Q", frame, end - 8 * count)
+        if not is_in_pipe:
+            assert self._memory is not None
+            return self._memory.read(slot, sizes)
         buffers = [np.empty(size, np.uint8).data for size in sizes]
         for buffer in buffers:
             self._connection.recv_bytes_into(buffer)
@@ -241,15 +261,15 @@ class _Pickler:
 
         self._pickler = pickle.Pickler(self._chunks, 5, buffer_callback=small)
 
-    def dump(self, message: Any) -> tuple[bytes, list[memoryview]]:
-        """A pickle, and the buffers left out of it."""
+    def dump(self, message: Any) -> tuple[list[bytes], list[memoryview]]:
+        """A pickle in parts, and the buffers left out of it."""
         self._pickler.dispatch_table = reducers()
         self._pickler.dump(message)
         self._pickler.clear_memo()
-        frame, large = b"".join(self._chunks), self._large.copy()
+        parts, large = self._chunks[:], self._large[:]
         self._chunks.clear()
         self._large.clear()
-        return frame, large
+        return parts, large
 
 
 def _as_socket(connection: Connection[Any, Any]) -> socket.socket:

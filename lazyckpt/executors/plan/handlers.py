@@ -217,8 +217,8 @@ _FLAT = {int, float, bool, complex, str, bytes, bytearray, type(None), range}
 def item_bytes(items: list[Any]) -> float:
     """About how many bytes an item fills: the first one, or the last if that is larger."""
     try:
-        ends = items if len(items) < 2 else (items[0], items[-1])
-        return max(map(_bytes, ends), default=0)
+        size = _bytes(items[0]) if items else 0
+        return size if len(items) < 2 else max(size, _bytes(items[-1]))
     except Exception:  # of attributes that a class makes up
         return UNKNOWN_BYTES
 

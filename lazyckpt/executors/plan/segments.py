@@ -69,14 +69,12 @@ def _seekable_stages(calls: tuple[Call, ...]) -> int:
     return len(calls)
 
 
+_DATA = {list, tuple, range, int, float, str, bool, type(None), np.ndarray}  # and no subclass
+
+
 def takes_time(calls: tuple[Call, ...]) -> bool:
     """Whether stages do more than look up what is in memory."""
-    return any(
-        not isinstance(value, (list, tuple, range, int, float, str, bool, type(None), np.ndarray))
-        or isinstance(value, np.memmap)
-        for call in calls
-        for value in call.arguments.values()
-    )
+    return any(type(value) not in _DATA for call in calls for value in call.arguments.values())
 
 
 def _without_collate(call: Call) -> Iterator[Call]:

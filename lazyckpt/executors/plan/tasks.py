@@ -19,7 +19,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 _CHUNK_BYTES = 1 << 18  # what it may fill
 _HALF_BUFFER_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
-_CHUNK_ITEMS = 2048
+_CHUNK_ITEMS = 4096
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
 
 
@@ -31,10 +31,11 @@ class ChunkSizer:
         tail: How many tasks before the end they begin to shrink; 1 is never.
     """
 
-    def __init__(self, workers: int, buffer_size: int, is_gated: bool) -> None:
+    def __init__(self, workers: int, in_transit: int, buffer_size: int, is_gated: bool) -> None:
         self.size = 1
         self.tail = 2 * workers if workers > 1 else 1
-        self._workers, self._buffer_size, self._is_gated = workers, buffer_size, is_gated
+        self._workers, self._in_transit = workers, in_transit
+        self._buffer_size, self._is_gated = buffer_size, is_gated
         self._is_growing = not is_gated
         self._is_small = False
         self._singles = 0
@@ -63,11 +64,13 @@ class ChunkSizer:
         return max(-(-left // self.tail), -(-self.size // 8))
 
     def limit(self) -> int:
-        """Items to have under way: a chunk a worker, two more if they are small, and the buffer.
+        """Items to have under way: the buffer, and chunks: one a worker, three if they are small.
 
-        As long as chunks grow, few of them: a buffer full of the first would take long.
+        Of large ones there are those in transit besides. As long as chunks grow, few of
+        them: a buffer full of the first would take long.
         """
-        chunks = self._workers * (3 if self._is_small else 1)
+        workers = self._workers
+        chunks = 3 * workers if self._is_small else workers + self._in_transit
         buffer = self._buffer_size
         return chunks * self.size + (min(buffer, _FIRST_ITEMS) if self._is_growing else buffer)
 

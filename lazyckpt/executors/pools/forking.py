@@ -12,7 +12,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic, sleep
 
 _PATIENCE = 0.5  # seconds that a fork waits for what is being made
@@ -46,13 +46,14 @@ def working() -> Iterator[None]:
         _working.discard(me)
 
 
-@contextmanager
-def resting() -> Iterator[None]:
+def resting() -> AbstractContextManager[None]:
     """Wait, perhaps within a `working` of this thread's."""
     me = threading.get_ident()
-    if me not in _working:
-        yield
-        return
+    return _resting(me) if me in _working else nullcontext()
+
+
+@contextmanager
+def _resting(me: int) -> Iterator[None]:
     _working.discard(me)
     try:
         yield

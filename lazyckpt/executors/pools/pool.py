@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lazyckpt.core.flow import Position
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.failures.notes import Failure
+
+if TYPE_CHECKING:
+    from lazyckpt.executors.ipc.transport import Message
 
 
 class PendingTask:
@@ -22,10 +24,11 @@ class PendingTask:
         size: How many items it has.
         items: Those made so far, where a worker leaves them here.
         made: How many were made by a worker that then died or hung; None if it did another task.
+        message: The outcome as it has come, until it is asked for.
         outcome: None until `WorkerPool.result` has it.
     """
 
-    __slots__ = ("generation", "handle", "items", "made", "outcome", "size")
+    __slots__ = ("generation", "handle", "items", "made", "message", "outcome", "size")
 
     def __init__(self, generation: int, handle: Any, size: int) -> None:
         self.generation = generation
@@ -33,7 +36,12 @@ class PendingTask:
         self.size = size
         self.items: list[Any] = []
         self.made: int | None = None
+        self.message: Message | None = None
         self.outcome: Outcome | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.outcome is not None or self.message is not None
 
 
 class Suspect(NamedTuple):
@@ -57,6 +65,7 @@ class WorkerPool(ABC):
     `start` first, and what they submit after `stop` is refused.
 
     Attributes:
+        in_transit: How many large tasks are on their way, beside those that are done.
         workers: How many tasks are done at the same time.
         buffer_size: Items to have ready beyond those.
         generation: How often the workers were stopped.
@@ -64,6 +73,7 @@ class WorkerPool(ABC):
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
     """
 
+    in_transit = 0
     is_driven = False
     is_external = False  # whether stopping it waits for other people's software
 
@@ -93,18 +103,9 @@ class WorkerPool(ABC):
     def result(self, pending: PendingTask) -> Outcome:
         """Wait for a task. `TaskLost` if its workers were stopped before it was done."""
 
-    @contextmanager
-    def awaited(self) -> Iterator[None]:
-        """Wait for a task."""
-        self.is_awaited = True
-        try:
-            yield
-        finally:
-            self.is_awaited = False
-
     def is_done(self, pending: PendingTask) -> bool:
         """Whether `result` would return at once."""
-        return pending.outcome is not None
+        return pending.is_done
 
     @abstractmethod
     def stop(self) -> None:
@@ -115,7 +116,10 @@ class WorkerPool(ABC):
 
 
 class PrefetchGate:
-    """Whether items are made that nobody waits for yet; none at all once it `is_closed`."""
+    """Whether items are made that nobody waits for yet; none at all once it `is_closed`.
+
+    Who waits for one enters the gate meanwhile.
+    """
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
@@ -135,15 +139,20 @@ class PrefetchGate:
             self._reasons += count
             self._update()
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Let workers make what is waited for."""
         try:
-            self._is_waited_for = True
-            self._update()
-            yield
-        finally:
-            self._is_waited_for = False
+            self._wait(True)
+        except BaseException:
+            self._wait(False)
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._wait(False)
+
+    def _wait(self, is_waited_for: bool) -> None:
+        self._is_waited_for = is_waited_for  # first: who closes the gate looks at it
+        if not self.is_open:
             self._update()
 
     def _update(self) -> None:

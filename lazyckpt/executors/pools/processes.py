@@ -8,7 +8,6 @@ import threading
 import weakref
 from contextlib import nullcontext, suppress
 from importlib import import_module
-from math import inf
 from multiprocessing.util import Finalize
 from time import monotonic
 from typing import Any
@@ -16,12 +15,12 @@ from typing import Any
 from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.serialization import serialize_handlers
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
-from lazyckpt.executors.ipc.transport import Unwritable
+from lazyckpt.executors.ipc.transport import Message, Unreadable, Unwritable
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
-from lazyckpt.executors.pools.progress import Progress
+from lazyckpt.executors.pools.progress import Progress, gate_flag, shared_cells
 from lazyckpt.executors.pools.start_method import choose_start_method
 from lazyckpt.executors.pools.worker_main import (
     WorkerSettings,
@@ -78,8 +77,17 @@ def _stop_all() -> None:
         kill_all(unreaped)
 
 
+def _opened(message: Message) -> Outcome:
+    try:
+        return Outcome(*message.open())
+    except Unreadable as error:
+        return transfer_failure(error)
+
+
 class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through a pipe of its own, first in, first out."""
+
+    in_transit = 1
 
     def __init__(
         self,
@@ -128,7 +136,7 @@ class ProcessPool(WorkerPool):
     def result(self, pending: PendingTask) -> Outcome:
         worker: WorkerProcess | None = pending.handle
         deadline = None if self._timeout is None else monotonic() + self._timeout
-        while pending.outcome is None:
+        while not pending.is_done:
             if self._timeout is not None and not self._is_allowed:  # nobody is late
                 deadline = monotonic() + self._timeout
             if pending.generation != self.generation or worker is None:
@@ -136,9 +144,7 @@ class ProcessPool(WorkerPool):
             if not worker.is_whole:
                 self.stop()
                 raise TaskLost
-            with self.awaited(), resting():
-                is_ready = poll(worker.connection, min(_TICK, (deadline or inf) - monotonic()))
-            if not is_ready:
+            if not self._wait(worker, _TICK if deadline is None else deadline - monotonic()):
                 self._check_worker(pending, deadline)
                 continue
             try:
@@ -149,15 +155,28 @@ class ProcessPool(WorkerPool):
                 self._raise_death(pending)
         if worker is not None and worker.has_failed_to_start:
             self.stop()
+        if pending.message is not None:
+            pending.outcome = _opened(pending.message)
+            pending.message = None
+        assert pending.outcome is not None
         return pending.outcome
+
+    def _wait(self, worker: WorkerProcess, seconds: float) -> bool:
+        """Wait a while for an outcome of a worker's; whether one comes, or the end."""
+        self.is_awaited = True
+        try:
+            with resting():
+                return poll(worker.connection, min(_TICK, seconds)) != 0
+        finally:
+            self.is_awaited = False
 
     def is_done(self, pending: PendingTask) -> bool:
         with self._lock:
             worker: WorkerProcess | None = pending.handle
             if worker is None or pending.generation != self.generation:
-                return pending.outcome is not None
+                return pending.is_done
             worker.receive_ready()
-            return pending.outcome is not None
+            return pending.is_done
 
     def stop(self) -> None:
         if not self._lock.acquire(timeout=_PATIENCE):  # a message that goes on and on
@@ -193,8 +212,8 @@ class ProcessPool(WorkerPool):
         _stop_at_exit()
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
-        self._gate = PipeGate(self._is_allowed)
-        shared = context.RawArray("q", Progress.CELLS * self.workers)
+        shared = shared_cells(context, self.workers)
+        self._gate = PipeGate(self._is_allowed, gate_flag(shared))
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet

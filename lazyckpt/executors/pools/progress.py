@@ -1,4 +1,7 @@
-"""How far a worker process is with a task: left in shared memory, which outlives it."""
+"""What worker processes and their consumer tell one another in shared memory.
+
+How far a worker is with a task, which outlives it; and whether work may begin.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,16 @@ _MOST = 4096  # items that are counted
 _NUMBERS = np.arange(1, _MOST + 1).astype(np.int64).tobytes()
 
 
+def shared_cells(context: Any, workers: int) -> Any:
+    """Memory for the progress of so many workers, and for a flag."""
+    return context.RawArray("q", Progress.CELLS * workers + 1)
+
+
+def gate_flag(shared: Any) -> memoryview:
+    """The flag of such memory: one cell."""
+    return memoryview(shared).cast("B").cast("q")[-1:]
+
+
 class Progress:
     """The number of the task that a worker does, and how many items of it are made."""
 
@@ -23,7 +36,7 @@ class Progress:
         """Use the cells of one worker.
 
         Args:
-            shared: A `RawArray` of `CELLS` int64 for each worker.
+            shared: Memory of `shared_cells`.
             index: The worker's number.
         """
         cells = memoryview(shared).cast("B")

@@ -74,10 +74,11 @@ class ThreadPool(WorkerPool):
             try:
                 if pending.generation != self.generation and pending.handle.empty():
                     raise TaskLost
-                with self.awaited(), resting():
+                self.is_awaited = True
+                with resting():
                     pending.outcome = self._wait_for(pending)
             finally:
-                self._awaited = None
+                self.is_awaited, self._awaited = False, None
         if pending.outcome is None:
             raise TaskLost
         return pending.outcome

@@ -12,8 +12,9 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple
@@ -23,12 +24,13 @@ from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwri
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
 from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.forking import own_threads
-from lazyckpt.executors.pools.progress import Progress
+from lazyckpt.executors.pools.progress import Progress, gate_flag
 from lazyckpt.failures.notes import Failure, add_note, as_failure
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
+START_FAILED = -1  # the number of what is sent in place of the first outcome: why, as a `Failure`
 _PIPE_TASKS = 100  # tasks that a pipe has room for, with their outcomes
-_CHECK_LIBRARIES = 5e-3  # seconds between two looks whether libraries have started threads
+_CHECK_LIBRARIES = 20e-3  # seconds between two looks whether libraries have started threads
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 
 
@@ -46,12 +48,6 @@ class WorkerSettings(NamedTuple):
     library_threads: int | None
     slots: int
     shared_memory: bool
-
-
-class StartFailed(NamedTuple):
-    """Sent in place of the first outcome: why a worker could not start. It has ended."""
-
-    failure: Failure
 
 
 def serve(
@@ -81,20 +77,27 @@ def serve(
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
-            sender.send((0, StartFailed(picklable_failure(as_failure(error, (), name), name))))
+            sender.send(picklable_failure(as_failure(error, (), name), name), START_FAILED)
         return
     next_task = _tasks_of(receiver)
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
     number, progress = 0, Progress(shared, index)
+    is_open = gate_flag(shared)
+    is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
-        if not poll(gate, None) & select.POLLIN:
+        if not is_open[0] and not poll(gate, None) & select.POLLIN:
             return  # it won't be opened any more
-        outcome = task if isinstance(task, Outcome) else _outcome(handlers, task, progress, number)
+        if isinstance(task, Outcome):
+            outcome = task
+        elif is_timed[task[0]]:
+            outcome = handlers[task[0]](task[1], progress.begin(number))
+        else:
+            outcome = handlers[task[0]](task[1])
         try:
             _send(sender, number, outcome, name)
         except OSError:
@@ -103,21 +106,11 @@ def serve(
         del task, outcome  # not to hold them while the next are made
 
 
-def _outcome(
-    handlers: list[Handler], task: tuple[int, Any], progress: Progress, number: int
-) -> Outcome:
-    handler = handlers[task[0]]
-    if not takes_time(getattr(handler, "calls", ())):
-        return handler(task[1])
-    outcome = handler(task[1], progress.begin(number))
-    return outcome._replace(items=[*outcome.items])
-
-
 def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
     def receive() -> Any:
         """The next task, an outcome if it can't be unpickled here, or None at the end."""
         try:
-            return receiver.receive()
+            return receiver.receive().open()
         except Unreadable as error:
             return transfer_failure(error)
         except (EOFError, OSError):
@@ -130,9 +123,9 @@ def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
     if outcome.failure is not None:
         outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
-        sender.send((number, outcome))
+        sender.send(([*outcome.items], *outcome[1:]), number)
     except Unwritable:
-        sender.send((number, picklable_outcome(outcome, worker)))
+        sender.send((*picklable_outcome(outcome, worker),), number)
 
 
 def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
@@ -161,11 +154,12 @@ def _end_with(parent: int) -> None:
     """End with the parent, which may have been killed while a function here takes its time."""
     consumer = multiprocessing.parent_process()
     assert consumer is not None
-    while not wait([consumer.sentinel], _CHECK_PARENT) and os.getppid() == parent:
+    while not poll(consumer.sentinel, _CHECK_PARENT) and os.getppid() == parent:
         pass
     os._exit(1)
 
 
+@cache
 def has_threadpoolctl() -> bool:
     return importlib.util.find_spec("threadpoolctl") is not None
 
@@ -191,13 +185,13 @@ def _limit_libraries(count: int) -> bool:
     return True
 
 
-def poll(connection: Connection[Any, Any], seconds: float | None) -> int:
+def poll(pipe: Connection[Any, Any] | int, seconds: float | None) -> int:
     """Wait until there is something to read, or the end; the event, or 0 for none.
 
     A tenth of what `Connection.poll` costs.
     """
     poller = select.poll()
-    poller.register(connection.fileno(), select.POLLIN)
+    poller.register(pipe, select.POLLIN)
     found = poller.poll(None if seconds is None else max(0.0, seconds) * 1000)
     return found[0][1] if found else 0
 

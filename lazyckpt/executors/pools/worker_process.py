@@ -13,16 +13,11 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
-from lazyckpt.executors.pools.worker_main import (
-    StartFailed,
-    WorkerSettings,
-    poll,
-    transfer_failure,
-)
+from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings, poll
 
 unreaped: set[Any] = set()  # processes that this one has started, and not seen the end of
 
@@ -91,22 +86,21 @@ class WorkerProcess:
         self.is_sending = False
 
     def receive(self) -> None:
-        """Wait for the next outcome and take it in; EOFError if there can be none."""
+        """Wait for the next outcome and take it in, unopened; EOFError if there can be none."""
         self.is_receiving = True
         try:
-            number, found = self.receiver.receive()
+            message = self.receiver.receive()
         except EOFError:  # as it will be again
             self.is_receiving = False
             raise
-        except Unreadable as error:
-            number, found = next(iter(self.pending_tasks)), transfer_failure(error)
         self.has_answered = True
-        if isinstance(found, StartFailed):
+        if message.number == START_FAILED:
             self.has_failed_to_start = True
+            outcome = Outcome([], message.open())
             for each in [*self.pending_tasks]:
-                self._take(each).outcome = Outcome([], found.failure)
+                self._take(each).outcome = outcome
         else:
-            self._take(number).outcome = found
+            self._take(message.number).message = message
         self.is_receiving = False
 
     def _take(self, number: int) -> PendingTask:
@@ -144,10 +138,14 @@ class WorkerProcess:
 
 
 class PipeGate:
-    """A pipe in which a byte lies while work may begin: whoever is killed, nobody hangs."""
+    """A pipe in which a byte lies while work may begin: whoever is killed, nobody hangs.
 
-    def __init__(self, is_open: bool) -> None:
+    A flag in shared memory saves who begins a look at the pipe: while it is 1, the byte is there.
+    """
+
+    def __init__(self, is_open: bool, flag: memoryview) -> None:
         self.reader, self.writer = multiprocessing.Pipe(duplex=False)
+        self._flag = flag
         self._is_open = False
         self.open(is_open)
 
@@ -155,7 +153,9 @@ class PipeGate:
         """Open the gate, or close it."""
         if is_open and not self._is_open:
             os.write(self.writer.fileno(), b"1")
+            self._flag[0] = 1
         if self._is_open and not is_open:
+            self._flag[0] = 0
             os.read(self.reader.fileno(), 1)
         self._is_open = is_open
 
@@ -163,13 +163,16 @@ class PipeGate:
 def reap(processes: list[Any]) -> None:
     """See that processes end which have been told to: at once, if a Ctrl-C comes meanwhile."""
     try:
+        alive = processes
         for end in ("", "terminate", "kill"):
-            for process in processes:
-                if end and process.is_alive():
+            if end:
+                alive = [process for process in alive if process.is_alive()]
+                for process in alive:
                     getattr(process, end)()
             deadline = monotonic() + _PATIENCE
-            for process in processes:
-                process.join(max(0.0, deadline - monotonic()))
+            for process in alive:
+                if poll(process.sentinel, deadline - monotonic()):
+                    process.join()
     except BaseException:
         kill_all(processes)
         raise

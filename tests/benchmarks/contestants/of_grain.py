@@ -80,7 +80,7 @@ def w2_indices_then_take(n: int) -> Way:
     return lambda: spent(batches.to_iter_dataset(ALONE))
 
 
-class Lines(FlatMapTransform):  # type: ignore[misc]
+class Lines(FlatMapTransform):  # type: ignore[misc]  # a base without types
     max_fan_out = 1_000_000
 
     def flat_map(self, element: Path) -> list[bytes]:

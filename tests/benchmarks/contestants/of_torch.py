@@ -17,7 +17,7 @@ from wide import add, keep, table
 Loader: Any = DataLoader
 
 
-class Stream(IterableDataset):  # type: ignore[misc,type-arg]
+class Stream(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
     def __init__(self, data: list[int]) -> None:
         self.data = data
 
@@ -25,7 +25,7 @@ class Stream(IterableDataset):  # type: ignore[misc,type-arg]
         return filter(keep, map(add, self.data))
 
 
-class Mapped(Dataset):  # type: ignore[misc,type-arg]
+class Mapped(Dataset):  # type: ignore[misc,type-arg]  # torch may be missing
     """A map-style data set: a function of each index."""
 
     def __init__(self, n: int, function: Any) -> None:
@@ -38,7 +38,7 @@ class Mapped(Dataset):  # type: ignore[misc,type-arg]
         return self.function(index)
 
 
-class Batches(Dataset):  # type: ignore[misc,type-arg]
+class Batches(Dataset):  # type: ignore[misc,type-arg]  # torch may be missing
     """A map-style data set with what a loader asks for a whole batch."""
 
     def __init__(self, n: int) -> None:
@@ -51,7 +51,7 @@ class Batches(Dataset):  # type: ignore[misc,type-arg]
         return {"x": self.x[indices], "y": self.y[indices]}
 
 
-class Packed(IterableDataset):  # type: ignore[misc,type-arg]
+class Packed(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
     """Rows of tokens; each worker packs its own share of the texts."""
 
     def __init__(self, data: list[str]) -> None:

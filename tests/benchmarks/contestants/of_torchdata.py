@@ -29,7 +29,7 @@ def w2(n: int) -> Way:
     return lambda: spent(Loader(rows, batch_size=256, shuffle=True, collate_fn=nothing))
 
 
-class Shuffled(IterableDataset):  # type: ignore[misc,type-arg]
+class Shuffled(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
     """A data set without a state of its own: the loader goes over what was given."""
 
     def __init__(self, n: int) -> None:

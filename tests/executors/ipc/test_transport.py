@@ -67,7 +67,7 @@ def exchange(messages: list[Any], slots: int = 4, shared: bool = True) -> list[A
     with pair(slots, shared) as (sender, receiver):
         thread = threading.Thread(target=lambda: [sender.send(m) for m in messages])
         thread.start()
-        got = [receiver.receive() for _ in messages]
+        got = [receiver.receive().open() for _ in messages]
         thread.join()
         return got
 
@@ -195,7 +195,7 @@ def test_a_tensor_of_a_graph_is_refused() -> None:
         with pytest.raises(Unwritable, match=r"detach\(\)"):
             sender.send(torch.zeros(3, requires_grad=True) * 2)
         sender.send(1)
-        assert receiver.receive() == 1
+        assert receiver.receive().open() == 1
 
 
 leaves = (
@@ -242,7 +242,7 @@ def test_arrays_own_their_memory() -> None:
         kept = []
         for i in range(100):
             sender.send({"x": np.full(BIG, i), "t": torch.full((BIG,), i)})
-            kept.append(receiver.receive())
+            kept.append(receiver.receive().open())
             kept[-1]["x"][0] = -1
             kept[-1]["t"][0] = -1
     for i, item in enumerate(kept):
@@ -251,29 +251,78 @@ def test_arrays_own_their_memory() -> None:
             assert (values[1:] == i).all()
 
 
+def is_in_place(array: np.ndarray[Any, Any], receiver: Receiver) -> bool:
+    memory: Any = receiver._memory
+    return np.shares_memory(array, np.frombuffer(memory._view, np.uint8))
+
+
+def test_arrays_that_wait_are_in_their_slots() -> None:
+    with pair(slots=8) as (sender, receiver):
+        for _ in range(2):
+            for i in range(8):
+                sender.send(np.full(LARGE, i, np.uint8), i)
+            waiting = [receiver.receive() for _ in range(8)]
+            for i in range(8):
+                message = waiting.pop(0)
+                array = message.open()
+                assert is_in_place(array, receiver)
+                assert (array == i).all()
+                assert message.number == i
+            del message, array
+
+
+def test_arrays_that_are_kept_are_copied_once_many_are() -> None:
+    with pair(slots=8) as (sender, receiver):
+        for i in range(8):
+            sender.send(np.full(LARGE, i, np.uint8))
+        waiting = [receiver.receive() for _ in range(8)]
+        kept = [message.open() for message in waiting]
+        assert [is_in_place(array, receiver) for array in kept] == [True] * 4 + [False] * 4
+        again = waiting[-1].open()  # as after an interrupt
+        assert (again == 7).all()
+        del kept[:4], waiting
+        for i in range(10, 14):  # in the slots of what was copied, and of what is dropped
+            sender.send(np.full(LARGE, i, np.uint8))
+            assert is_in_place(receiver.receive().open(), receiver)
+        assert [array[0] for array in kept] == [4, 5, 6, 7]
+
+
+def test_what_waits_while_its_process_forks_is_copied() -> None:
+    """Both processes may open it, and write to it."""
+    with pair(slots=8) as (sender, receiver):
+        sender.send(np.zeros(LARGE, np.uint8))
+        message = receiver.receive()
+        pid = os.fork()
+        if not pid:
+            message.open()[:] = 1
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert not message.open().any()
+
+
 def test_slots_out() -> None:
     with pair(slots=2) as (sender, receiver):
         items = [np.full(LARGE, i, np.uint8) for i in range(5)]
         for item in items:
             sender.send(item)
-        assert (receiver.receive()[0], receiver.receive()[0]) == (0, 1)
+        assert (receiver.receive().open()[0], receiver.receive().open()[0]) == (0, 1)
         with pytest.warns(RuntimeWarning, match="all 2 slots of 16,384 bytes are taken"):
-            assert receiver.receive()[0] == 2
+            assert receiver.receive().open()[0] == 2
         for i in (3, 4):
-            same(receiver.receive(), items[i])  # with no second warning, which would be an error
+            same(receiver.receive().open(), items[i])  # no second warning, which is an error
         for i in range(10):  # and slots are free again
             sender.send(np.full(BIG, i))
-            assert (receiver.receive() == i).all()
+            assert (receiver.receive().open() == i).all()
 
 
 def test_a_warning_made_an_error_loses_no_message() -> None:
     with pair(slots=1) as (sender, receiver):
         for i in range(2):
             sender.send(np.full(LARGE, i, np.uint8))
-        receiver.receive()
+        receiver.receive().open()
         with pytest.raises(RuntimeWarning):
-            receiver.receive()
-        assert receiver.receive()[0] == 1
+            receiver.receive().open()
+        assert receiver.receive().open()[0] == 1
 
 
 def test_growth_with_messages_unread() -> None:
@@ -282,16 +331,16 @@ def test_growth_with_messages_unread() -> None:
         for i, size in enumerate(sizes):
             sender.send([np.full(size, i, np.uint8), i])
         for i, size in enumerate(sizes):
-            same(receiver.receive(), [np.full(size, i, np.uint8), i])
+            same(receiver.receive().open(), [np.full(size, i, np.uint8), i])
 
 
 def test_no_shared_memory_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     with pair(slots=1 << 31) as (sender, receiver):
         sender.send(np.ones(1 << 17, np.uint8))  # more slots of this size than there are addresses
         with pytest.warns(RuntimeWarning, match="shared memory: .*; arrays go through a pipe"):
-            assert receiver.receive().all()
+            assert receiver.receive().open().all()
         sender.send(np.ones(LARGE, np.uint8))
-        assert receiver.receive().all()
+        assert receiver.receive().open().all()
     monkeypatch.delattr(os, "memfd_create", raising=False)
     same(exchange([np.arange(BIG)] * 3), [np.arange(BIG)] * 3)
 
@@ -302,7 +351,7 @@ def test_what_cannot_be_pickled_raises_before_anything_is_sent() -> None:
             with pytest.raises(Unwritable):
                 sender.send((np.zeros(BIG), lambda: 0))
         sender.send([np.arange(BIG), "next"])
-        same(receiver.receive(), [np.arange(BIG), "next"])
+        same(receiver.receive().open(), [np.arange(BIG), "next"])
 
 
 def unloadable() -> None:
@@ -319,8 +368,8 @@ def test_what_cannot_be_unpickled_raises_and_the_next_message_follows() -> None:
         sender.send((np.zeros(BIG), Unloadable()))
         sender.send(np.arange(BIG))
         with pytest.raises(Unreadable):
-            receiver.receive()
-        same(receiver.receive(), np.arange(BIG))
+            receiver.receive().open()
+        same(receiver.receive().open(), np.arange(BIG))
 
 
 def echo(connection: Any) -> None:
@@ -362,10 +411,10 @@ def test_a_process(method: str) -> None:
         receiver = Receiver(ours)
         for size in (10, BIG, 3 * BIG, BIG):
             ours.send(size)
-            same(receiver.receive(), {"x": np.arange(size), "t": (torch.arange(size), size)})
+            same(receiver.receive().open(), {"x": np.arange(size), "t": (torch.arange(size), size)})
         ours.send(None)
         with pytest.raises(EOFError):
-            receiver.receive()
+            receiver.receive().open()
         receiver.close()
         receiver.close()
 
@@ -373,15 +422,15 @@ def test_a_process(method: str) -> None:
 def test_a_killed_process_is_an_end() -> None:
     with process("fork", stuck) as (started, ours):
         receiver = Receiver(ours)
-        assert (receiver.receive() == 0).all()
+        assert (receiver.receive().open() == 0).all()
         assert ours.poll(10)  # the second message is there
         ours.send("a task")
         ours.send("a task it never reads")
         os.kill(started.pid, signal.SIGKILL)
         begun = time.monotonic()
-        assert (receiver.receive() == 1).all()  # what was sent whole outlives its sender
+        assert (receiver.receive().open() == 1).all()  # what was sent whole outlives its sender
         with pytest.raises(EOFError):
-            receiver.receive()
+            receiver.receive().open()
         assert time.monotonic() - begun < 1
         receiver.close()
 
@@ -397,7 +446,7 @@ def test_half_a_message_is_an_end() -> None:
         assert ours.recv_bytes() == b"x"
         os.kill(started.pid, signal.SIGKILL)
         with pytest.raises(EOFError):
-            Receiver(ours).receive()
+            Receiver(ours).receive().open()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
@@ -409,10 +458,10 @@ def test_nothing_is_left() -> None:
     def cycle(n: int) -> None:
         with pair() as (sender, receiver):
             sender.send(np.zeros(n))
-            receiver.receive()
+            receiver.receive().open()
             sender.send(np.zeros(4 * n))
             if n % 2:
-                receiver.receive()
+                receiver.receive().open()
 
     cycle(LARGE)
     before = held()
@@ -422,6 +471,6 @@ def test_nothing_is_left() -> None:
     for _ in range(20):  # nor where nobody closed them
         ours, theirs = multiprocessing.Pipe()
         Sender(theirs, slots=2).send(np.zeros(LARGE))
-        Receiver(ours).receive()
+        Receiver(ours).receive().open()
         del ours, theirs
     assert held() == before

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from threading import Semaphore
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import lazyckpt as lz
+from lazyckpt.executors.plan.segments import takes_time
 
 
 class Stream:
@@ -93,6 +94,19 @@ def test_an_error_in_a_collate_that_runs_apart_names_the_stage(executor: lz.Exec
     with lz.run(pipeline, executor=executor) as run, pytest.raises(ValueError, match="0, 1") as got:
         next(run)
     assert got.value.__notes__[0].startswith("lazyckpt: in batch(2, collate=fails), built at ")
+
+
+class Scaled(NamedTuple):
+    factor: int
+
+    def __call__(self, x: int) -> int:
+        return self.factor * x
+
+
+def test_only_plain_data_take_no_time() -> None:
+    calls = (NUMBERS | lz.skip(2) | lz.map(Scaled(3))).calls
+    assert not takes_time(calls[:2])
+    assert takes_time(calls[2:])
 
 
 def test_executors_are_values() -> None:
