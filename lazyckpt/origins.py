@@ -15,7 +15,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, apart
 from lazyckpt.core.prng import Indices
-from lazyckpt.core.stages import stateful, stateless, stepping
+from lazyckpt.core.stages import stateful, stateless, stepped_to, stepping
 from lazyckpt.decorators import combinator, source_combinator
 
 
@@ -93,6 +93,7 @@ def traced_source(call: Call, stage: str, reads: bool) -> Machine[Any]:
     return machine._replace(
         step=step,
         flow=flow if is_read else stepping(step),
+        item=machine.skip and stepped_to(machine.skip, step),
         view=machine.view and _traced_view(machine.view, told, reads),
     )
 

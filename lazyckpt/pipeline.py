@@ -18,7 +18,6 @@ from typing import (
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import boolean, brief, checked, one_of
-from lazyckpt.core.machine import End
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import show
 from lazyckpt.diagram import diagram
@@ -135,18 +134,17 @@ class Pipeline(Chain, Generic[Given]):
         """One item, computed alone; or a slice, as a pipeline."""
         if isinstance(index, slice):
             return self._slice(index)
-        skip = self.machine.skip
-        if skip is None:
+        machine = self.machine
+        if machine.item is None or machine.skip is None:
             raise TypeError(f"{self!r} has no random access; use take, skip or a slice")
         wanted = operator.index(index)
         number = wanted + len(self) if wanted < 0 else wanted
-        if number >= 0:
-            position, passed = skip(self.machine.init(0), number)
-            if passed == number:
-                try:
-                    return cast(Given, self.machine.step(position)[1])
-                except End:
-                    pass
+        begin = machine.init(0)
+        length = machine.length
+        if length is None:
+            length = machine.skip(begin, number + 1)[1] if number >= 0 else 0
+        if 0 <= number < length:
+            return cast(Given, machine.item(begin, number))
         raise IndexError(f"pipeline index {brief(wanted)} out of range")
 
     def _slice(self, index: slice) -> Pipeline[Given]:

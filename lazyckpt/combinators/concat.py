@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import chain
-from typing import TypeVar
+from itertools import accumulate, chain
+from typing import Any, TypeVar
 
 from lazyckpt.combinators.join import joined
 from lazyckpt.core.flow import Flow, Position
@@ -91,7 +93,30 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
             number += 1
             place = machines[number].init(epoch)
 
+    known: tuple[Position, list[float]] = (), []  # of the position asked for last
     lengths = [each.length for each in machines if each.length is not None]
+
+    def ends(position: Position) -> tuple[Position, list[float]]:
+        """How many items come from a position on until each pipeline ends, from the open one."""
+        places, number = position
+        jump: Any = machines[number].skip
+        first = lengths[number]
+        left = jump(places[number], first)[1] if isinstance(first, int) else math.inf
+        return position, list(accumulate([left, *lengths[number + 1 :]]))
+
+    def item(position: Position, n: int) -> A:
+        nonlocal known
+        (places, number), behind = position, known
+        if behind[0] is not position:
+            known = behind = ends(position)
+        passed, place = bisect_right(behind[1], n), places[number]
+        if passed:
+            place = machines[number + passed].init(machines[number].epoch(place))
+            n -= int(behind[1][passed - 1])
+        alone: Any = machines[number + passed].item
+        found: A = alone(place, n)
+        return found
+
     return joining(
         "concat",
         machines,
@@ -103,5 +128,6 @@ def concat(*pipelines: Pipeline[A]) -> Machine[A]:
         step=step,
         flow=flow,
         skip=skip if all(each.skip for each in machines) else None,
+        item=item if len(lengths) == len(machines) else None,
         length=sum(lengths) if len(lengths) == len(machines) else None,
     )

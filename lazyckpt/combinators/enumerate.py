@@ -146,6 +146,7 @@ def numbered(
     made: Callable[[int, int], Callable[[Iterable[A]], Iterator[B]]],
 ) -> Machine[B]:
     """What `made(epoch, number)` makes of the items from a number on."""
+    alone: Any = upstream.item
 
     def step(position: Position) -> tuple[Position, B]:
         before, number = position
@@ -168,6 +169,10 @@ def numbered(
         after, passed = upstream.skip(before, n)
         return (after, countable(name, number + passed)), passed
 
+    def item(position: Position, n: int) -> B:
+        before, number = position
+        return next(made(upstream.epoch(before), countable(name, number + n))([alone(before, n)]))
+
     return stateful(
         name,
         upstream,
@@ -176,5 +181,6 @@ def numbered(
         step=step,
         flow=flow,
         skip=upstream.skip and skip,
+        item=item,
         length=upstream.length,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence, Sized
-from operator import length_hint
+from operator import index, length_hint
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,11 +51,13 @@ def indexed(
         blocks: As of `View`.
     """
 
+    get = table.get
+
     def step(position: Position) -> tuple[Position, T]:
         epoch, index = position
         if index >= length:
             raise End(position)
-        return (epoch, index + 1), table.get(index)
+        return (epoch, index + 1), get(index)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index = position
@@ -81,6 +83,7 @@ def indexed(
         step=step,
         flow=lambda position: walks(*position),
         skip=skip,
+        item=lambda position, n: get(position[1] + n),
         length=length,
         view=View(table, ahead, blocks),
     )
@@ -95,7 +98,8 @@ def by_index(data: Any, length: int) -> Machine[Any]:
         return indexed("source", length, table, walks)
     look = _watching(data, length)
     if type(data) in _OWN:
-        table = Table(data.__getitem__, is_there=True)
+        is_index = type(data) is range and (data.start, data.step) == (0, 1)
+        table = Table(index if is_index else data.__getitem__, is_there=True)
         return indexed("source", length, table, _iterating(data, length, look), look)
     walks = _in_blocks(data.iter_blocks, look) if is_reader(data) else _indexing(data, length, look)
     return indexed("source", length, _table(data), walks, look, _blocks(data))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, cycle, repeat
+from itertools import accumulate, chain, cycle, pairwise, repeat
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.combinators.join import joined
@@ -62,6 +64,7 @@ class Turns(Generic[A]):
         self.machines = machines
         self.width = len(machines)
         self.block_length = block_length
+        self._known: tuple[Position, _Rounds] | None = None  # of the position asked for last
 
     def machine(self, name: str) -> Machine[A]:
         skips = [each.skip for each in self.machines]
@@ -74,6 +77,7 @@ class Turns(Generic[A]):
             step=self.step,
             flow=self.flow,
             skip=self.skip if None not in skips else None,
+            item=self.item if self.length is not None else None,
             length=self.length,
         )
 
@@ -176,9 +180,81 @@ class Turns(Generic[A]):
         after = [self._jump(i, place, taken[i])[0] for i, place in enumerate(places)]
         return (tuple(after), ended, turn, given), n - left
 
+    def item(self, position: Position, n: int) -> A:
+        known = self._known
+        if known is None or known[0] is not position:
+            self._known = known = position, self._rounds(position)
+        number, behind = known[1].find(n)
+        alone: Any = self.machines[number].item
+        found: A = alone(position[0][number], behind)
+        return found
+
+    def _rounds(self, position: Position) -> _Rounds:
+        places, _, turn, given = position
+        has = [
+            self._jump(i, place, each.length)[1] if isinstance(each.length, int) else math.inf
+            for i, (each, place) in enumerate(zip(self.machines, places, strict=True))
+        ]
+        first = min(self.block_length - given, has[turn]) if given else 0
+        has[turn] -= first
+        order = [*range(turn + bool(given), self.width), *range(turn + bool(given))]
+        return _Rounds([(i, has[i]) for i in order], self.block_length, turn, first)
+
     def _jump(self, number: int, place: Position, n: int) -> tuple[Position, int]:
         jump: Any = self.machines[number].skip
         found: tuple[Position, int] = jump(place, n)
+        return found
+
+
+class _Rounds:
+    """Where items are, of machines that have so many and give them in turn.
+
+    - `order`: whose turn it is in a round, each with how many it has
+    - `first`: how many more of number `turn` come before the first round
+    """
+
+    def __init__(
+        self, order: list[tuple[int, float]], block_length: int, turn: int, first: int
+    ) -> None:
+        self._order, self._block_length = order, block_length
+        self._turn, self._first = turn, first
+        # When so many were taken of each that has them, so many were given in all.
+        self._taken = [0, *sorted([has for _, has in order])]
+        pairs = enumerate(pairwise(self._taken))
+        parts = [(b - a) * (len(order) - i) if b > a else 0 for i, (a, b) in pairs]
+        self._given = [*accumulate(parts, initial=0)]
+        self._found: dict[int, list[tuple[int, float]]] = {}
+
+    def find(self, n: int) -> tuple[int, int]:
+        """Which machine has the item behind n others, and behind how many of its own."""
+        first, block_length = self._first, self._block_length
+        if n < first:
+            return self._turn, n
+        n -= first
+        ended = bisect_right(self._given, n) - 1
+        more, rest = divmod(n - int(self._given[ended]), len(self._order) - ended)
+        taken = int(self._taken[ended]) + more
+        if block_length == 1:
+            number = self._active(ended)[rest][0]
+        else:
+            taken -= taken % block_length  # back to where the round began
+            ended = bisect_right(self._taken, taken) - 1
+            before = (taken - self._taken[ended]) * (len(self._order) - ended)
+            rest = n - int(self._given[ended] + before)
+            for number, has in self._active(ended):  # noqa: B007  # used behind the loop
+                some = min(block_length, has - taken)
+                if rest < some:
+                    break
+                rest -= int(some)
+            taken += rest
+        return number, taken + (first if number == self._turn else 0)
+
+    def _active(self, ended: int) -> list[tuple[int, float]]:
+        """Those that still have items where so many have ended."""
+        found = self._found.get(ended)
+        if found is None:
+            taken = self._taken[ended]
+            found = self._found[ended] = [pair for pair in self._order if pair[1] > taken]
         return found
 
 

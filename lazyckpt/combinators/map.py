@@ -161,6 +161,8 @@ def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
 def applied(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
     """The machine of `map(fn)`."""
 
+    alone: Any = upstream.item
+
     def step(position: Position) -> tuple[Position, B]:
         position, item = upstream.step(position)
         return position, fn(item)
@@ -171,6 +173,7 @@ def applied(upstream: Machine[A], fn: Callable[[A], B]) -> Machine[B]:
         step=step,
         flow=lambda position: upstream.flow(position).map(fn),
         skip=upstream.skip,
+        item=lambda position, n: fn(alone(position, n)),
         length=upstream.length,
         view=None if upstream.view is None else _mapped(upstream.view, fn),
     )

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.combinators.map import map as mapped
+from lazyckpt.combinators.token_rows import Features, as_sequence, filled_row
 from lazyckpt.core.call import Call
 from lazyckpt.core.checks import boolean, brief, positive
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import SourceChanged
 from lazyckpt.pipeline import Stage
 
-Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 _Placed: TypeAlias = tuple[Position, Features]  # a row, and the position after it
 
-_OURS = ("segment_ids", "positions")
 _CODES = "which item each token is from"
 
 
@@ -95,29 +93,29 @@ def concat_then_split(
     [9 0 0 0] [1 0 0 0] [0 0 0 0]
     """
 
-    def rows(before: Flow[Any], here: Position, begin: int) -> Iterator[_Placed]:
+    def rows(before: _Read, anchor: Position, begin: int) -> Iterator[_Placed]:
         room = length
         parts: list[Features] = []
-        for item in before:
-            size, features = _sequence("concat_then_split", item)
+        for item in before.items:
+            size, features = as_sequence("concat_then_split", item)
             if begin > size:
                 raise SourceChanged(
                     f"concat_then_split: the state stands after token {begin} of a sequence "
                     f"that now has {size}"
                 )
-            after = before.snapshot()
             while begin < size:
                 stop = min(size, begin + room)
                 parts.append({name: each[begin:stop] for name, each in features.items()})
                 room -= stop - begin
                 begin = stop
                 if not room:
-                    row = _row("concat_then_split", parts, length)
+                    row = filled_row("concat_then_split", parts, length)
                     parts, room = [], length
-                    yield ((here, stop) if stop < size else (after, 0)), row
-            here, begin = after, 0
+                    place = (before.last(), stop) if stop < size else (before.reached(), 0)
+                    yield place, row
+            begin = 0
         if parts and not drop_last:
-            yield (before.snapshot(), 0), _row("concat_then_split", parts, length)
+            yield (before.reached(), 0), filled_row("concat_then_split", parts, length)
 
     def rereads(position: Position) -> list[Reread]:
         return [Reread(position[0], 1 if position[1] else 0)]
@@ -175,10 +173,9 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
     [2 2 4 0] [1 1 2 0] [0 1 0 0]
     """
 
-    def rows(before: Flow[Any], anchor: Position, given: int) -> Iterator[_Placed]:
+    def rows(before: _Read, anchor: Position, given: int) -> Iterator[_Placed]:
         bins: list[list[Features]] = []
         rooms: list[int] = []
-        here = anchor
 
         def emptied(after: Position) -> Iterator[_Placed]:
             if given and given >= len(bins):
@@ -186,11 +183,11 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
                     f"pack_first_fit: the state stands after row {given} of {len(bins)}"
                 )
             for number, parts in enumerate(bins[given:], given + 1):
-                row = _row("pack_first_fit", parts, length)
+                row = filled_row("pack_first_fit", parts, length)
                 yield ((anchor, number) if number < len(bins) else (after, 0)), row
 
-        for item in before:
-            size, features = _sequence("pack_first_fit", item)
+        for item in before.items:
+            size, features = as_sequence("pack_first_fit", item)
             if size > length:
                 raise ValueError(
                     f"pack_first_fit: a sequence of {size} tokens is longer than "
@@ -202,6 +199,7 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
             else:
                 chosen = len(bins)
             if chosen == num_bins:
+                here = before.last()
                 yield from emptied(here)
                 anchor, given = here, 0
                 bins, rooms, chosen = [], [], 0
@@ -211,8 +209,7 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
                     rooms.append(length)
                 bins[chosen].append(features)
                 rooms[chosen] -= size
-            here = before.snapshot()
-        yield from emptied(before.snapshot())
+        yield from emptied(before.reached())
 
     def rereads(position: Position) -> list[Reread]:
         anchor, given = position
@@ -224,21 +221,21 @@ def pack_first_fit(upstream: Machine[Any], length: int, *, num_bins: int) -> Mac
 def _packed(
     name: str,
     upstream: Machine[Any],
-    rows: Callable[[Flow[Any], Position, int], Iterator[_Placed]],
+    rows: Callable[[_Read, Position, int], Iterator[_Placed]],
     rereads: Callable[[Position], list[Reread]],
 ) -> Machine[Features]:
-    """The rows that `rows(items, anchor, given)` makes, each with the position after it."""
+    """The rows that `rows(before, anchor, given)` makes, each with the position after it."""
 
     def flow(position: Position) -> Flow[Features]:
         anchor, given = position
-        before = upstream.flow(anchor)
+        before = _read(upstream, anchor)
 
         def made() -> Iterator[Features]:
             nonlocal position
             for after, row in rows(before, anchor, given):
                 position = after
                 yield row
-            position = before.snapshot(), 0
+            position = before.reached(), 0
 
         return Flow(made(), lambda: position)
 
@@ -247,46 +244,24 @@ def _packed(
     )
 
 
-def _sequence(stage: str, item: Any) -> tuple[int, Features]:
-    """How many tokens an item has, and its features as arrays."""
-    if not isinstance(item, dict):
-        tokens = np.asarray(item)
-        if tokens.ndim:
-            return len(tokens), {"tokens": tokens}
-    fields = item if isinstance(item, dict) else {"tokens": item}
-    features = {name: np.asarray(values) for name, values in fields.items()}
-    sizes = {name: len(each) if each.ndim else None for name, each in features.items()}
-    if None in sizes.values() or not sizes:
-        raise TypeError(
-            f"{stage}: expected a sequence of tokens, or a dict of such, got {brief(item)} "
-            f"({type(item).__name__})"
-        )
-    if len(set(sizes.values())) > 1:
-        raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
-    if taken := [name for name in _OURS if name in features]:
-        raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
-    return len(next(iter(features.values()))), features
+class _Read(NamedTuple):
+    """Items, the position before the one read last, and the position reached."""
+
+    items: Iterator[Any]
+    last: Callable[[], Position]
+    reached: Callable[[], Position]
 
 
-def _row(stage: str, parts: list[Features], length: int) -> Features:
-    """The parts end to end, filled up with zeros, numbered and counted."""
-    first = parts[0]
-    for part in parts:
-        if part.keys() != first.keys():
-            raise ValueError(
-                f"{stage}: an item has features {list(part)}, others have {list(first)}"
-            )
-    columns = {name: [part[name] for part in parts] for name in first}
-    sizes = np.array([len(each) for each in next(iter(columns.values()))])
-    ends = sizes.cumsum()
-    full = int(ends[-1])
-    row = {}
-    for name, arrays in columns.items():
-        if full < length:
-            arrays.append(np.zeros((length - full, *arrays[0].shape[1:]), arrays[0].dtype))
-        row[name] = np.concatenate(arrays)
-    numbers, places = np.zeros(length, np.int32), np.zeros(length, np.int32)
-    numbers[:full] = np.arange(1, len(parts) + 1).repeat(sizes)
-    places[:full] = np.arange(full) - (ends - sizes).repeat(sizes)
-    row["segment_ids"], row["positions"] = numbers, places
-    return row
+def _read(upstream: Machine[Any], position: Position) -> _Read:
+    flow, jump = upstream.flow(position), upstream.skip
+    if jump is not None:
+        items, taken = counted(flow)
+        return _Read(items, lambda: jump(position, taken() - 1)[0], flow.snapshot)
+
+    def noted() -> Iterator[Any]:
+        nonlocal position
+        for item in flow:
+            yield item
+            position = flow.snapshot()
+
+    return _Read(noted(), lambda: position, flow.snapshot)

@@ -96,8 +96,8 @@ def reordered(
         order: Which of upstream's items these are.
         check: Called with all behind upstream's place; by default a count alone.
     """
-    jump, below = upstream.skip, upstream.view
-    assert jump is not None
+    alone, below = upstream.item, upstream.view
+    assert alone is not None
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert below is not None
@@ -114,7 +114,7 @@ def reordered(
             while index < length:
                 window = range(index, min(index + _WINDOW, length))
                 for place in as_array(chosen.at(window)).tolist():
-                    item = upstream.step(jump(begin, place)[0])[1]
+                    item = alone(begin, place)
                     index += 1
                     yield item
 
@@ -124,8 +124,11 @@ def reordered(
         begin, index, *branches = position
         if index >= length:
             raise End(position)
-        place = order(upstream.epoch(begin), *branches)[index]
-        return (begin, index + 1, *branches), upstream.step(jump(begin, place)[0])[1]
+        return (begin, index + 1, *branches), item(position, 0)
+
+    def item(position: Position, n: int) -> A:
+        begin, index, *branches = position
+        return alone(begin, order(upstream.epoch(begin), *branches)[index + n])
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         begin, index, *branches = position
@@ -140,6 +143,7 @@ def reordered(
         step=step,
         flow=flow if below is None else None,
         skip=skip,
+        item=item,
         length=length,
         view=below and View(below.table, ahead),
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyckpt.core.checks import natural, optional
 from lazyckpt.core.flow import Flow, Position, View, blocks_of, in_blocks
-from lazyckpt.core.machine import End, Machine, Rate
+from lazyckpt.core.machine import MOST, End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
@@ -125,6 +125,8 @@ def _empty(what: str) -> PipelineError:
 
 def _repeated_access(upstream: Machine[A], count: int | None, what: str) -> dict[str, Any]:
     jump, view, length = upstream.skip, upstream.view, upstream.length
+    alone: Any = upstream.item
+    known: tuple[Position, int] = (), 0  # what the epoch has left behind the last one asked for
     if count == 0:
         whole: int | float | None = 0
     elif count is None:
@@ -153,6 +155,19 @@ def _repeated_access(upstream: Machine[A], count: int | None, what: str) -> dict
         after, rest = jump(final, wanted - whole * length)
         return after, passed + whole * length + rest
 
+    def item(position: Position, n: int) -> Any:
+        nonlocal known
+        here, left = known
+        if here is not position:
+            left = jump(position, MOST if length == math.inf else int(length))[1]
+            known = position, left
+        if n < left:
+            return alone(position, n)
+        if not length:
+            raise _empty(what)
+        epochs, rest = divmod(n - left, int(length))
+        return alone(upstream.init(upstream.epoch(position) + 1 + epochs), rest)
+
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None
         if length == math.inf or not len(offsets):
@@ -174,4 +189,4 @@ def _repeated_access(upstream: Machine[A], count: int | None, what: str) -> dict
                 found[mine] = view.ahead(begin, numbers[mine] - number * length)
         return found
 
-    return {"length": whole, "skip": skip, "view": view and View(view.table, ahead)}
+    return {"length": whole, "skip": skip, "item": item, "view": view and View(view.table, ahead)}

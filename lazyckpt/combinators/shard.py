@@ -114,6 +114,7 @@ def _strided(
     length: int | float | None,
 ) -> Machine[A]:
     jump, view = upstream.skip, upstream.view
+    alone: Any = upstream.item
     assert jump is not None
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
@@ -135,6 +136,10 @@ def _strided(
             begin, reached = wrapped(position, index - dealt)
             here = jump(begin, reached)[0]
         return after, upstream.step(here)[1]
+
+    def item(position: Position, n: int) -> A:
+        found: A = alone(position, index + n * num_shards)
+        return found
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert view is not None
@@ -158,6 +163,7 @@ def _strided(
         share=upstream.share.dealt(num_shards, index),
         step=step,
         skip=skip,
+        item=None if remainder == "pad" else item,
         length=length,
         view=view and View(view.table, ahead, view.moved(index, num_shards)),
     )

@@ -112,6 +112,12 @@ def _picked(name: str, selector: Any, *pipelines: Any) -> None:
             )
 
 
+def _is_there(pipeline: Pipeline[Any]) -> bool:
+    """Whether its items need no computing, so that it does no harm to have each."""
+    view = pipeline.machine.view
+    return view is not None and view.table.is_there
+
+
 class _Deferred(NamedTuple):
     machine: Machine[Callable[[], Any]]
 
@@ -119,11 +125,28 @@ class _Deferred(NamedTuple):
 def _picking(
     selector: Pipeline[Any], pipelines: tuple[Pipeline[A], ...], chosen: Callable[[Any], int]
 ) -> Machine[A]:
-    deferred = [_Deferred(_deferring(pipeline.machine)) for pipeline in pipelines]
-    rows: Machine[Any] = registry["zip"].build(selector, *deferred)
-    picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
+    is_there = all(map(_is_there, pipelines))
+    joined = pipelines if is_there else [_Deferred(_deferring(each.machine)) for each in pipelines]
+    rows: Machine[Any] = registry["zip"].build(selector, *joined)
+    if is_there:
+        picked = applied(rows, lambda row: row[1 + chosen(row[0])])
+    else:
+        picked = applied(rows, lambda row: row[1 + chosen(row[0])]())
     children = tuple([each.machine for each in (selector, *pipelines)])
-    return rows._replace(step=picked.step, flow=picked.flow, skip=picked.skip, children=children)
+    lone: list[Any] = [each.item for each in children]
+
+    def item(position: Position, n: int) -> A:
+        places = position[0]
+        number = 1 + chosen(lone[0](places[0], n))
+        found: A = lone[number](places[number], n)
+        return found
+
+    return rows._replace(
+        step=picked.step,
+        flow=picked.flow,
+        item=rows.item and item,
+        children=children,
+    )
 
 
 def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
@@ -138,7 +161,16 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
             raise End(after)
         return after, lambda: upstream.step(position)[1]
 
+    alone: Any = upstream.item
     view = None
     if upstream.view is not None:  # by which many positions are found at once
         view = View(Table(partial(partial, upstream.view.table.get)), upstream.view.ahead)
-    return stateless(upstream, rate=Rate(), step=step, skip=jump, length=upstream.length, view=view)
+    return stateless(
+        upstream,
+        rate=Rate(),
+        step=step,
+        skip=jump,
+        item=partial(partial, alone),
+        length=upstream.length,
+        view=view,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lazyckpt.core.checks import natural
 from lazyckpt.core.flow import Flow, Position, View, counted
@@ -41,6 +41,8 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
     [0, 1, 2]
     """
 
+    alone: Any = upstream.item
+
     def step(position: Position) -> tuple[Position, A]:
         before, taken = position
         if taken >= n:
@@ -75,6 +77,7 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
         step=step,
         flow=flow,
         skip=upstream.skip and skip,
+        item=lambda position, count: alone(position[0], count),
         length=None if upstream.length is None else min(n, upstream.length),
         view=upstream.view and upstream.view._replace(ahead=ahead),
     )
@@ -105,6 +108,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
     """
     length = None if upstream.length is None else max(0, upstream.length - n)
     jump, view = upstream.skip, upstream.view
+    alone: Any = upstream.item
     if jump is None:
         return stateful(
             "skip",
@@ -148,6 +152,7 @@ def skip(upstream: Machine[A], n: int) -> Machine[A]:
         step=step,
         flow=flow,
         skip=skip,
+        item=lambda position, count: alone(behind(position), count),
         length=length,
         view=view and View(view.table, ahead, view.moved(n)),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, repeat
+from operator import call
 from typing import Any
 
 from lazyckpt.combinators.join import joined
@@ -114,6 +115,10 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         ]
         return (tuple(after), 1), passed
 
+    def item(position: Position, n: int) -> tuple[Any, ...]:
+        return tuple(map(call, lone, position[0], repeat(n)))
+
+    lone: list[Any] = [each.item for each in machines]
     jumps = [each.skip for each in machines if each.skip is not None]
     return joining(
         "zip",
@@ -124,6 +129,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         step=step,
         flow=flow,
         skip=skip if len(jumps) == len(machines) else None,
+        item=item,
         length=None if None in lengths else min(each for each in lengths if each is not None),
     )
 

@@ -97,15 +97,31 @@ class Call:
 
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
-        bound = inspect.BoundArguments(self.combinator.signature, self.arguments)
+        args, kwargs = self._spread()
         first = () if upstream is None else (upstream,)
-        built = self.combinator.build(*first, *bound.args, **bound.kwargs)
+        built = self.combinator.build(*first, *args, **kwargs)
         if built.upstream is not upstream:
             raise PipelineError(
                 f"{self.name}: its machine must be made on top of the one that it is given; "
                 "@composite makes one stage of several"
             )
         return built
+
+    def _spread(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments by place and by name. Workers build a machine for each chunk."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, parameter in self.combinator.signature.parameters.items():
+            value, kind = self._arguments[name], parameter.kind
+            if kind is parameter.VAR_POSITIONAL:
+                args += value
+            elif kind is parameter.VAR_KEYWORD:
+                kwargs |= value
+            elif kind is parameter.KEYWORD_ONLY:
+                kwargs[name] = value
+            else:
+                args.append(value)
+        return args, kwargs
 
     def entry(self, machine: Machine[Any], detail: int) -> Entry:
         """What a state has of this stage: see `Chain.entries` for how much in detail."""

@@ -67,6 +67,8 @@ def at_least(least: int, most: int | None = None) -> Check:
 
 
 def is_integer(value: Any) -> bool:
+    if type(value) is int:
+        return True
     if isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
         return False
     try:

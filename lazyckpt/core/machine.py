@@ -114,6 +114,7 @@ class Machine(NamedTuple, Generic[T]):
     - `flow(position)`: the same items as an iterator
     - `epoch(position)`: the epoch that `init` was given
     - `skip(position, n)`: where n steps lead, or the end, and how many items they pass
+    - `item(position, n)`: the item behind n others, where there is one, made alone
     - `length`: items an epoch; infinity if endless, None if only reading tells
     - `view`: the vectorised lane
 
@@ -137,6 +138,7 @@ class Machine(NamedTuple, Generic[T]):
     flow: Callable[[Position], Flow[T]]
     epoch: Callable[[Position], int]
     skip: Callable[[Position, int], tuple[Position, int]] | None
+    item: Callable[[Position, int], T] | None
     length: int | float | None
     view: View[T] | None
     check: Callable[[Position], None]

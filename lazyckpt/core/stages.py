@@ -22,12 +22,13 @@ _BLOCK = 512  # items that are there at once
 class Lanes(TypedDict, total=False):
     """What a stage gives of its lanes; the others follow from them. One of the first two is needed.
 
-    A view and `skip` together do as well.
+    A view and `skip` together do as well. `item` counts where there is `skip`.
     """
 
     step: Callable[[Position], tuple[Position, Any]]
     flow: Callable[[Position], Flow[Any]] | None
     skip: Callable[[Position, int], tuple[Position, int]] | None
+    item: Callable[[Position, int], Any] | None
     length: int | float | None
     view: View[Any] | None
 
@@ -51,7 +52,7 @@ def stateless(
         init: The position where an epoch begins; by default upstream's.
         epoch: The epoch of a position; by default upstream's.
         share: Where its items stand among those of all ranks, if upstream doesn't tell.
-        lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
+        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
     """
     return _machine(
         lanes,
@@ -103,7 +104,7 @@ def stateful(
         rereads: What a resume from a position takes of upstream again; by default nothing.
         init: The position where an epoch begins, if it isn't upstream's and `first`.
         share: Where its items stand among those of all ranks, if upstream doesn't tell.
-        lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
+        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -142,7 +143,7 @@ def sourced(
         check: Called with that; raises `InvalidState` if it doesn't fit.
         most: The highest index.
         rereads: What of its data a resume from a position re-reads; by default nothing.
-        lanes: `step`, `flow`, `skip`, `length`, `view`, as of `Machine`.
+        lanes: `step`, `flow`, `skip`, `item`, `length`, `view`, as of `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -190,7 +191,7 @@ def joining(
         epoch: The epoch of a position, if it isn't the first pipeline's.
         rate: How many items it takes for each that it gives: of one of them, or of `every` one.
         share: Where its items stand among those of all ranks, if the pipelines don't tell.
-        lanes: `step`, `flow`, `skip`, `length`, as of `Machine`.
+        lanes: `step`, `flow`, `skip`, `item`, `length`, as of `Machine`.
     """
 
     def fits(position: Position) -> None:
@@ -239,14 +240,24 @@ def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
     if flow is None:
         assert step is not None, "a machine needs a step or a flow"
         flow = stepping(step)
+    step = step or _continuing(flow)
     return Machine(
-        step=step or _continuing(flow),
+        step=step,
         flow=flow,
         skip=skip,
+        item=skip and (lanes.get("item") or stepped_to(skip, step)),
         length=lanes.get("length"),
         view=view,
         **said,
     )
+
+
+def stepped_to(
+    skip: Callable[[Position, int], tuple[Position, int]],
+    step: Callable[[Position], tuple[Position, U]],
+) -> Callable[[Position, int], U]:
+    """An item by a step from where `skip` leads."""
+    return lambda position, n: step(skip(position, n)[0])[1]
 
 
 def stepping(

@@ -73,7 +73,7 @@ class Trace:
 
 
 def lanes(pipeline: Pipeline[Any], limit: int) -> None:
-    """`flow`, `skip`, `length`, the view and random access agree with `step`."""
+    """`flow`, `skip`, `item`, `length`, the view and random access agree with `step`."""
     machine = pipeline.machine
     for epoch in (0, 1):
         trace = Trace(machine, epoch, limit)
@@ -135,11 +135,15 @@ def _flows(machine: Machine[Any], trace: Trace, cut: int) -> None:
 
 def _skips(machine: Machine[Any], trace: Trace, cut: int) -> None:
     assert machine.skip is not None
+    alone: Any = machine.item
     last = len(trace.items)
     for target in trace.cuts():
         if target >= cut:
             found = machine.skip(trace.positions[cut], target - cut)
             same(f"skip from {cut} to {target}", found, (trace.positions[target], target - cut))
+        if cut <= target < last:
+            found = alone(trace.positions[cut], target - cut)
+            same(f"item {target} alone from {cut}", found, trace.items[target])
     if trace.ended:
         found = machine.skip(trace.positions[cut], last - cut + 7)
         same(f"skip from {cut} past the end", found, (trace.end, last - cut))

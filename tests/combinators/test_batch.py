@@ -75,6 +75,18 @@ def test_stack(items: list[Any], expected: Any) -> None:
     assert alike(next(iter(lz.source(items) | lz.batch(9, collate=lz.stack))), expected)
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0), (2, 3), (100, 100)])
+@pytest.mark.parametrize("dtypes", ["?", "i1", ">i4", "f2", "f8", "F", "U3", "M8[s]", "O", "i4 f8"])
+def test_stack_is_numpys(shape: tuple[int, ...], dtypes: str) -> None:
+    kinds = dtypes.split()
+    items = [np.full(shape, i, "i8").astype(kinds[i % len(kinds)]) for i in range(4)]
+    found, expected = lz.stack(items), np.stack(items)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert np.array_equal(found, expected)
+    with pytest.raises(ValueError, match="item 3 has shape"):
+        lz.stack([*items[:3], np.zeros((7, *shape))])
+
+
 @pytest.mark.parametrize(
     ("items", "error", "words"),
     [

@@ -58,6 +58,12 @@ def tells_late(up: Machine[Any]) -> Machine[Any]:
     return stateless(up, step=up.step, flow=flow)
 
 
+def makes_another_alone(up: Machine[Any]) -> Machine[Any]:
+    lane: Any = up.item
+    item = lane and (lambda position, n: lane(position, max(0, n - 1)))
+    return stateless(up, step=up.step, flow=up.flow, skip=up.skip, item=item, length=up.length)
+
+
 def skips_short(up: Machine[Any]) -> Machine[Any]:
     def skip(position: Position, n: int) -> tuple[Position, int]:
         assert up.skip is not None
@@ -210,6 +216,7 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("lanes", flows_otherwise),
     ("lanes", tells_late),
     ("lanes", skips_short),
+    ("lanes", makes_another_alone),
     ("lanes", misjudges_its_length),
     ("lanes", misnames_its_epoch),
     ("resume", keeps_a_sum_elsewhere),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.sequence import LazySequence, arranged
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
+from lazyckpt.core.flow import counted
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 
@@ -103,14 +105,17 @@ class _Indexed:
 
     def __getitem__(self, index: int) -> Any:
         with self._lock:
-            able = [c for c in self._cursors if c.next - len(c.kept) <= index]
+            cursors = self._cursors
+            if len(cursors) == 1 and (cursor := cursors[0]).next <= index:
+                return cursor.read(index)
+            able = [c for c in cursors if c.next - len(c.kept) <= index]
             if able:
-                cursor = max(able, key=lambda each: each.next)
-                self._cursors.remove(cursor)
+                cursor = able[0] if len(able) == 1 else max(able, key=lambda each: each.next)
+                cursors.remove(cursor)
             else:
-                del self._cursors[: len(self._cursors) + 1 - self._most]
+                del cursors[: len(cursors) + 1 - self._most]
                 cursor = _Cursor(self._iterable, self._cache_size)
-            self._cursors.append(cursor)
+            cursors.append(cursor)
             return cursor.read(index)
 
 
@@ -118,16 +123,22 @@ class _Cursor:
     """An iterator that knows how far it is, and the items before that."""
 
     def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
-        self._items = iter(iterable)
+        self._items, self._taken = counted(iter(iterable))
         self.kept: deque[Any] = deque(maxlen=cache_size + 1)
         self.next = 0
 
     def read(self, index: int) -> Any:
         """The item, which is kept or lies ahead."""
-        while self.next <= index:
+        if self.next == index:
+            for item in self._items:
+                self.kept.append(item)
+                self.next += 1
+                return item
+        if self.next <= index:
             try:
-                self.kept.append(next(self._items))
-            except StopIteration:
-                raise IndexError(f"index {index}, and the iterable has {self.next} items") from None
-            self.next += 1
+                self.kept.extend(islice(self._items, index + 1 - self.next))
+            finally:
+                self.next = self._taken()
+            if self.next <= index:
+                raise IndexError(f"index {index}, and the iterable has {self.next} items")
         return self.kept[index - self.next]

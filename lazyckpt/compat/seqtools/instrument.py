@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.sequence import LazySequence
+from lazyckpt.compat.seqtools.sequence import LazySequence, places
 from lazyckpt.core.checks import checked, function, natural, optional
 
 T = TypeVar("T")
-
-_NEVER: Any = object()
 
 
 def debug(
@@ -31,7 +30,9 @@ def debug(
     checked("debug", "func", func, function)
     calls = checked("debug", "max_calls", max_calls, optional(natural))
     watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
-    return LazySequence(LazySequence.of(sequence) | lz.enumerate() | lz.map(watch))
+    items = LazySequence.of(sequence)
+    numbered = lz.zip(places(items.machine.length), items)
+    return LazySequence(numbered | lz.map(watch))
 
 
 @dataclass
@@ -41,12 +42,18 @@ class _Watch:
     pause: float
     last: float = -math.inf
 
+    def __post_init__(self) -> None:
+        self.is_free = self.left == math.inf and not self.pause
+
     def __call__(self, numbered: tuple[int, Any]) -> Any:
-        if self.left and (not self.pause or monotonic() - self.last >= self.pause):
-            self.func(*numbered)
+        number, item = numbered
+        if self.is_free:
+            self.func(number, item)
+        elif self.left and (not self.pause or monotonic() - self.last >= self.pause):
+            self.func(number, item)
             self.last = monotonic()
             self.left -= 1
-        return numbered[1]
+        return item
 
 
 def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
@@ -60,7 +67,7 @@ class Monitored(LazySequence[T]):
     is_plain = False
 
     def __init__(self, sequence: Iterable[T]) -> None:
-        super().__init__(LazySequence.of(sequence))
+        super().__init__(LazySequence.of(sequence), None, [sequence], "flow")
         self.reset()
 
     def reset(self) -> None:
@@ -81,8 +88,22 @@ class Monitored(LazySequence[T]):
         return self._measured(partial(super()._item, number))
 
     def __iter__(self) -> Iterator[T]:
-        read = partial(next, super().__iter__())
-        return iter(partial(self._measured, read), _NEVER)  # outlives an error
+        items, is_over = super().__iter__(), False
+
+        def stretch() -> Iterator[T]:
+            nonlocal is_over
+            while True:
+                begun = perf_counter()
+                try:
+                    item = next(items)
+                except StopIteration:
+                    is_over = True
+                    return
+                self._spent += perf_counter() - begun
+                self._count += 1
+                yield item
+
+        return chain.from_iterable(iter(lambda: None if is_over else stretch(), None))
 
     def _measured(self, read: Callable[[], T]) -> T:
         begun = perf_counter()

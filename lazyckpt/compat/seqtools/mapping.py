@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
-import numpy as np
-
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.errors import EvaluationError
+from lazyckpt.compat.seqtools.errors import EvaluationError, chosen
 from lazyckpt.compat.seqtools.sequence import LazySequence
 from lazyckpt.core.checks import checked, function
-from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun
 from lazyckpt.core.show import show, written_at
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Stage
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.rebase import given
 
 A = TypeVar("A")
@@ -35,18 +34,21 @@ def smap(f: Callable[..., B], *sequences: Iterable[Any]) -> LazySequence[B]:
     if not sequences:
         raise ArgumentError("smap: at least one sequence is needed, got none")
     if len(sequences) == 1:
-        return LazySequence(LazySequence.of(*sequences) | _mapped(f, False))
-    return LazySequence(lz.zip(*map(LazySequence.of, sequences)) | _mapped(f, True))
+        return _smap(LazySequence.of(*sequences), f, False, *sequences)
+    return _smap(lz.zip(*map(LazySequence.of, sequences)), f, True, *sequences)
 
 
 def starmap(f: Callable[..., B], sequence: Iterable[Iterable[Any]]) -> LazySequence[B]:
     """`f(*item)` for every item. Errors are as `smap`'s."""
-    return LazySequence(LazySequence.of(sequence) | _mapped(f, True))
+    return _smap(LazySequence.of(sequence), f, True, sequence)
 
 
-def _mapped(f: Callable[..., Any], spread: bool) -> Stage[Any, Any]:
+def _smap(
+    items: Pipeline[Any], f: Callable[..., Any], spread: bool, *sequences: Any
+) -> LazySequence[Any]:
     checked("smap", "f", f, function)
-    return seqtools_smap(_Evaluation(f, spread, written_at()))
+    fn = _Evaluation(f, spread, written_at())
+    return LazySequence(items | seqtools_smap(fn), None, sequences, fn.walk, can_fail=True)
 
 
 @dataclass(frozen=True)
@@ -60,26 +62,43 @@ class _Evaluation:
     def __post_init__(self) -> None:
         self.__dict__["__qualname__"] = show(self.func)
 
-    def __call__(self, item: Any, number: Callable[[], int | None]) -> Any:
-        """What the function makes of an item; its error says the item's number, if that is known.
+    def walk(self, *sequences: Iterable[Any]) -> Iterator[Any]:
+        """What the function makes of items that never fail; it goes on behind an error."""
+        func, is_over = self.func, False
+        several = sequences[0] if len(sequences) == 1 else zip(*sequences, strict=False)
+        items, taken = counted(several)
+
+        def stretch() -> Iterator[Any]:
+            nonlocal is_over
+            try:
+                if self.spread:
+                    for item in items:
+                        yield func(*item)
+                else:
+                    for item in items:
+                        yield func(item)
+            except Exception as error:
+                raise chosen(self.failed(error, taken() - 1))  # noqa: B904  # it has its cause
+            is_over = True
+
+        return chain.from_iterable(iter(lambda: None if is_over else stretch(), None))
+
+    def failed(self, error: Exception, number: int | None) -> Exception:
+        """The error of an item, which says its number, if that is known.
 
         An `EvaluationError` comes from further below, and says so already.
         """
-        try:
-            return self.func(*item) if self.spread else self.func(item)
-        except EvaluationError:
-            raise
-        except Exception as error:
-            known = number()
-            which = "an item" if known is None else f"item {known}"
-            what = f"{which} of smap({show(self.func)})"
-            raise EvaluationError.of(error, what, self.site)  # noqa: B904  # it has its cause
+        if isinstance(error, EvaluationError):
+            return error
+        which = "an item" if number is None else f"item {number}"
+        return EvaluationError.of(error, f"{which} of smap({show(self.func)})", self.site)
 
 
 @combinator(registered=False, pointwise=True)
-def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
+def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
-    view = upstream.view
+    alone = upstream.item
+    func, spreads = fn.func, fn.spread
 
     def number(position: Position, more: int = 0) -> int | None:
         """That of an item so many behind a position, in its epoch."""
@@ -87,45 +106,33 @@ def seqtools_smap(upstream: Machine[A], fn: _Evaluation) -> Machine[Any]:
         epoch = upstream.length if isinstance(upstream.length, int) else sys.maxsize
         return None if found is None else found % max(epoch, 1) + more
 
-    def step(position: Position) -> tuple[Position, Any]:
-        after, item = upstream.step(position)
-        return after, fn(item, lambda: number(position))
+    def item(position: Position, n: int) -> Any:
+        assert alone is not None
+        found = alone(position, n)
+        try:
+            return func(*found) if spreads else func(found)
+        except Exception as error:
+            raise fn.failed(error, number(position, n))  # noqa: B904  # it has its cause
 
     def flow(position: Position) -> Flow[Any]:
         before = upstream.flow(position)
         items, taken = counted(before)
 
-        def made(item: A) -> Any:
-            return fn(item, lambda: number(position, taken() - 1))
+        def made() -> Iterator[Any]:
+            for each in items:
+                try:
+                    yield func(*each) if spreads else func(each)
+                except Exception as error:
+                    where = number(position, taken() - 1)
+                    raise fn.failed(error, where)  # noqa: B904  # it has its cause
 
-        return Flow(items, before.snapshot, made, taken)
+        return Flow(made(), before.snapshot)
 
     return stateless(
         upstream,
         rate=Rate(),
-        step=step,
         flow=flow,
         skip=upstream.skip,
+        item=item,
         length=upstream.length,
-        view=None if view is None else _viewed(upstream, view, fn),
     )
-
-
-def _viewed(upstream: Machine[A], view: View[A], fn: _Evaluation) -> View[Any]:
-    get, rows = view.table[:2]
-
-    def one(index: int, item: Any) -> Any:
-        return fn(item, lambda: number(index))
-
-    def number(index: int) -> int | None:
-        """That of an item of the table, or of the first of several."""
-        if not isinstance(upstream.length, int):
-            return None
-        order = np.asarray(view.ahead(upstream.init(0), range(upstream.length)))
-        return int(np.argmax(order == index))
-
-    def many(indices: Any) -> list[Any]:
-        assert rows is not None
-        return [one(int(index), item) for index, item in zip(indices, rows(indices), strict=True)]
-
-    return View(Table(lambda index: one(index, get(index)), rows and many), view.ahead)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
 import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
-from lazyckpt.core.flow import Position
+from lazyckpt.core.flow import Position, counted
 from lazyckpt.core.lengths import length_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
@@ -25,6 +25,7 @@ from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 Arrangement = Callable[..., Pipeline[Any]]
+Walk = Callable[..., Iterator[Any]] | Literal["flow"]
 
 
 class LazySequence(Sequence[T], Generic[T]):
@@ -46,12 +47,16 @@ class LazySequence(Sequence[T], Generic[T]):
         pipeline: Pipeline[T],
         layout: Arrangement | None = None,
         inputs: Sequence[Any] = (),
+        walk: Walk | None = None,
+        can_fail: bool = False,
     ) -> None:
         self.pipeline, self.layout, self.inputs = pipeline, layout, inputs
+        self.walk = walk if all(map(_never_fails, inputs)) else None
+        self.can_fail = can_fail or self.walk is None
         self._machine = machine = pipeline.machine
-        self._start = machine.init(0)
-        self._takes_many = any(call.name == "batch" for call in pipeline.calls)  # a flow is faster
+        self._start, self._alone = machine.init(0), cast(Any, machine.item)
         self._length = machine.length if isinstance(machine.length, int) else None
+        self._size = machine.length or 0
         self._targets: LazySequence[Any] | None = None
 
     @staticmethod
@@ -78,7 +83,7 @@ class LazySequence(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, key: slice) -> LazySequence[T]: ...
     def __getitem__(self, key: SupportsIndex | slice) -> T | LazySequence[T]:
-        if type(key) is int and self._length and 0 <= key < self._length:
+        if type(key) is int and 0 <= key < self._size:
             return self._item(key)
         if isinstance(key, slice):
             return self._arranged(partial(_sliced, key))
@@ -94,7 +99,7 @@ class LazySequence(Sequence[T], Generic[T]):
 
     def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
         """Another one of the same kind, of the same items."""
-        return LazySequence(arrange(self.pipeline), arrange, [self])
+        return LazySequence(arrange(self.pipeline), arrange, [self], "flow")
 
     def position(self, number: int) -> Position:
         """Where the pipeline stands before an item."""
@@ -103,15 +108,15 @@ class LazySequence(Sequence[T], Generic[T]):
         return self._machine.skip(self._start, number)[0]
 
     def _item(self, number: int) -> T:
-        position = self.position(number)
+        if self._alone is None:
+            self.position(number)  # which only a sequence with indices has
         try:
-            if self._takes_many:
-                return cast(T, next(iter(self._machine.flow(position))))
-            return cast(T, self._machine.step(position)[1])
+            found: T = self._alone(self._start, number)
         except Past:
             raise
         except Exception as error:
             raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
+        return found
 
     def _explained(self, error: Exception, number: int) -> Exception:
         """The error to raise for an item, with a note of where it comes from."""
@@ -125,17 +130,47 @@ class LazySequence(Sequence[T], Generic[T]):
         return chosen(error)
 
     def __iter__(self) -> Iterator[T]:
-        return forgiving(Run(self.pipeline), self.pipeline)
+        if self._machine.skip is None:
+            return forgiving(Run(self.pipeline), self.pipeline)
+        self._machine.check(self._start)  # that the data are as long as they were
+        if self.walk is not None:
+            flow = self._machine.flow
+            return iter(flow(self._start)) if self.walk == "flow" else self.walk(*self.inputs)
+        return chain.from_iterable(self._stretches())
+
+    def _stretches(self) -> Iterator[Iterator[T]]:
+        """The items up to an error, and those behind it."""
+        begin, goes_on = 0, True
+
+        def stretch(items: Iterator[T]) -> Iterator[T]:
+            nonlocal begin, goes_on
+            try:
+                yield from items
+            except Past:
+                pass
+            except Exception as error:
+                number = begin + taken()
+                begin, goes_on = number + (not isinstance(error, WORKER_ERRORS)), True
+                raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
+
+        while goes_on:
+            items, taken = counted(self._machine.flow(self.position(begin)))
+            goes_on = False
+            yield stretch(items)
 
     def __repr__(self) -> str:
         return f"<sequence {self.pipeline!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazySequence, (self.pipeline, self.layout, self.inputs)
+        parts = self.pipeline, self.layout, self.inputs, self.walk, self.can_fail
+        return LazySequence, parts
 
 
 def arranged(
-    inputs: Sequence[Any], arrange: Arrangement, layout: Arrangement | None = None
+    inputs: Sequence[Any],
+    arrange: Arrangement,
+    layout: Arrangement | None = None,
+    walk: Walk | None = None,
 ) -> LazySequence[Any]:
     """A sequence of the items of others, which can be assigned through it.
 
@@ -143,8 +178,16 @@ def arranged(
         inputs: The sequences.
         arrange: From their pipelines to that of the items.
         layout: Likewise, without what is made of the items, if `arrange` makes something.
+        walk: From the sequences, if they never fail, to an iterator over the same items that
+            never does; the `"flow"` of the pipeline is one, if nothing is made of the items.
     """
-    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs)
+    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs, walk)
+
+
+def _never_fails(data: Any) -> bool:
+    """Whether its items are there, so that no error can come where they are gone through."""
+    is_arranged = type(data) is LazySequence and not data.can_fail
+    return is_arranged or type(data) in (list, tuple, range, str, bytes)
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,9 @@ def items_machine(
     return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)
 
 
+_FLAT = {int, float, bool, complex, str, bytes, bytearray, type(None), range}
+
+
 def item_bytes(items: list[Any]) -> float:
     """About how many bytes an item fills: the first one, or the last if that is larger."""
     try:
@@ -237,7 +240,7 @@ def item_bytes(items: list[Any]) -> float:
 
 def _bytes(item: Any, depth: int = 0) -> float:
     kind = type(item)
-    if kind in (int, float, bool, complex, str, bytes, bytearray, type(None), range):
+    if kind in _FLAT:
         return sys.getsizeof(item)
     if depth > 8 or getattr(getattr(item, "dtype", None), "hasobject", False):
         return UNKNOWN_BYTES
@@ -246,8 +249,10 @@ def _bytes(item: Any, depth: int = 0) -> float:
         return size + 128
     if isinstance(item, (list, tuple, set, frozenset, dict, deque)):
         values = item.values() if isinstance(item, dict) else item
-        some = [_bytes(value, depth + 1) for value in islice(values, 8)]
-        return sys.getsizeof(item) + (sum(some) / len(some) * len(item) if some else 0)
+        some = [*islice(values, 8)]
+        is_flat = _FLAT.issuperset(map(type, some))
+        sizes = map(sys.getsizeof, some) if is_flat else [_bytes(each, depth + 1) for each in some]
+        return sys.getsizeof(item) + (sum(sizes) / len(some) * len(item) if some else 0)
     if getattr(kind, "__dict__", None) is not None and hasattr(item, "__dict__"):
         return _bytes(vars(item), depth + 1)
     return UNKNOWN_BYTES

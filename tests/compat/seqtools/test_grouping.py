@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from itertools import islice
 from typing import Any
@@ -11,8 +12,9 @@ import seqtools as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import ITEMS, REFUSED, Endless, double, outcomes
+from tests.compat.seqtools.cases import ITEMS, REFUSED, Endless, double, fails_at_five, outcomes
 
 
 @given(st.lists(st.lists(st.integers(), max_size=4), min_size=1, max_size=3))
@@ -80,6 +82,26 @@ def test_sq24_each_batch_is_made_once_and_wrong_sizes_are_told() -> None:
     assert made == [0, 1, 2]
     assert outcomes(ours.unbatch([[1, 2], [3]], 2)) == [1, 2, 3, "ValueError"]
     assert list(islice(ours.unbatch(ours.cycle(["ab"]), 2), 5)) == list("ababa")
+
+
+@given(st.lists(st.integers(), max_size=12), st.integers(1, 5), st.integers(0, 12))
+def test_sq24_unbatch_as_a_pipeline(items: list[int], k: int, cut: int) -> None:
+    pipeline = ours.unbatch(ours.batch(items, k), k, len(items) % k or None).pipeline
+    run = lz.run(pipeline)
+    seen = list(islice(run, cut))
+    assert seen + list(lz.run(pipeline, run.state.to_json())) == items
+    assert [pipeline[i] for i in range(len(items))] == items
+    assert list(pickle.loads(pickle.dumps(pipeline))) == items
+    assert [lz.trace(pipeline, n)[0].place for n in range(len(items))] == [*range(len(items))]
+
+
+def test_sq24_unbatch_leaves_out_the_items_of_a_batch_that_fails() -> None:
+    batches = ours.smap(fails_at_five, range(4, 7))
+    pairs = ours.unbatch(ours.smap(lambda n: [n, -n], batches), 2)
+    expected = [4, -4, "EvaluationError", "EvaluationError", 6, -6]
+    assert outcomes(pairs) == expected
+    run = lz.run(pairs.pipeline, on_error="skip")
+    assert (list(run), run.skipped) == ([4, -4, 6, -6], 2)
 
 
 @given(st.integers(1, 12), st.data())

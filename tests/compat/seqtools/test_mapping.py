@@ -79,6 +79,24 @@ def span(number: int, k: int) -> range:
     return range(number * k, min(number * k + k, 24))
 
 
+@given(st.permutations(range(8)), st.integers(1, 3))
+def test_sq12_going_through_goes_on_behind_each_error(order: list[int], times: int) -> None:
+    """Over plain data, over what may fail itself, and of several sequences at once."""
+    items = order * times
+    names = ["EvaluationError" if item == 5 else item for item in items]
+    once = ours.smap(fails_at_five, items)
+    assert outcomes(once) == outcomes(ours.smap(same, once)) == names
+    assert outcomes(ours.collate([once, items])) == [
+        name if name == "EvaluationError" else (name, name) for name in names
+    ]
+    both = ours.smap(lambda item, number: (fails_at_five(item), number), items, range(99))
+    with pytest.raises(ours.EvaluationError, match=f"item {items.index(5)} of "):
+        list(both)
+    assert [each for each in outcomes(both) if each != "EvaluationError"] == [
+        (item, number) for number, item in enumerate(items) if item != 5
+    ]
+
+
 def test_sq12_passthrough_raises_the_error_itself() -> None:
     sequence = ours.smap(fails_at_five, range(6))
     assert ours.seterr() == theirs.seterr() == "wrap"

@@ -1,0 +1,82 @@
+"""Sequences of tokens, and rows of several: what `pack` makes its stages of."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.checks import brief
+
+Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
+
+_OURS = ("segment_ids", "positions")
+_FEW = 8  # parts, up to which a slice for each takes less time
+
+
+def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
+    """How many tokens an item has, and its features as arrays."""
+    if type(item) is np.ndarray and item.ndim:
+        return len(item), {"tokens": item}
+    if not isinstance(item, dict):
+        tokens = np.asarray(item)
+        if tokens.ndim:
+            return len(tokens), {"tokens": tokens}
+    fields = item if isinstance(item, dict) else {"tokens": item}
+    features = {name: np.asarray(values) for name, values in fields.items()}
+    sizes = {name: len(each) if each.ndim else None for name, each in features.items()}
+    if None in sizes.values() or not sizes:
+        raise TypeError(
+            f"{stage}: expected a sequence of tokens, or a dict of such, got {brief(item)} "
+            f"({type(item).__name__})"
+        )
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
+    if taken := [name for name in _OURS if name in features]:
+        raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
+    return len(next(iter(features.values()))), features
+
+
+def filled_row(stage: str, parts: list[Features], length: int) -> Features:
+    """The parts end to end, filled up with zeros, numbered and counted."""
+    first = parts[0]
+    for part in parts:
+        if part.keys() != first.keys():
+            raise ValueError(
+                f"{stage}: an item has features {list(part)}, others have {list(first)}"
+            )
+    columns = {name: [part[name] for part in parts] for name in first}
+    sizes = [len(each) for each in columns[next(iter(columns))]]
+    full = sum(sizes)
+    row = {}
+    for name, arrays in columns.items():
+        if full < length:
+            arrays.append(np.zeros((length - full, *arrays[0].shape[1:]), arrays[0].dtype))
+        row[name] = np.concatenate(arrays)
+    row["segment_ids"], row["positions"] = _numbered(sizes, length)
+    return row
+
+
+def _numbered(sizes: list[int], length: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """For each token the number of its part, from 1, and its place in that."""
+    numbers, places = np.zeros(length, np.int32), np.zeros(length, np.int32)
+    if len(sizes) > _FEW:
+        counts = np.array(sizes)
+        ends = counts.cumsum()
+        full = int(ends[-1])
+        numbers[:full] = np.arange(1, len(sizes) + 1).repeat(counts)
+        places[:full] = np.arange(full) - (ends - counts).repeat(counts)
+        return numbers, places
+    begin, known = 0, _counted(length)
+    for number, size in enumerate(sizes, 1):
+        numbers[begin : begin + size] = number
+        places[begin : begin + size] = known[:size]
+        begin += size
+    return numbers, places
+
+
+@lru_cache(maxsize=4)
+def _counted(length: int) -> NDArray[np.int32]:
+    return np.arange(length, dtype=np.int32)
