@@ -36,7 +36,8 @@ class Passes:
     def at(self, number: int, place: list[Any]) -> _Pass:
         """A pass, from its beginning or from a place within."""
         found, self.open = self.open, None
-        if found is None or not found.is_idle() or [number, *place] != found.place():
+        is_read = found is not None and getattr(found.reader(), "gi_running", False)  # elsewhere
+        if found is None or is_read or [number, *place] != found.place():
             pipeline = _readable(self._stream_fn())
             check = int(digest(pipeline.entries), 16)
             if place and place[0] != check:
@@ -60,10 +61,6 @@ class _Pass:
 
     def place(self) -> list[Any]:
         return [self._number, self._check, self._flow.snapshot()]
-
-    def is_idle(self) -> bool:
-        """Whether no thread that was left is amid a batch."""
-        return not getattr(self.reader(), "gi_running", False)
 
 
 def _readable(found: Any) -> Pipeline[Any]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import lru_cache, partial
-from itertools import islice, repeat, starmap
+from itertools import repeat, starmap
 from operator import length_hint
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ from lazyckpt.combinators.reservoir import Reservoir
 from lazyckpt.combinators.source import source
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
-from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.flow import Flow, Position, Table, View, counted, pass_over
 from lazyckpt.core.machine import Machine, Rate, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import sourced, stateful
@@ -52,16 +52,12 @@ _DRAWN: Options = {
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again. State: the epoch, a count of items."""
     name = "NativeCheckpointableIterator"
-
-    def fit(index: int, length: int) -> None:
-        if index > length:
-            raise SourceChanged(f"{name}: the state stands after item {index} of {length}")
-
     if isinstance(iterable, Sequence) and type(iterable) in (list, tuple, range):
         built: Machine[Any] = source(iterable).machine
 
         def check(position: Position) -> None:
-            fit(position[1], len(iterable))
+            if position[1] > len(iterable):
+                raise SourceChanged(f"{name}: a state after item {position[1]} of {len(iterable)}")
             built.check(position)
 
         return built._replace(check=check)
@@ -69,8 +65,9 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     def flow(position: Position) -> Flow[Any]:
         epoch, index = position
         stream, taken = counted(iterable)
-        fit(index, sum(1 for _ in islice(stream, index)))
-        return Flow(stream, lambda: (epoch, taken()))
+        found: Flow[Any] = Flow(stream, lambda: (epoch, taken()))
+        pass_over(found, index)
+        return found
 
     return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 

@@ -49,10 +49,9 @@ class Batches(Iterator[Any]):
         loader = self._loader
         if loader._batches is self.known:
             try:
-                state = self.run.state
-                loader._state = state = loader._after(state) if is_over else state
+                loader._state = self.run.state
                 if is_over:
-                    loader._following = state
+                    loader._state = loader._following = loader._after(loader._state)
             except InvalidState as error:
                 loader._state = error
             loader._batches = lambda: None

@@ -219,12 +219,6 @@ def generators(sampler: Any) -> Iterator[Any]:
             yield from generators(inner)
 
 
-def initial_seed() -> int:
-    """Torch's, or 0 where it isn't loaded."""
-    torch = sys.modules.get("torch")
-    return 0 if torch is None else int(torch.initial_seed()) % (1 << 64)
-
-
 def standard_collate(alone: bool) -> Callable[[Any], Any]:
     """Torch's, for batches or for items alone; without torch `stack`, or nothing."""
     try:

@@ -21,7 +21,6 @@ from lazyckpt.compat.seqtools.fetching import (
     fetched,
     generators,
     has_state,
-    initial_seed,
     is_torchs_stream,
     iterable,
     standard_collate,
@@ -159,7 +158,9 @@ class DataLoader:
         collate = check("collate_fn", collate_fn, optional(function))
         self.collate_fn = collate or standard_collate(batch_size is None and not self._has_batches)
         self._batches: Callable[[], Batches | None] = lambda: None
-        own = initial_seed() if given is None else self._given_seed
+        torch = sys.modules.get("torch")
+        standard = 0 if torch is None else torch.initial_seed() % (1 << 64)
+        own = standard if given is None else self._given_seed
         self._seeds = [own, *(each.initial_seed() for each in generators(self._index_sampler))]
         self._readers = num_workers if is_torchs_stream(dataset) else 0
         self._dataset_state: tuple[Any] | None = None  # to be loaded when reading begins
@@ -241,9 +242,6 @@ class DataLoader:
 
     def _executor(self, epoch: int) -> Executor | None:
         method, ahead = self.multiprocessing_context, self.prefetch_factor or 2
-        count = self._readers or self.num_workers
-        if not count:
-            return None
 
         def pool(workers: int, number: int | None = None) -> Executor:
             return processes(
@@ -254,9 +252,9 @@ class DataLoader:
                 worker_init=self._start(epoch, number).__call__,
             )
 
-        if not self._readers:
-            return pool(count)
-        return Readers(processes, {"executors": [pool(1, number) for number in range(count)]})
+        if self._readers:
+            return Readers(processes, {"executors": [pool(1, n) for n in range(self._readers)]})
+        return pool(self.num_workers) if self.num_workers else None
 
     def _start(self, epoch: int, worker: int | None) -> Start:
         count = self._readers or self.num_workers
