@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
+from lazyckpt.combinators.flat_map import flat_map
 from lazyckpt.combinators.source import source
+from lazyckpt.combinators.unfold import once
 from lazyckpt.core.entries import digest
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, entered, within
@@ -74,17 +75,7 @@ def _readable(found: Any) -> Pipeline[Any]:
     is_indexed = hasattr(kind, "__len__") and hasattr(kind, "__getitem__")
     if is_sequence and is_indexed and not isinstance(found, str):
         return source(found)
-    return source(_Once(found))
-
-
-@dataclass(frozen=True)
-class _Once(Iterable[Any]):
-    """An iterable, or an iterator, that is asked for items when the first is."""
-
-    items: Any
-
-    def __iter__(self) -> Iterator[Any]:
-        return chain(self.items)
+    return once(found) | flat_map(chain)  # which asks it for items when the first is asked for
 
 
 @source_combinator(

@@ -17,7 +17,7 @@ from lazyckpt.combinators.sampler import sampler as any_sampler
 from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
@@ -252,15 +252,13 @@ def rolling(upstream: Machine[Any], batch_size: int) -> Machine[list[Any]]:
             raise lz.InvalidState("rollover: a state whose epoch begins in its midst")
 
         def batches() -> Iterator[list[Any]]:
-            nonlocal given
             if left := numbers[given:]:
                 epoch, index = divmod(left[0] * batch_size, length)
                 start = jump(upstream.init(epoch), index)[0]
-                for some in islice(endless.flow(start), len(left)):
-                    given += 1
-                    yield some
+                yield from islice(endless.flow(start), len(left))
 
-        return Flow(batches(), lambda: (begin, given))
+        items, taken = counted(batches())
+        return Flow(items, lambda: (begin, given + taken()), taken=taken)
 
     return stateful(
         "rollover",

@@ -249,12 +249,8 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     edges = list(edges)
     if not edges or is_integer(edges[0]):
         edges = pairwise([0, *edges, size])
-    bounds = [slice(_within(start, size), _within(stop, size)) for start, stop in edges]
+    bounds = [slice(*(max(0, min(int(edge), size)) for edge in pair)) for pair in edges]
     return arranged([sequence], partial(_cut, bounds, sequence), partial(_cut, bounds, None))
-
-
-def _within(edge: Any, size: int) -> int:
-    return max(0, min(int(edge), size))
 
 
 def _cut(bounds: list[slice], sequence: Any, pipeline: Pipeline[Any]) -> Pipeline[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple, TypeAlias
@@ -56,14 +57,13 @@ def iterable(data: Streamed | Sampled) -> Machine[Any]:
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index, own, ended = position
-        states: Callable[[], Any] = lambda: thaw(own)  # noqa: E731  # replaced when reading begins
-        taken: Callable[[], int] = lambda: 0  # noqa: E731  # likewise
+        reached: Callable[[], Position] = partial(tuple, position)  # until reading begins
 
         def items() -> Iterator[Any]:
-            nonlocal states, taken, ended
+            nonlocal reached, ended
             if ended:
                 return
-            stream, now = data.open(epoch, index, thaw(own))
+            stream, states = data.open(epoch, index, thaw(own))
             passed = index if own != NONE else sum(1 for _ in islice(stream, index))
             if passed < index:
                 raise SourceChanged(
@@ -71,15 +71,15 @@ def iterable(data: Streamed | Sampled) -> Machine[Any]:
                     f"which now has {passed}"
                 )
             stream, taken = counted(stream)
-            states = now
+
+            def reached() -> Position:
+                place = epoch, index + taken()
+                return *place, freeze(states(), "DataLoader: a state_dict of the data"), ended
+
             yield from stream
             ended = 1
 
-        def snapshot() -> Position:
-            place = epoch, index + taken()
-            return *place, freeze(states(), "DataLoader: a state_dict of the data"), ended
-
-        return Flow(items(), snapshot)
+        return Flow(items(), lambda: reached())
 
     return sourced(
         "iterable",
@@ -137,12 +137,11 @@ def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
                 yield found
                 return
 
-    return chain.from_iterable(parts()), lambda: _states_of(data, current) if asks else None
+    def now() -> Any:
+        both = None if current is data else state_of(data), state_of(current)
+        return None if both == (None, None) else both
 
-
-def _states_of(data: Any, items: Any) -> Any:
-    both = None if items is data else state_of(data), state_of(items)
-    return None if both == (None, None) else both
+    return chain.from_iterable(parts()), now if asks else lambda: None
 
 
 def is_torchs_stream(data: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
@@ -85,29 +84,23 @@ class Monitored(LazySequence[T]):
         return 1 / self.read_delay()
 
     def _item(self, number: int) -> T:
-        return self._measured(partial(super()._item, number))
+        begun = perf_counter()
+        item = super()._item(number)
+        self._spent += perf_counter() - begun
+        self._count += 1
+        return item
 
     def __iter__(self) -> Iterator[T]:
         items, is_over = super().__iter__(), False
 
         def stretch() -> Iterator[T]:
             nonlocal is_over
-            while True:
-                begun = perf_counter()
-                try:
-                    item = next(items)
-                except StopIteration:
-                    is_over = True
-                    return
+            begun = perf_counter()
+            for item in items:
                 self._spent += perf_counter() - begun
                 self._count += 1
                 yield item
+                begun = perf_counter()
+            is_over = True
 
         return chain.from_iterable(iter(lambda: None if is_over else stretch(), None))
-
-    def _measured(self, read: Callable[[], T]) -> T:
-        begun = perf_counter()
-        item = read()
-        self._spent += perf_counter() - begun
-        self._count += 1
-        return item

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import partial
 from types import GenericAlias
 from typing import Any
@@ -210,11 +211,10 @@ class DataLoader:
         is_batched = self._has_batches or size is not None
         self._length: Any = None  # of data by index
         self._carries = True  # whether data and samplers may have states, which outlive epochs
-        if self._readers:
-            starts = [self._start(0, number) for number in range(self._readers)]
-            self._pipeline = interleave(
-                *[iterable(Streamed(start, size or 1)) | self._collated() for start in starts]
-            )
+        if is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
+            starts = [self._start(0, number) for number in range(self._readers) or [None]]
+            streams = [iterable(Streamed(start, size or 1)) | self._collated() for start in starts]
+            self._pipeline = interleave(*streams) if self._readers else streams[0]
             return
         found: Pipeline[Any]
         if sampler is not None:
@@ -224,8 +224,6 @@ class DataLoader:
             if is_batched and not self._has_batches:
                 found = found | lz.batch(size, drop_last=self.drop_last)
             found = found | lz.map(partial(fetched, data, self.collate_fn, is_batched))
-        elif is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
-            found = iterable(Streamed(self._start(0, None), size or 1)) | self._collated()
         else:
             self._carries = False
             found = LazySequence.of(data)
@@ -328,28 +326,21 @@ class DataLoader:
                 f"the state belongs to a sampler with {len(seeds) - 1} generators of its own, "
                 f"not {len(own) - 1}"
             )
-        before = own, self._readers
-        readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
-        try:
-            self._change([*seeds, *own[len(seeds) :]], readers)
-            entered(self._pipeline.machine, matching(found, self._pipeline).position)
-        except BaseException:
-            self._change(*before)
-            raise
-        self._state = self._following = found
-        self._dataset_state = of_dataset if self._has_state else None
-        self._batches, self._run = (lambda: None), None
+        changed = copy(self)
+        changed._seeds = [*seeds, *own[len(seeds) :]]
+        changed._readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
+        changed._compose()
+        entered(changed._pipeline.machine, matching(found, changed._pipeline).position)
+        changed._state = changed._following = found
+        changed._dataset_state = of_dataset if self._has_state else None
+        changed._batches = lambda: None
+        vars(self).update(vars(changed))
 
     def order(self) -> Iterator[int]:
         """The indices of the next epoch, where it shuffles."""
         epoch = self._pipeline.machine.epoch(self._following.position)
         order = places(len(self.dataset)) | lz.shuffle(seed=self._seeds[0])
         return iter(Run(order, init(order, epoch=epoch)))
-
-    def _change(self, seeds: list[int], readers: int) -> None:
-        if (seeds, readers) != (self._seeds, self._readers):
-            self._seeds, self._readers = seeds, readers
-            self._compose()
 
     def _after(self, end: State) -> State:
         """Where the epoch after one that has ended begins."""

@@ -51,13 +51,11 @@ def prefetch(
         workers = check("nworkers", len(os.sched_getaffinity(0)) + workers, positive)
     if not workers:
         return seq
-    pipeline = LazySequence.of(seq)
-    if method == "process":
-        executor = processes(workers, buffer_size=buffer, worker_init=hook)
-    else:
-        init = hook and partial(_called, hook)
-        executor = threads(workers, buffer_size=buffer, worker_init=init)
-    found: Prefetched[T] = Prefetched(pipeline, executor, written_at())
+    make: Callable[..., Executor] = processes
+    if method == "thread":
+        make, hook = threads, hook and partial(_called, hook)
+    executor = make(workers, buffer_size=buffer, worker_init=hook)
+    found: Prefetched[T] = Prefetched(LazySequence.of(seq), executor, written_at())
     found.begin()
     return found
 

@@ -65,11 +65,6 @@ def seed_generators(seed: int, with_torch: bool = True) -> None:
         torch.default_generator.manual_seed(seed)  # manual_seed looks at all devices each time
 
 
-def is_worker(seed: int) -> bool:
-    """Whether this process is a worker of the loader with that seed."""
-    return _started is not None and _started[0] == seed
-
-
 def tell(worker: int, num_workers: int, seed: int, dataset: Any) -> None:
     """Have torch's `get_worker_info` give this."""
     module: Any = sys.modules.get("torch.utils.data._utils.worker")
@@ -96,7 +91,7 @@ def seeded(upstream: Machine[Any], start: Start) -> Machine[Any]:
     seed = start.seed
 
     def made(epoch: int, first: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
-        if not is_worker(seed):
+        if _started is None or _started[0] != seed:  # this is no worker of that loader
             return iter
         return lambda items: seeding(items, partial(seed_batch, seed, epoch), first)
 
