@@ -62,10 +62,8 @@ class ExpWidthBucket(BucketScheme):
     """Buckets each `bucket_len_step` times as wide as the one before."""
 
     def __init__(self, bucket_len_step: float = 1.1) -> None:
-        above_zero = finite("above 0", lambda step: step > 0)
-        self.bucket_len_step = checked(
-            "ExpWidthBucket", "bucket_len_step", bucket_len_step, above_zero
-        )
+        check = finite("above 0", lambda step: step > 0)
+        self.bucket_len_step = checked("ExpWidthBucket", "bucket_len_step", bucket_len_step, check)
 
     def widths(self, span: int, count: int) -> Iterable[float]:
         sums = list(accumulate(self.bucket_len_step**i for i in range(count)))

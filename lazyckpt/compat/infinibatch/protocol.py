@@ -243,10 +243,5 @@ def _logged(session: Session, position: Position) -> Flow[Any]:
         if not prefetcher.is_ready:
             logger.warning("trying to fetch item, but prefetch buffer is empty")
 
-    def items() -> Iterator[Any]:
-        look()
-        for item in made:
-            yield item
-            look()
-
-    return Flow(items(), made.snapshot)
+    looks = iter(look, True)  # before each item
+    return Flow((item for _, item in zip(looks, made)), made.snapshot)  # noqa: B905  # endless

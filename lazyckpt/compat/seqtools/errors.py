@@ -22,7 +22,9 @@ class EvaluationError(Exception):
 
     @classmethod
     def of(cls, error: Exception, what: str, site: str) -> EvaluationError:
-        """An error of the user's function, as one of an item of a stage built somewhere."""
+        """An error as one of an item of a stage built somewhere, unless it says so already."""
+        if isinstance(error, cls):
+            return error  # of an item further below
         return cls(f"{what}, built at {site}, failed: {type(error).__name__}: {error}", error)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from itertools import chain, islice, repeat
@@ -32,7 +32,6 @@ from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import InvalidState, SourceChanged
 
 NONE = freeze(None, "")  # where data has no state of its own
-_NESTED = ("sampler", "batch_sampler")  # where samplers hold those that they are made of
 
 
 def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index: Any) -> Any:
@@ -194,28 +193,20 @@ class Sampled:
         self._sampler, self._seeds = sampler, seeds
 
     def open(self, epoch: int, index: int, states: Any) -> Opened:
-        with self._seeded(epoch):
+        torch = sys.modules.get("torch")
+        with nullcontext() if torch is None else torch.random.fork_rng(devices=[]):
+            if torch is not None:
+                self._seed(torch, epoch)
             asks = not any(generators(self._sampler))  # whose states are no JSON
             indices, found = begun(self._sampler, index, states, asks)
             first = [*islice(indices, 1)]  # when torch's samplers draw
         return chain(first, indices), found
 
-    @contextmanager
-    def _seeded(self, epoch: int) -> Iterator[None]:
-        torch = sys.modules.get("torch")
-        if torch is None:
-            yield
-            return
-        own, (seed, *seeds) = generators(self._sampler), self._seeds
-        for generator, first in zip(own, seeds, strict=True):
+    def _seed(self, torch: Any, epoch: int) -> None:
+        seed, *seeds = self._seeds
+        for generator, first in zip(generators(self._sampler), seeds, strict=True):
             generator.manual_seed(derive(first, "sampler", epoch) if epoch else first)
-        shared = torch.default_generator
-        before = shared.get_state()
-        shared.manual_seed(derive(seed, "sampler", epoch))
-        try:
-            yield
-        finally:
-            shared.set_state(before)
+        torch.default_generator.manual_seed(derive(seed, "sampler", epoch))
 
 
 def generators(sampler: Any) -> Iterator[Any]:
@@ -223,7 +214,7 @@ def generators(sampler: Any) -> Iterator[Any]:
     generator = getattr(sampler, "generator", None)
     if hasattr(generator, "manual_seed"):
         yield generator
-    for name in _NESTED:
+    for name in ("sampler", "batch_sampler"):  # those that it is made of
         if (inner := getattr(sampler, name, None)) is not None:
             yield from generators(inner)
 

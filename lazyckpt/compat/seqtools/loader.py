@@ -30,7 +30,7 @@ from lazyckpt.compat.seqtools.fetching import (
 from lazyckpt.compat.seqtools.samplers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
 from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
-from lazyckpt.core.checks import brief, checked, function, natural, optional, positive
+from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
 from lazyckpt.core.machine import begun, entered
 from lazyckpt.core.user_state import freeze
 from lazyckpt.epochs import next_epoch
@@ -143,13 +143,13 @@ class DataLoader:
         self.batch_size = check("batch_size", batch_size, optional(positive))
         self.num_workers = check("num_workers", num_workers, natural)
         self.pin_memory, self.drop_last = bool(pin_memory), bool(drop_last)
-        self.timeout, self.worker_init_fn = timeout, worker_init_fn
+        self.timeout = check("timeout", timeout, finite("of seconds >= 0", lambda s: s >= 0))
+        self.worker_init_fn = check("worker_init_fn", worker_init_fn, optional(function))
         self.multiprocessing_context, self.generator = multiprocessing_context, generator
         self.prefetch_factor = check("prefetch_factor", prefetch_factor, optional(positive))
         self.persistent_workers = bool(persistent_workers)
         self.pin_memory_device, self.in_order = pin_memory_device, in_order
         check("shm_size", shm_size, optional(natural))
-        check("worker_init_fn", worker_init_fn, optional(function))
         given = seed if seed is not None or generator is None else generator.initial_seed()
         self._given_seed = check("seed", given, optional(natural))
         self._has_batches = batch_sampler is not None  # in place of indices
@@ -195,8 +195,6 @@ class DataLoader:
                 "DataLoader: a sampler must begin anew each epoch, got the one-shot iterator "
                 f"{brief(sampler)}"
             )
-        if not isinstance(self.timeout, (int, float)) or self.timeout < 0:
-            raise ArgumentError(f"DataLoader: timeout must be >= 0, got {brief(self.timeout)}")
 
     @property  # type: ignore[misc]  # object's can be set
     def __class__(self) -> Any:
@@ -210,7 +208,6 @@ class DataLoader:
         data, size, sampler = self.dataset, self.batch_size, self._index_sampler
         is_batched = self._has_batches or size is not None
         self._length: Any = None  # of data by index
-        self._carries = True  # whether data and samplers may have states, which outlive epochs
         if is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
             starts = [self._start(0, number) for number in range(self._readers) or [None]]
             streams = [iterable(Streamed(start, size or 1)) | self._collated() for start in starts]
@@ -219,13 +216,11 @@ class DataLoader:
         found: Pipeline[Any]
         if sampler is not None:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
-            self._carries = not is_plain
             found = lz.source(sampler) if is_plain else iterable(Sampled(sampler, self._seeds))
             if is_batched and not self._has_batches:
                 found = found | lz.batch(size, drop_last=self.drop_last)
             found = found | lz.map(partial(fetched, data, self.collate_fn, is_batched))
         else:
-            self._carries = False
             found = LazySequence.of(data)
             self._length = found.machine.length
             if self._shuffles:
@@ -346,6 +341,6 @@ class DataLoader:
         """Where the epoch after one that has ended begins."""
         machine = self._pipeline.machine
         start = next_epoch(machine, end.position)
-        if self._carries:
+        if self._readers or self._pipeline.calls[0].name == iterable.__name__:
             start = carried(machine, start, end.position)
         return State(end.stages, 0, start)

@@ -84,12 +84,7 @@ class _Evaluation:
         return chain.from_iterable(iter(lambda: None if is_over else stretch(), None))
 
     def failed(self, error: Exception, number: int | None) -> Exception:
-        """The error of an item, which says its number, if that is known.
-
-        An `EvaluationError` comes from further below, and says so already.
-        """
-        if isinstance(error, EvaluationError):
-            return error
+        """The error of an item, which says its number, if that is known."""
         which = "an item" if number is None else f"item {number}"
         return EvaluationError.of(error, f"{which} of smap({show(self.func)})", self.site)
 
@@ -97,7 +92,7 @@ class _Evaluation:
 @combinator(registered=False, pointwise=True)
 def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
-    alone = upstream.item
+    alone: Any = upstream.item
     func, spreads = fn.func, fn.spread
 
     def number(position: Position, more: int = 0) -> int | None:
@@ -107,7 +102,6 @@ def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
         return None if found is None else found % max(epoch, 1) + more
 
     def item(position: Position, n: int) -> Any:
-        assert alone is not None
         found = alone(position, n)
         try:
             return func(*found) if spreads else func(found)

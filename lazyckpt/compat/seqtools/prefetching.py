@@ -94,14 +94,14 @@ class Prefetched(LazySequence[T]):
             except (Past, *WORKER_ERRORS, StopIteration):
                 raise
             except Exception as error:
-                if not isinstance(error, EvaluationError):
-                    error = EvaluationError.of(error, f"item {number} of prefetch", self._at)
-                raise chosen(error)  # noqa: B904  # the same error, or its cause
+                told = EvaluationError.of(error, f"item {number} of prefetch", self._at)
+                raise chosen(told)  # noqa: B904  # the same error, or its cause
             self._next = number + 1
             return item
 
     def __iter__(self) -> Iterator[T]:
-        numbers: Any = iter(range(sys.maxsize if self._length is None else self._length))
+        length = self._machine.length
+        numbers: Any = iter(range(length if isinstance(length, int) else sys.maxsize))
 
         def read(number: int) -> T:
             try:

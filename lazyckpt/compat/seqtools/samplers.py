@@ -26,13 +26,11 @@ def shown_samplers(loader: Any, sampler: Any, batch_sampler: Any) -> tuple[Any, 
 
 def _order(torch: Any, loader: Any) -> Any:
     """A `RandomSampler` in the order of the loader's next epoch."""
-    found = ref(loader)
+    found: Any = ref(loader)
 
     class Order(torch.RandomSampler):  # type: ignore[misc]  # its base is Any
         def __iter__(self) -> Iterator[int]:
-            loader = found()
-            assert loader is not None
-            return iter(loader.order())
+            return iter(found().order())
 
     order: Any = Order.__new__(Order)  # without reading how long the data is
     order.data_source, order.replacement = loader.dataset, False

@@ -6,7 +6,6 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast, overload
@@ -55,7 +54,6 @@ class LazySequence(Sequence[T], Generic[T]):
         self.can_fail = can_fail or self.walk is None
         self._machine = machine = pipeline.machine
         self._start, self._alone = machine.init(0), cast(Any, machine.item)
-        self._length = machine.length if isinstance(machine.length, int) else None
         self._size = machine.length or 0
         self._targets: LazySequence[Any] | None = None
 
@@ -190,22 +188,15 @@ def _never_fails(data: Any) -> bool:
     return is_arranged or type(data) in (list, tuple, range, str, bytes)
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Where an item is."""
-
-    sequence: Any
-    index: int
-
-
-def _targets(sequence: Any) -> Pipeline[_Target]:
+def _targets(sequence: Any) -> Pipeline[Any]:
+    """For each item what assigns it, called with a value."""
     length = LazySequence.of(sequence).machine.length
-    return places(length) | lz.map(partial(_Target, sequence))
+    return places(length) | lz.map(partial(partial, operator.setitem, sequence))
 
 
 def _assign(target: Any, value: Any) -> None:
-    if isinstance(target, _Target):
-        target.sequence[target.index] = value
+    if isinstance(target, partial):
+        target(value)
         return
     if len(target) != len(value):
         raise ValueError(f"{len(value)} items can't be assigned to {len(target)}: one to each")
