@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 
-FILES, LINES = 16, 100  # and so many in each
+FILES = 16
+LINES = {"1 ms": 100, "cheap": 10_000}  # in each
 TURNS = {"1 ms": WORK, "cheap": 0}  # of a loop, an item
 BOUNDS = {"1 ms": 1 / 1.8, "cheap": 1 / 0.95}
 
@@ -27,18 +28,18 @@ BOUNDS = {"1 ms": 1 / 1.8, "cheap": 1 / 0.95}
 def graphs(rounds: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         for cost, turns in TURNS.items():
-            for what, (pipeline, n) in pipelines(Path(folder), turns).items():
+            for what, (pipeline, n) in pipelines(Path(folder), turns, LINES[cost]).items():
                 two = walk(pipeline, lz.processes(2))
                 named = f"processes(2) / inline, {cost} an item, {what}"
                 yield compared("graphs", named, two, walk(pipeline, None), rounds, n, BOUNDS[cost])
 
 
-def pipelines(folder: Path, turns: int) -> dict[str, tuple[lz.Pipeline[Any], int]]:
+def pipelines(folder: Path, turns: int, length: int) -> dict[str, tuple[lz.Pipeline[Any], int]]:
     """The pipelines, and how many items each works on."""
-    n, work = FILES * LINES, partial(busy, turns)
+    n, work = FILES * length, partial(busy, turns)
     paths = [folder / f"{number}.gz" for number in range(FILES)]
     for path in paths:
-        path.write_bytes(gzip.compress(b"1 2 3\n" * LINES))
+        path.write_bytes(gzip.compress(b"1 2 3\n" * length))
     kept = lz.filter(partial(is_kept, turns))
     numbers = lz.source(range(n))
     several = [lz.source(range(n // 4), name=str(each)) | lz.map(work) for each in range(4)]
