@@ -299,7 +299,7 @@ class Run(BlockIterator[T], Iterator[T]):
                 found.close()
             found = self._pass_on()
             self._under_way = ref(found), ticks
-            return found if flow is None else chain((flow.block,), found)
+            return found
         if found is None or found.gi_frame is None:
             ticks = repeat(True, self._timer.stride)
             found = self._deliver(ticks)
@@ -328,6 +328,7 @@ class Run(BlockIterator[T], Iterator[T]):
             flow, opened, begun = cursor.open(), cursor.opened, perf_counter()
             if opened is None or flow.blocks is None or flow.fn is not None:
                 return
+            yield flow.block  # what is left of it
             for _, block in zip(ticks, flow.blocks, strict=False):
                 if not flow.hold(block) or cursor.opened is not opened:
                     return  # of the latter a signal's handler has closed it meanwhile

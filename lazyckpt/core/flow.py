@@ -151,7 +151,14 @@ class View(NamedTuple, Generic[T]):
 
 def pass_over(flow: Flow[Any], count: int) -> None:
     """Read items of a flow again, without what comes of them."""
-    found = sum(1 for _ in islice(flow.pull, count))
+    found = 0
+    while found < count and flow.has_blocks and flow.blocks is not None:
+        block = next(flow.blocks, None)
+        if block is None:
+            break
+        if flow.hold(block):
+            found += sum(1 for _ in islice(block, count - found))
+    found += sum(1 for _ in islice(flow.pull, count - found))
     if found < count:
         raise SourceChanged(
             f"reading {count} items again gave {found}: "

@@ -10,8 +10,9 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
+from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.positions import Rereader
-from lazyckpt.executors.plan.runs import Layers, RunReader, run_tasks
+from lazyckpt.executors.plan.runs import RunReader, run_tasks
 from lazyckpt.executors.plan.segments import Segment
 from lazyckpt.executors.plan.tasks import TaskGenerator, pointwise_tasks, random_access_tasks
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool

@@ -62,7 +62,11 @@ class DrivingReader:
     def __init__(self, chain: Chain, executor: PoolExecutor) -> None:
         self.calls = chain.calls
         self._chain, self._executor = chain, executor
-        self._reader: Reader | None = None
+        spec = executor.spec
+        segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
+        pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
+        gate.pools.append(pool)
+        self._reader = Reader(chain, planned(segments, pool, gate, skip_log_of(chain)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         machine = self._chain.machine
@@ -73,13 +77,6 @@ class DrivingReader:
         return DrivingReader(self._chain, self._executor)
 
     def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
-        if self._reader is None:  # not before it is in the process where it works
-            spec = self._executor.spec
-            segments, gate = spec.split(self._chain), PrefetchGate(spec.is_gated)
-            pool = spec.start(handlers_of(segments), spec.workers)
-            gate.pools.append(pool)
-            machine = planned(segments, pool, gate, skip_log_of(self._chain))
-            self._reader = Reader(self._chain, machine)
         return self._reader(task, items)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from os import PathLike, fspath
 from typing import Any
 
 from lazyckpt.io.content import CHUNK
@@ -21,7 +22,7 @@ _KINDS = {
 
 
 def iter_text(
-    file: File | str, *, encoding: str = "utf-8", errors: str = "strict"
+    file: File | str | PathLike[str], *, encoding: str = "utf-8", errors: str = "strict"
 ) -> Iterator[str]:
     """The lines of a file from its front, for `flat_map`, where it has no random access.
 
@@ -49,7 +50,9 @@ def iter_text(
     return _decoded(file, lambda line: str(without_end(line), encoding, errors), keeps_blank=True)
 
 
-def iter_jsonl(file: File | str, *, loads: Callable[[Any], Any] | None = None) -> Iterator[Any]:
+def iter_jsonl(
+    file: File | str | PathLike[str], *, loads: Callable[[Any], Any] | None = None
+) -> Iterator[Any]:
     """The values of a file of JSON lines from its front, as `iter_text` for lines.
 
     Args:
@@ -72,9 +75,9 @@ def iter_jsonl(file: File | str, *, loads: Callable[[Any], Any] | None = None) -
 
 
 def _decoded(
-    file: File | str, decode: Callable[[bytes], Any], *, keeps_blank: bool
+    file: File | str | PathLike[str], decode: Callable[[bytes], Any], *, keeps_blank: bool
 ) -> Iterator[Any]:
-    found = file if isinstance(file, File) else storage_of(file).stat(file)
+    found = file if isinstance(file, File) else storage_of(fspath(file)).stat(fspath(file))
     offset = number = 0
     for line in _lines(found):
         if keeps_blank or line.strip(b"\r\n"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, overload
@@ -162,7 +163,11 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
     """
     runnable("replay", pipeline)
     if until is None:
-        return step(pipeline, state)[1]
+        item = step(pipeline, state)[1]
+        found = matching(as_state(state), pipeline)
+        if any(each.rate.more for each in pipeline.machines):  # an error may be of one read ahead
+            deque(islice(entered(pipeline.machine, found.position), 1), 0)
+        return item
     first, count = between(pipeline, state, until)
     return list(islice(entered(pipeline.machine, first.position), count))
 

@@ -39,6 +39,7 @@ CASES: dict[str, list[Case | Contest]] = {
     "reservoir": [later("reservoir", "reservoir")],
     "import": [later("imports", "imports")],
     "executors": [later("executors", "executors")],
+    "graphs": [later("graphs", "graphs")],
     "items": [later("items", "items")],
     "packing": [later("packing", "packing")],
     "W8": [later("scaling", "scaling")],

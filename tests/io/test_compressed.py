@@ -86,7 +86,8 @@ def test_streams_are_the_same_whatever_is_read_at_once(
     for raw, made in ((1, 70), (100, 9), (1 << 18, 1 << 20)):
         monkeypatch.setattr(decompress, "_RAW", raw)
         monkeypatch.setattr(decompress, "_MADE", made)
-        assert list(lz.io.iter_text(files[0])) == [*TEXT.splitlines(), "end"]
+        for file in (files[0], files[0].path, Path(files[0].path)):
+            assert list(lz.io.iter_text(file)) == [*TEXT.splitlines(), "end"]
 
 
 def test_a_large_member_has_seek_points(monkeypatch: pytest.MonkeyPatch) -> None:

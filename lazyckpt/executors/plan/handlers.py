@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
         item_bytes: About how large an item is.
         skipped: Of a stream, what was left out, and after how many items.
         left: Of a run of upstream items, how many are left to another part of it.
-        behind: Of a run, the places of its layers, as of `Layers.limited`.
+        behind: Of a run, the places of its layers, as of `LimitedRun.behind`.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
     """

@@ -8,18 +8,17 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from math import inf
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.executors.plan.handlers import Outcome, build_machine, item_bytes
+from lazyckpt.executors.plan.handlers import Outcome, item_bytes
+from lazyckpt.executors.plan.layers import Layers, LimitedRun
 from lazyckpt.executors.plan.positions import try_snapshot
 from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks, always
 from lazyckpt.failures.notes import as_failure
@@ -48,138 +47,6 @@ class ItemRun(NamedTuple):
     in_parts: bool = True
 
 
-class Layers:
-    """Item-wise stages on a machine with random access, and whose part of a position is whose.
-
-    Of the stages those that keep a part of their own are layers. A layer's place
-    before an item is that of what is below behind the item before, in whatever run
-    that was.
-    """
-
-    def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
-        self.upstream = build_machine(calls[:seekable], None)
-        self._calls = calls[seekable:]
-        self._owning: list[Machine[Any]] = []
-        machine = self.upstream
-        for call in self._calls:
-            machine = call.build(machine)
-            if machine.owns:
-                self._owning.append(machine)
-        # What is below the others has random access, and there each place has one position.
-        self._noted = [n for n, each in enumerate(self._owning) if each.upstream.skip is None]
-
-    def place(self, position: Position) -> Position:
-        """Where upstream is: before the item that the position is amid, or behind the last one."""
-        for _ in self._owning:
-            position = position[0]
-        return position
-
-    def begin(
-        self, place: Position, start: Position | None = None, taken: Collection[int] = ()
-    ) -> Position:
-        """The position where nothing has come of the item at a place upstream.
-
-        With a `start` the layers that have taken no item since then are as they were there.
-        """
-        epoch, position = self.upstream.epoch(place), place
-        parts = [] if start is None else self._parts(start)
-        for layer, machine in enumerate(self._owning):
-            is_kept = parts and layer in self._noted and layer not in taken
-            own = parts[layer] if is_kept else machine.init(epoch)[1:]
-            position = (position, *own)
-        return position
-
-    def _parts(self, position: Position) -> list[tuple[Any, ...]]:
-        """The own part of each layer."""
-        found = []
-        for _ in self._owning:
-            position, *own = position
-            found.append(tuple(own))
-        return found[::-1]
-
-    def below(self, position: Position) -> dict[int, Position]:
-        """By layer the place of what is below."""
-        found = {}
-        for layer in range(len(self._owning) - 1, -1, -1):
-            found[layer] = position = position[0]
-        return {layer: found[layer] for layer in self._noted}
-
-    def is_amid(self, position: Position) -> bool:
-        """Whether something has come of the item at its place."""
-        return bool(position != self.begin(self.place(position)))
-
-    def limited(self, count: int) -> tuple[Machine[Any], Callable[[], int], dict[int, Position]]:
-        """The machine of so many items upstream.
-
-        Returns:
-            It; how many items it has not taken; and by layer the place of what is
-            below, behind the item that was taken last.
-        """
-        upstream, behind = self.upstream, dict[int, Position]()
-        taken: Callable[[], int] = int
-
-        def flow(position: Position) -> Flow[Any]:
-            nonlocal taken
-            found = upstream.flow(position)
-            items, taken = counted(islice(found, count))
-            return Flow(items, found.snapshot, taken=taken)
-
-        machine, layer = upstream._replace(flow=flow, view=None), 0
-        for call in self._calls:
-            below, machine = machine, call.build(machine)
-            if machine.owns:
-                if layer in self._noted:
-                    machine = call.build(below._replace(flow=_noting(below, behind, layer)))
-                layer += 1
-        return machine, lambda: count - taken(), behind
-
-    def settled(
-        self, position: Position, begin: Position, behind: Mapping[int, Position]
-    ) -> Position:
-        """A position of a run as it is where the run before was read by the same flow."""
-        if isinstance(position, InvalidState):
-            return position
-        return self._settled(position, begin, behind, len(self._owning) - 1)
-
-    def behind(
-        self, found: Mapping[int, Position], begin: Position, before: Mapping[int, Position]
-    ) -> dict[int, Position]:
-        """What `limited` has noted of a run, settled, where that of the one before is known."""
-        begins = self.below(begin)
-        return {
-            layer: self._settled(each, begins[layer], before, layer - 1)
-            for layer, each in found.items()
-        }
-
-    def _settled(
-        self, position: Position, begin: Position, behind: Mapping[int, Position], layer: int
-    ) -> Position:
-        if layer < 0:
-            return position
-        below, *own = position
-        if below == begin[0]:
-            return behind.get(layer, below), *own
-        return self._settled(below, begin[0], behind, layer - 1), *own
-
-
-def _noting(
-    machine: Machine[Any], behind: dict[int, Position], layer: int
-) -> Callable[[Position], Flow[Any]]:
-    """The flow of a machine, which notes where it is whenever another item is asked for."""
-
-    def flow(position: Position) -> Flow[Any]:
-        found = machine.flow(position)
-
-        def items() -> Iterator[Any]:
-            for item in found:
-                yield item
-                behind[layer] = found.snapshot()
-
-        return Flow(items(), found.snapshot)
-
-    return flow
-
-
 class RunReader:
     """Makes what comes of a run of items; what is left of it, with the next task."""
 
@@ -204,12 +71,12 @@ class RunReader:
         failure, left = None, 0
         try:
             opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
-            positions.append(try_snapshot(opened.flow))
-            behind = opened.behind
+            positions.append(try_snapshot(opened.run.flow))
+            behind = opened.run.behind
             if _is_cut(opened, items, positions, run, begun):
-                left = opened.left() + self._layers.is_amid(positions[-1])
+                left = opened.run.left(positions[-1])
                 self._keep((positions[-1], left), opened)
-            elif missing := opened.left():
+            elif missing := opened.run.missing():
                 raise SourceChanged(
                     f"{missing} more items were expected: a source has become shorter"
                 )
@@ -225,9 +92,8 @@ class RunReader:
             del failure  # its traceback has this frame, which would be a cycle
 
     def _opened(self, run: ItemRun) -> _Opened:
-        machine, left, behind = self._layers.limited(run.upstream)
-        flow = machine.flow(run.position)
-        return _Opened(flow, iter(flow), left, behind)
+        limited = LimitedRun(self._layers, run.position, run.upstream)
+        return _Opened(limited, iter(limited.flow))
 
     def _keep(self, key: tuple[Position, int], opened: _Opened) -> None:
         if key[1]:
@@ -237,19 +103,8 @@ class RunReader:
 
 
 class _Opened(NamedTuple):
-    """A run that is being read.
-
-    Attributes:
-        flow: Its flow.
-        items: What is left of that.
-        left: How many items upstream that is.
-        behind: As of `Layers.limited`.
-    """
-
-    flow: Flow[Any]
-    items: Iterator[Any]
-    left: Callable[[], int]
-    behind: dict[int, Position]
+    run: LimitedRun
+    items: Iterator[Any]  # what is left of it
 
 
 def _is_cut(
@@ -261,7 +116,7 @@ def _is_cut(
     fill = _PART_BYTES if run.in_parts else _RUN_BYTES
     for item in opened.items:
         items.append(item)
-        positions.append(try_snapshot(opened.flow))
+        positions.append(try_snapshot(opened.run.flow))
         if len(items) >= look:
             look *= _LOOKS
             fitting = min(run.most, int(fill / item_bytes(items)))
@@ -287,6 +142,7 @@ class _Runs:
     def __init__(self, layers: Layers, position: Position, in_parts: bool) -> None:
         self._layers, self._start, self._in_parts = layers, position, in_parts
         self._behind = layers.below(position)
+        self._noted: dict[int, Position] = {}  # of the run whose parts come
         self._is_empty = True  # as long as no item has come
 
     def tasks(self, position: Position, begin: Position | None, sizer: ChunkSizer) -> Tasks:
@@ -313,18 +169,17 @@ class _Runs:
 
     def _settle(self, begin: Position | None, place: Position, outcome: Outcome) -> Settled:
         """See `Task.settle`; a run begins and ends at these places."""
-        layers, found = self._layers, outcome.positions or []
-        noted = outcome.behind
+        layers, found, noted = self._layers, outcome.positions or [], outcome.behind
         if begin is not None:
             noted = layers.behind(noted, begin, self._behind)
             found = [layers.settled(each, begin, self._behind) for each in found]
+        self._noted.update(noted)
         self._is_empty = self._is_empty and not outcome.items
         if outcome.left or outcome.failure is not None:
             return Settled(found)
-        self._behind = {**self._behind, **noted}
+        self._behind, self._noted = {**self._behind, **self._noted}, {}
         if self._is_empty:  # the item that the start is amid may be in a later run
-            start = layers.begin(place, self._start, {*outcome.behind})
+            start = self._start = layers.begin(place, self._start, {*outcome.behind})
             if start != layers.begin(place):
-                self._start = start
                 return Settled(found, partial(self.tasks, start, start))
         return Settled(found)

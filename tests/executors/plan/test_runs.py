@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from zlib import crc32
 
@@ -113,15 +114,24 @@ def whole(pipeline: lz.Pipeline[Any]) -> list[Any]:
         reject()
 
 
-@pytest.mark.parametrize("executor", [lz.threads(2), lz.threads(3, buffer_size=1)], ids=str)
-@pytest.mark.parametrize("is_cut", [False, True], ids=["whole", "cut"])
+# How runs come: each in one part; each item in one; and by whoever begins the run anew.
+PARTS = {
+    "whole": {},
+    "cut": {"_PART_SECONDS": 0.0},
+    "begun anew": {"_PART_SECONDS": 0.0, "_RUN_BYTES": 1, "_OPEN": 0},
+}
+
+
+@pytest.mark.parametrize("name", ["threads2", "futures"])
+@pytest.mark.parametrize("parts", PARTS)
 @given(graphs, st.data())
 def test_items_and_states_are_those_of_inline(
-    executor: lz.Executor, is_cut: bool, pipeline: lz.Pipeline[Any], data: st.DataObject
+    name: str, parts: str, pipeline: lz.Pipeline[Any], data: st.DataObject
 ) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        if is_cut:
-            patched.setattr(runs, "_PART_SECONDS", 0.0)
+    with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(2) as pool:
+        for constant, value in PARTS[parts].items():
+            patched.setattr(runs, constant, value)
+        executor = QUICK.get(name) or lz.futures(pool, buffer_size=1)
         expected = whole(pipeline)
         with lz.run(pipeline, executor=executor) as run:
             assert list(run.with_state()) == expected
