@@ -160,7 +160,8 @@ def processes(
         shared_memory: Whether arrays go through it, or are pickled too.
         gated: Whether to make only what is waited for, and what
             `Run.allow_buffering` allows.
-        timeout: Seconds to wait for an item before `WorkerTimeout`.
+        timeout: Seconds to wait for an item before `WorkerTimeout`; twice that and one
+            more where the process hangs that reads what depends on the items before.
         worker_init: Called in each worker that starts, with its number from 0.
         library_threads: Threads of BLAS, OpenMP and torch in a worker; None leaves them.
 
@@ -186,9 +187,15 @@ def processes(
         return pool
 
     def start_reader(handler: Handler) -> WorkerPool:
-        patience = timeout and 2 * timeout  # its workers are late before it is
         pool: WorkerPool = module.ProcessPool(
-            [handler], 1, buffer_size, patience, start_method, settings, number=workers
+            [handler],
+            1,
+            buffer_size,
+            timeout,
+            start_method,
+            settings,
+            number=workers,
+            patience=timeout and 2 * timeout + 1,  # for its workers are late before it is
         )
         return pool
 

@@ -99,10 +99,11 @@ class ProcessPool(WorkerPool):
         start_method: str | None,
         settings: WorkerSettings,
         number: int = 0,
+        patience: float | None = None,
     ) -> None:
         super().__init__(workers, buffer_size)
         self._handlers = handlers
-        self._timeout = timeout
+        self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
         slots = 2 * workers + buffer_size + 2 + LENT_SLOTS
         self._settings = settings._replace(slots=slots, first=number)
@@ -142,10 +143,10 @@ class ProcessPool(WorkerPool):
 
     def result(self, pending: PendingTask) -> Outcome:
         worker: WorkerProcess | None = pending.handle
-        deadline = None if self._timeout is None else monotonic() + self._timeout
+        deadline = None if self._patience is None else monotonic() + self._patience
         while not pending.is_done:
-            if self._timeout is not None and not self._is_allowed:  # nobody is late
-                deadline = monotonic() + self._timeout
+            if self._patience is not None and not self._is_allowed:  # nobody is late
+                deadline = monotonic() + self._patience
             if pending.generation != self.generation or worker is None:
                 raise TaskLost
             if not worker.is_whole:
