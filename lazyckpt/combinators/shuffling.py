@@ -49,6 +49,10 @@ class Reading:
         self._stride, self._jump = stride, jump
         self._places = deque([(first, flow.snapshot())])
 
+    def end(self, length: int) -> Position:
+        """Where it ends, which it has not asked for itself where the length was known."""
+        return self.place() if self._jump is None else self._jump(length + 1)
+
     def next_place(self, arrived: int) -> int:
         """After how many items the next place is."""
         return arrived + self._stride - (arrived - 1) % self._stride
@@ -129,7 +133,7 @@ class Shuffling:
         if reached == self.given:
             return self.begin
         if reached == self.length:
-            return self.reading.place(), 0
+            return self.reading.end(reached), 0
         return self.at.anchor, reached, *self.branches
 
     def _items(self) -> Iterator[Any]:

@@ -133,3 +133,18 @@ def test_over_an_endless_stream_repeated() -> None:
         steps = list(islice(lz.run(pipeline).with_state(), 40))
         for (_, state), (item, _) in pairwise(steps):
             assert next(lz.run(pipeline, state)) == item
+
+
+def parity(x: int) -> int:
+    return x % 2
+
+
+@pytest.mark.parametrize("buffer_size", [1, 2, 5])
+def test_a_resume_ends_where_a_straight_run_does(buffer_size: int) -> None:
+    """What joins pipelines notes which of them have ended, once it has asked."""
+    data = lz.source(range(4))
+    joined = lz.case(data | lz.map(parity), data, data)
+    pipeline = joined | lz.shuffle(buffer_size, seed=0)
+    pairs = list(lz.run(pipeline).with_state())
+    for cut, (_, state) in enumerate(pairs, 1):
+        assert list(lz.run(pipeline, state).with_state()) == pairs[cut:]

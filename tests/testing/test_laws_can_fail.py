@@ -359,7 +359,7 @@ def gives_the_length(up: Machine[Any]) -> Machine[Any]:
 def test_what_is_not_itemwise_is_caught(build: Callable[..., Machine[Any]]) -> None:
     for is_itemwise in (False, True):
         stage = lz.combinator(itemwise=is_itemwise)(build)()
-        pipeline = lz.source("aab") | stage
+        pipeline = lz.source(list("aab")) | stage
         if is_itemwise:
             with pytest.raises(AssertionError, match="item by item"):
                 testing.LAWS["itemwise"](pipeline, 60)
