@@ -124,7 +124,7 @@ def _traced_view(view: View[Any], told: Callable[..., Traced], reads: bool) -> V
             known.append((epoch, begin + int(offset), int(index)))
         return np.arange(first, len(known))
 
-    return View(Table(get), ahead, view.blocks)
+    return View(Table(get), ahead, view.block_starts)
 
 
 @combinator(registered=False)

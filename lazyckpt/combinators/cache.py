@@ -77,5 +77,5 @@ def cache(upstream: Machine[A], size: int) -> Machine[A]:
         step=step,
         skip=jump,
         length=upstream.length,
-        view=View(Table(get), view.ahead, view.blocks),
+        view=View(Table(get), view.ahead, view.block_starts),
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Blocks, Flow, Position, Some, Table, View, in_blocks
+from lazyckpt.core.flow import BlockStarts, FirstItems, Flow, Position, Table, View, in_blocks
 from lazyckpt.core.frames import Column, frame_columns
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
@@ -38,7 +38,7 @@ def indexed(
     table: Table[T],
     walks: Walks,
     look: Callable[[], None] = lambda: None,
-    blocks: Blocks | None = None,
+    block_starts: BlockStarts | None = None,
 ) -> Machine[T]:
     """The machine of `length` items that a table has.
 
@@ -48,7 +48,7 @@ def indexed(
         table: The items.
         walks: From an epoch and an index to the items from there on.
         look: Raises `SourceChanged` where there are more or fewer items now.
-        blocks: As of `View`.
+        block_starts: As of `View`.
     """
 
     get = table.get
@@ -85,7 +85,7 @@ def indexed(
         skip=skip,
         item=lambda position, n: get(position[1] + n),
         length=length,
-        view=View(table, ahead, blocks),
+        view=View(table, ahead, block_starts),
     )
 
 
@@ -102,7 +102,7 @@ def by_index(data: Any, length: int) -> Machine[Any]:
         table = Table(index if is_index else data.__getitem__, is_there=True)
         return indexed("source", length, table, _iterating(data, length, look), look)
     walks = _in_blocks(data.iter_blocks, look) if is_reader(data) else _indexing(data, length, look)
-    return indexed("source", length, _table(data), walks, look, _blocks(data))
+    return indexed("source", length, _table(data), walks, look, _block_starts(data))
 
 
 def is_reader(data: Any) -> bool:
@@ -132,7 +132,7 @@ def _watching(data: Sized, length: int) -> Callable[[], None]:
     return look
 
 
-def _blocks(data: Any) -> Blocks | None:
+def _block_starts(data: Any) -> BlockStarts | None:
     """Where the blocks of data begin that say so."""
     starts = getattr(data, "block_starts", None)
     if starts is None:
@@ -202,16 +202,16 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
                 known = place[0] if place else max(known, len(data))
             return known
 
-        def again(number: int) -> Iterator[Iterator[Any]]:
+        def next_epoch(number: int) -> Iterator[Iterator[Any]]:
             nonlocal epoch, items, known, before
             epoch, before, known, items = number, before + length, 0, iter(data)
-            return _whole(items, Some(items, length), look)
+            return _whole(items, FirstItems(items, length), look)
 
         return in_blocks(
-            _whole(items, Some(items, length - index), look),
+            _whole(items, FirstItems(items, length - index), look),
             lambda: (epoch, reached()),
             lambda: before + reached(),
-            again,
+            next_epoch,
         )
 
     return walk

@@ -18,7 +18,7 @@ from lazyckpt.combinators.reordered import (
     reordered,
 )
 from lazyckpt.core.checks import natural, optional, positive
-from lazyckpt.core.flow import Blocks, Position
+from lazyckpt.core.flow import BlockStarts, Position
 from lazyckpt.core.machine import Machine, within
 from lazyckpt.core.prng import Indices, Permutation, affine, as_array, derive
 from lazyckpt.decorators import combinator
@@ -95,7 +95,7 @@ def local_shuffle(
             f"local_shuffle: what comes before it {why}; put it before the stage that makes "
             "it so, or take block_shuffle"
         )
-    blocks = upstream.view and upstream.view.blocks
+    blocks = upstream.view and upstream.view.block_starts
     if block_size is None and blocks is None:
         raise ArgumentError(
             "local_shuffle: what comes before it doesn't say where its blocks begin; "
@@ -116,7 +116,7 @@ def local_shuffle(
     return reordered("local_shuffle", upstream, length, order, check=check)
 
 
-def _starts(length: int, block_size: int | None, blocks: Blocks | None) -> NDArray[np.int64]:
+def _starts(length: int, block_size: int | None, blocks: BlockStarts | None) -> NDArray[np.int64]:
     """The first items of blocks that have any."""
     if block_size is not None or blocks is None:
         return np.arange(0, length, block_size)

@@ -83,7 +83,7 @@ def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False)
         lambda indices: list(unstacked(many(indices))) if len(indices) else [],
         many,
     )
-    return found._replace(view=View(table, upstream.view.ahead, upstream.view.blocks))
+    return found._replace(view=View(table, upstream.view.ahead, upstream.view.block_starts))
 
 
 def _holding(count: int, made: Any) -> Any:
@@ -186,4 +186,4 @@ def _mapped(view: View[A], fn: Callable[[A], B]) -> View[B]:
         assert rows is not None
         return [fn(item) for item in rows(indices)]
 
-    return View(Table(lambda index: fn(get(index)), rows and many), view.ahead, view.blocks)
+    return View(Table(lambda index: fn(get(index)), rows and many), view.ahead, view.block_starts)

@@ -84,7 +84,7 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
     def flow(position: Position) -> Flow[A]:
         current = upstream.flow(position)
         blocks, taken = blocks_of(current)
-        again = None if current.fn or not upstream.length else current.again
+        next_epoch = None if current.fn or not upstream.length else current.next_epoch
         passed = 0  # items of the flows before
 
         def passes() -> Iterator[Iterator[A]]:
@@ -99,8 +99,8 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
                 if count is not None and is_over(epoch):
                     return
                 epoch, fresh = epoch + 1, True
-                if again is not None:
-                    blocks = again(epoch)
+                if next_epoch is not None:
+                    blocks = next_epoch(epoch)
                     continue
                 following = upstream.flow(upstream.init(epoch))
                 some, number = blocks_of(following)

@@ -22,7 +22,7 @@ U = TypeVar("U")
 Position: TypeAlias = Any
 
 
-class Some(islice):  # type: ignore[type-arg]  # it takes none when it runs
+class FirstItems(islice):  # type: ignore[type-arg]  # it takes none when it runs
     """So many items of a sequence's own iterator."""
 
 
@@ -32,7 +32,7 @@ _WALKS: tuple[type, ...] = (
     type(iter(())),
     type(iter(range(0))),
     type(iter(b"")),
-    Some,
+    FirstItems,
 )
 _NO_ITEMS: Iterator[Any] = iter(())
 
@@ -49,11 +49,11 @@ class Flow(Generic[T]):
     `blocks` gives the same items as `pull`, cut into iterators, for who would go
     through these himself: one or the other. It comes with `taken`, which is right
     whatever interrupts it. Where that takes less time than another flow,
-    `again(epoch)` goes on with the blocks of another epoch. `chunks` is there where
+    `next_epoch(epoch)` goes on with the blocks of another epoch. `chunks` is there where
     workers make the items.
     """
 
-    __slots__ = ("again", "block", "blocks", "chunks", "fn", "pull", "snapshot", "taken")
+    __slots__ = ("block", "blocks", "chunks", "fn", "next_epoch", "pull", "snapshot", "taken")
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Flow(Generic[T]):
         taken: Callable[[], int] | None = None,
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
-        again: Callable[[int], Iterator[Iterator[Any]]] | None = None,
+        next_epoch: Callable[[int], Iterator[Iterator[Any]]] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
@@ -71,7 +71,7 @@ class Flow(Generic[T]):
         self.taken = taken
         self.chunks = chunks
         self.blocks = blocks
-        self.again = again
+        self.next_epoch = next_epoch
         self.block: Iterator[Any] = _NO_ITEMS  # at hand
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
@@ -126,7 +126,7 @@ class Table(NamedTuple, Generic[T]):
     is_there: bool = False
 
 
-Blocks: TypeAlias = Callable[[], NDArray[np.int64]]
+BlockStarts: TypeAlias = Callable[[], NDArray[np.int64]]
 
 
 class View(NamedTuple, Generic[T]):
@@ -134,19 +134,19 @@ class View(NamedTuple, Generic[T]):
 
     `ahead(position, offsets)` gives the table's indices of the items that come
     `offsets` items after the position; the offsets must not run past the end.
-    `blocks()` tells which items of an epoch are the first ones of the blocks that
+    `block_starts()` tells which items of an epoch are the first ones of the blocks that
     the data are stored in, in rising order; some may be none of its items. It is
     None where that is not known.
     """
 
     table: Table[T]
     ahead: Callable[[Position, Indices], Indices]
-    blocks: Blocks | None = None
+    block_starts: BlockStarts | None = None
 
-    def moved(self, start: int, stride: int = 1) -> Blocks | None:
-        """`blocks` of every `stride`-th item, from number `start` on."""
-        blocks = self.blocks
-        return blocks and (lambda: -((start - blocks()) // stride))
+    def moved(self, start: int, stride: int = 1) -> BlockStarts | None:
+        """`block_starts` of every `stride`-th item, from number `start` on."""
+        starts = self.block_starts
+        return starts and (lambda: -((start - starts()) // stride))
 
 
 def pass_over(flow: Flow[Any], count: int) -> None:
@@ -178,14 +178,14 @@ def in_blocks(
     blocks: Iterator[Iterator[U]],
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
-    again: Callable[[int], Iterator[Iterator[U]]] | None = None,
+    next_epoch: Callable[[int], Iterator[Iterator[U]]] | None = None,
 ) -> Flow[U]:
     """A flow of blocks of items, of which iterators over a sequence cost no more than that.
 
     `taken` says how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, taken=taken, blocks=blocks, again=again)
+    return Flow(pull, snapshot, taken=taken, blocks=blocks, next_epoch=next_epoch)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:

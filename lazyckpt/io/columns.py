@@ -70,7 +70,7 @@ def _column(values: Any) -> Column:
 def _is_number(kind: Any) -> bool:
     try:
         return np.dtype(kind.to_pandas_dtype()).kind in _NUMBERS
-    except (AttributeError, NotImplementedError, TypeError):
+    except (AttributeError, NotImplementedError, TypeError):  # pyarrow has none for this type
         return False
 
 

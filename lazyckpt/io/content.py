@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from lazyckpt.core.checks import Check, one_of
 from lazyckpt.errors import ArgumentError
@@ -51,8 +51,8 @@ def content_of(path: str, compression: str, folder: str) -> Content:
     kind = inferred(path) if compression == "infer" else compression
     if kind == "none":
         return _plain
-    made: Any = import_module(_MODULES[kind]).content(folder)
-    return made  # type: ignore[no-any-return]
+    made: Content = import_module(_MODULES[kind]).content(folder)
+    return made
 
 
 def inferred(path: str) -> str:

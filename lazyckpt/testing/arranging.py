@@ -12,7 +12,7 @@ import numpy as np
 import toolz
 
 from lazyckpt.combinators.bounded_order import Grid
-from lazyckpt.core.flow import Blocks
+from lazyckpt.core.flow import BlockStarts
 from lazyckpt.core.prng import Permutation, derive, hashed
 
 Items = Callable[[int], Iterator[Any]]
@@ -236,7 +236,7 @@ def block_shuffle(items: Items, block_size: int, seed: int) -> Items:
 
 
 def local_shuffle(
-    items: Items, window: int, seed: int, block_size: int | None, blocks: Blocks | None
+    items: Items, window: int, seed: int, block_size: int | None, blocks: BlockStarts | None
 ) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         every = list(items(epoch))

@@ -39,7 +39,7 @@ def _known(name: str, before: Machine[Any]) -> dict[str, Any]:
     """What a model has to be told of the machine before its stage."""
     if name == "random_map":
         return {"share": before.share}
-    return {"blocks": before.view and before.view.blocks} if name == "local_shuffle" else {}
+    return {"blocks": before.view and before.view.block_starts} if name == "local_shuffle" else {}
 
 
 def source(data: Any, name: str | None) -> Items:

@@ -67,7 +67,7 @@ PARTS: list[tuple[Any, list[int]]] = [
 def test_stages_know_where_blocks_begin(stages: Any, expected: list[int]) -> None:
     data = Stored([3, 0, 4, 2, 3], kept=9)
     view = (lz.source(data) | stages).machine.view
-    assert view.blocks().tolist() == expected
+    assert view.block_starts().tolist() == expected
     before = (lz.source(data) | stages).machine
     places = before.view.ahead(before.init(0), range(before.length))
     blocks = np.searchsorted(data.edges, np.asarray(places), side="right")

@@ -16,9 +16,16 @@ from lazyckpt.executors.plan.handlers import build_machine
 class Layers:
     """Item-wise stages on a machine with random access, and whose part of a position is whose.
 
-    Of the stages those that keep a part of their own are layers. A layer's place
-    before an item is that of what is below behind the item before, in whatever run
-    that was.
+    A stage that keeps a part of its own, as `flat_map` does, is a layer: its position
+    is `(place, own)`. The place is that of what is below it when its current item was
+    asked for: behind the item before, which may have come in an earlier run. A worker
+    knows its own run alone, so that its positions have to be `settled`.
+
+    Attributes:
+        upstream: What the stages are on.
+        calls: The stages.
+        noted: The layers whose places have to be noted. What is below the others has
+            random access, where each place has one position.
     """
 
     def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
@@ -30,7 +37,6 @@ class Layers:
             machine = call.build(machine)
             if machine.owns:
                 self._owning.append(machine)
-        # What is below the others has random access, and there each place has one position.
         self.noted = [n for n, each in enumerate(self._owning) if each.upstream.skip is None]
 
     def place(self, position: Position) -> Position:
