@@ -199,5 +199,6 @@ def without_interrupts() -> Iterator[None]:
     try:  # a Ctrl-C that came before is raised by the next line, which blocks those behind it
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
-    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    finally:  # done twice, as another signal's handler may raise just before either
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
