@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
 
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import brief
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import write_whole
