@@ -78,6 +78,11 @@ class TokenRows(Rows[NDArray[Any]]):
             "of tokens in a row"
         )
 
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        beside = [part.megatron for part in self._parts if part.megatron is not None]
+        return {**super().source_identity, "digest": Files([*self.files, *beside]).digest}
+
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
         spans = [self.span(number, record) for record in records]
         file = self.files[number]
