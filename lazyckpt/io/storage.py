@@ -53,9 +53,15 @@ class Storage(Protocol):
 
 def storage_of(path: str) -> Storage:
     """The storage that a path or URL is on, opened once in each process."""
-    scheme, separator, _ = path.partition("://")
+    scheme, separator, rest = path.partition("://")
     if not separator or scheme == "file":
         return _local
+    _, is_user, host = rest.partition("/")[0].rpartition("@")
+    if is_user and ":" in rest.partition("@")[0]:
+        raise ArgumentError(
+            f"files: {scheme}://...@{host} has a password, which every listing would show; "
+            "set it in the environment"
+        )
     key = os.getpid(), scheme
     if key not in _opened:
         _opened[key] = import_module("lazyckpt.io.remote").open_storage(scheme)
