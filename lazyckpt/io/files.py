@@ -49,6 +49,19 @@ class Files(Sequence[File]):
     def __iter__(self) -> Iterator[File]:
         return iter(self._files)
 
+    def iter_blocks(self, start: int) -> Iterator[list[File]]:
+        """The files from number `start` on, all at once."""
+        yield list(self._files[start:])
+
+    def locate(self, index: int) -> File:
+        """Where what is made of a file comes from: the file."""
+        return self._files[index]
+
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        """What a state has of it, beside the number of files."""
+        return {"digest": self.digest}
+
     def __eq__(self, other: object) -> bool:
         return self._files == other._files if isinstance(other, Files) else NotImplemented
 

@@ -136,6 +136,22 @@ def test_files_can_be_compared_with_a_saved_listing(place: Path) -> None:
         lz.io.files(f"{place}/*.txt", like=saved)
 
 
+def test_a_state_of_files_knows_them(place: Path) -> None:
+    lines = lz.flat_map(lz.io.iter_text)
+    found = lz.io.files(f"{place}/*.txt")
+    state = lz.state_at(found | lines, 1)
+    assert list(lz.run(found | lines, state)) == ["part-2.txt"]
+    assert lz.trace(found | lines, 1)[0].row == found[1]
+    (origin,) = lz.trace(found | lz.flat_map(lz.io.read_text) | lz.map(str.upper), 1)
+    assert (origin.place, origin.row) == (1, (found[1].path, 0, 0, 10))
+    Path(found[0].path).write_text("other line")
+    now = lz.io.files(f"{place}/*.txt")
+    with pytest.raises(lz.StateMismatch, match=f'digest="{found.digest}"'):
+        lz.run(now | lines, state)
+    with pytest.raises(lz.SourceChanged, match=r"part-10\.txt changed since it was listed"):
+        list(found | lines)
+
+
 def test_what_can_not_be_listed_is_named(place: Path) -> None:
     os.symlink("loop", place / "loop")
     os.symlink(".", place / "again")
