@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -58,13 +59,16 @@ class _Guard(Guard):
         return hole
 
 
+_FOLDERS = re.compile(r"(?:\b\w+://|(?<!\w)/)(?:[^\s/]+/)+")
+
+
 def _short(error: Exception) -> str:
-    """Its type and message, in one line."""
+    """Its type and message; of a path the name, since there is little room."""
     try:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = type(error).__name__
-    return text
+    return _FOLDERS.sub(".../", text)
 
 
 def _cut(text: str) -> str:
