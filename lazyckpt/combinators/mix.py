@@ -163,6 +163,7 @@ class Mixture(Generic[A]):
             flow=self.flow,
             skip=self.skip if has_access else None,
             length=self.length(has_access),
+            choices=self.choices,
         )
 
     def check(self, counts: Any, ended: int) -> None:
@@ -197,6 +198,10 @@ class Mixture(Generic[A]):
         assert self.seed is not None
         key = derive(self.seed, "mix", self.epoch(position))
         return random_choices(self.weights, len(self.machines), key)
+
+    def choices(self, position: Position) -> Iterator[int]:
+        counts = position[1]
+        return self.chooser(position).ahead(sum(counts), counts, [*range(len(self.machines))])
 
     def epoch(self, position: Position) -> int:
         return self.machines[0].epoch(position[0][0]) >> self.shift

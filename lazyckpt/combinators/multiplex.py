@@ -113,6 +113,9 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
             taken=lambda: asked() - lost,
         )
 
+    def choices(position: Position) -> Iterator[int]:
+        return map((1).__add__, chosen.flow(position[0][0]))
+
     return joining(
         "multiplex",
         [chosen, *machines],
@@ -120,4 +123,5 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
         step=step,
         flow=flow,
         length=chosen.length,
+        choices=choices if chosen.view is not None and chosen.view.table.is_there else None,
     )

@@ -9,6 +9,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.executors.plan.counting import rereader_of
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.positions import Rereader
@@ -18,7 +19,6 @@ from lazyckpt.executors.plan.tasks import TaskGenerator, pointwise_tasks, random
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.failures.skipping import read_again
 
 
 def handlers_of(segments: list[Segment]) -> list[Handler]:
@@ -62,14 +62,14 @@ class _Plan:
 
     def machine(self, segments: list[Segment], sharers: int = 1) -> Machine[Any]:
         machine: Machine[Any] | None = None
-        plain: Machine[Any] | None = None  # the same, without the pool, to read items again
+        behind: tuple[Call, ...] = ()  # the stages up to there
         for segment in segments:
             calls = self._with_parts(segment, sharers)
             below, machine = machine, build_machine(calls, machine)
-            plain_below, plain = plain, build_machine(read_again(Chain(segment.calls)).calls, plain)
+            before, behind = behind, behind + segment.calls
             if segment.kind == "local":
                 continue
-            rereader = Rereader(plain_below or plain)
+            rereader = rereader_of(Chain(before or behind))
             if below is None:
                 generate = tasks_of(segment, self._pool)
             else:

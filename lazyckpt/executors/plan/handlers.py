@@ -14,6 +14,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.stages import sourced
+from lazyckpt.executors.plan.counting import counting
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
 from lazyckpt.failures.notes import Failure, as_failure
@@ -75,6 +76,7 @@ class Reader:
         self._skip_log = skip_log_of(chain)
         self.machine = machine or chain.machine
         self.is_stream = self.machine.skip is None
+        self._is_counted = self.is_stream and counting(chain) is not None
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,12 +102,19 @@ class Reader:
             if positions is None:
                 items.extend(islice(stream, count))  # keeps what comes before an error
             else:
-                log = PositionLog(flow)
-                positions, add, add_skipped = log.known, log.add, self._add_skipped
-                for item in islice(stream, count):
-                    is_behind_skipped = add_skipped(skipped, len(items))
-                    items.append(item)
-                    add(is_behind_skipped=is_behind_skipped)
+                log = PositionLog(flow, is_counted=self._is_counted)
+                positions = log.known
+                if self._is_counted:
+                    try:
+                        items.extend(islice(stream, count))
+                    finally:
+                        log.pass_over(len(items))
+                else:
+                    add, add_skipped = log.add, self._add_skipped
+                    for item in islice(stream, count):
+                        is_behind_skipped = add_skipped(skipped, len(items))
+                        items.append(item)
+                        add(is_behind_skipped=is_behind_skipped)
                 if len(items) == count:
                     log.finish()
             if len(items) == count:

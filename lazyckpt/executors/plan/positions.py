@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -25,12 +26,20 @@ class PositionLog:
         known: They, as far as items were added.
     """
 
-    def __init__(self, flow: Flow[Any]) -> None:
+    def __init__(self, flow: Flow[Any], *, is_counted: bool = False) -> None:
+        """Begin with the position before the first item.
+
+        Args:
+            flow: Gives the items.
+            is_counted: Whether those between the first and the last are found by counting.
+        """
         self._flow = flow
         self.known: list[Any] = []
         self._cost = self._taken_at = 0.0
         self._take()
-        self._is_wide = is_wide(self.known[0])
+        self._is_wide = is_counted or is_wide(self.known[0])
+        if is_counted:
+            self._cost = inf
 
     def add(self, *, is_behind_skipped: bool = False) -> None:
         """Note that an item was given, and whether others were left out before it.
@@ -43,6 +52,10 @@ class PositionLog:
             self.known.append(None)
         else:
             self._take()
+
+    def pass_over(self, count: int) -> None:
+        """Note that so many items were given, with no position taken."""
+        self.known += [None] * count
 
     def finish(self) -> None:
         """Have the last one too, if that is not the end: the stream has another place there."""
@@ -72,10 +85,20 @@ class Rereader:
     """Finds the positions of a stream between two known ones, by reading it again from the first.
 
     For the next position of the same chunk it goes on from where it is.
+
+    Attributes:
+        is_counting: See `__init__`.
     """
 
-    def __init__(self, machine: Machine[Any]) -> None:
+    def __init__(self, machine: Machine[Any], *, is_counting: bool = False) -> None:
+        """Find positions by reading.
+
+        Args:
+            machine: Gives the same positions.
+            is_counting: Whether it has no items, so that reading costs next to nothing.
+        """
         self._machine = machine
+        self.is_counting = is_counting
         self._open: tuple[Position, int, Flow[Any]] | None = None
 
     def positions(self, known: Sequence[Any]) -> Callable[[int], Any]:

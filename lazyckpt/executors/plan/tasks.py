@@ -189,7 +189,7 @@ def pointwise_tasks(
         stream = iter(flow)
         while True:
             count = sizer.size
-            read = _read(flow, stream, count, skip_log)
+            read = _read(flow, stream, count, skip_log, rereader.is_counting)
             items = read.items
             places = rereader.positions(read.positions)
             found = items_machine(items, *origin, places, read.end)
@@ -224,9 +224,15 @@ class _Read(NamedTuple):
     skipped_last: SkipRecord
 
 
-def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog | None) -> _Read:
+def _read(
+    flow: Flow[Any],
+    stream: Iterator[Any],
+    count: int,
+    skip_log: SkipLog | None,
+    is_counted: bool,
+) -> _Read:
     items: list[Any] = []
-    log = PositionLog(flow)
+    log = PositionLog(flow, is_counted=is_counted)
     raise_or_position(log.known[0])
     error: Exception | None = None
     end = None
