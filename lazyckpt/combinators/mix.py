@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Generic, Literal, TypeVar
 
 from lazyckpt.combinators.join import joined, named, several
@@ -199,9 +199,11 @@ class Mixture(Generic[A]):
         key = derive(self.seed, "mix", self.epoch(position))
         return random_choices(self.weights, len(self.machines), key)
 
-    def choices(self, position: Position) -> Iterator[int]:
-        counts = position[1]
-        return self.chooser(position).ahead(sum(counts), counts, [*range(len(self.machines))])
+    def choices(self, position: Position, n: int) -> Iterator[int]:
+        counts, numbers = position[1], [*range(len(self.machines))]
+        if self.proportions is not None and self.proportions.pattern is None:  # counts decide
+            return islice(self.chooser(position).ahead(sum(counts), counts, numbers), n, None)
+        return self.chooser(position).ahead(sum(counts) + n, counts, numbers)
 
     def epoch(self, position: Position) -> int:
         return self.machines[0].epoch(position[0][0]) >> self.shift

@@ -113,8 +113,9 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
             taken=lambda: asked() - lost,
         )
 
-    def choices(position: Position) -> Iterator[int]:
-        return map((1).__add__, chosen.flow(position[0][0]))
+    def choices(position: Position, n: int) -> Iterator[int]:
+        assert chosen.skip is not None
+        return map((1).__add__, chosen.flow(chosen.skip(position[0][0], n)[0]))
 
     return joining(
         "multiplex",
@@ -123,5 +124,5 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
         step=step,
         flow=flow,
         length=chosen.length,
-        choices=choices if chosen.view is not None and chosen.view.table.is_there else None,
+        choices=choices if chosen.skip and chosen.view and chosen.view.table.is_there else None,
     )

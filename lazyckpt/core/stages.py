@@ -176,7 +176,7 @@ def joining(
     epoch: Callable[[Position], int] | None = None,
     rate: Rate,
     share: Share | None = None,
-    choices: Callable[[Position], Iterator[int]] | None = None,
+    choices: Callable[[Position, int], Iterator[int]] | None = None,
     **lanes: Unpack[Lanes],
 ) -> Machine[Any]:
     """What joins pipelines: its position is `((place, ...), own, ...)`, a place for each of them.
