@@ -9,7 +9,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.executors.plan.counting import rereader_of
+from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.positions import Rereader
@@ -50,10 +50,18 @@ def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
 
 
 def planned(
-    segments: list[Segment], pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None
+    segments: list[Segment],
+    pool: WorkerPool,
+    gate: PrefetchGate,
+    skip_log: SkipLog | None,
+    recorders: Recorders | None = None,
 ) -> Machine[Any]:
-    """The machine of a pipeline, in which a pool does what is not local."""
-    return _Plan(pool, gate, skip_log).machine(segments, Share())
+    """The machine of a pipeline, in which a pool does what is not local.
+
+    Recorders note the positions of the pipelines that its first stage joins, if that is
+    the last that is planned: what workers make of a stream is read before it is given.
+    """
+    return _Plan(pool, gate, skip_log).machine(segments, Share(), recorders)
 
 
 class _Plan:
@@ -61,11 +69,13 @@ class _Plan:
         self._pool, self._gate, self._skip_log = pool, gate, skip_log
         self._handlers = count()
 
-    def machine(self, segments: list[Segment], share: Share) -> Machine[Any]:
+    def machine(
+        self, segments: list[Segment], share: Share, recorders: Recorders | None = None
+    ) -> Machine[Any]:
         machine: Machine[Any] | None = None
         behind: tuple[Call, ...] = ()  # the stages up to there
         for segment in segments:
-            calls, joined = self._with_parts(segment, share)
+            calls, joined = self._with_parts(segment, share, recorders)
             below = machine
             for call in calls:
                 machine = call.build(machine)
@@ -89,7 +99,9 @@ class _Plan:
         assert machine is not None
         return machine
 
-    def _with_parts(self, segment: Segment, share: Share) -> tuple[tuple[Call, ...], Joined | None]:
+    def _with_parts(
+        self, segment: Segment, share: Share, recorders: Recorders | None
+    ) -> tuple[tuple[Call, ...], Joined | None]:
         """The stages of a segment, of which the first joins pipelines that have been planned."""
         if not segment.parts:
             return segment.calls, None
@@ -97,10 +109,11 @@ class _Plan:
         joined, parts = Joined(share), enumerate(segment.parts)
 
         def with_workers(chain: Chain) -> Chain:
-            made = type(chain)(chain.calls)
             number, part = next(parts)
-            made.__dict__["machine"] = self.machine(part, joined.part(number))
-            return made
+            machine = self.machine(part, joined.part(number))
+            if recorders is not None and (recorder := recorders[number]) is not None:
+                machine = recorder.recorded(machine)
+            return with_machine(chain, machine)
 
         return (first.with_chains(with_workers), *others), joined
 

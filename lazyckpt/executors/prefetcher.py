@@ -318,7 +318,7 @@ class Prefetcher:
 
     def _reached(self, outcome: Outcome, settled: Settled | None) -> Callable[[int], Position]:
         if outcome.positions and settled is None:
-            return self._rereader.positions(outcome.positions)
+            return self._rereader.positions(outcome.positions, outcome.recorded)
         here = self._chunk.position_after(self._chunk.given())  # behind the item before
         if settled is None or not settled.positions:  # it failed on its way, or before it had begun
             return always(here)

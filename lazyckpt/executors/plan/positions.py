@@ -90,33 +90,45 @@ class Rereader:
         is_counting: See `__init__`.
     """
 
-    def __init__(self, machine: Machine[Any], *, is_counting: bool = False) -> None:
+    def __init__(
+        self,
+        machine: Machine[Any],
+        *,
+        is_counting: bool = False,
+        replay: Callable[[Any, Position], Flow[Any]] | None = None,
+    ) -> None:
         """Find positions by reading.
 
         Args:
             machine: Gives the same positions.
             is_counting: Whether it has no items, so that reading costs next to nothing.
+            replay: Gives the flow from a position by what was recorded behind it.
         """
-        self._machine = machine
+        self._machine, self._replay = machine, replay
         self.is_counting = is_counting
         self._open: tuple[Position, int, Flow[Any]] | None = None
 
-    def positions(self, known: Sequence[Any]) -> Callable[[int], Any]:
-        """The position after so many items, of those that a log has noted."""
-        return partial(self._position, known)
+    def positions(self, known: Sequence[Any], recorded: Any = None) -> Callable[[int], Any]:
+        """The position after so many items, of those that a log has noted, by what was recorded."""
+        return partial(self._position, known, recorded)
 
-    def _position(self, known: Sequence[Any], given: int) -> Any:
+    def _position(self, known: Sequence[Any], recorded: Any, given: int) -> Any:
         if known[given] is not None:
             return known[given]
         place = next(place for place in range(given, -1, -1) if known[place] is not None)
         start = raise_or_position(known[place])
         opened, self._open = self._open, None  # so that an interrupt leaves none half read
         if opened is None or opened[0] is not start or opened[1] > given:
-            opened = start, place, self._machine.flow(start)
+            opened = start, place, self._flow(start, recorded)
         _, passed, flow = opened
         pass_over(flow, given - passed)
         self._open = start, given, flow
         return try_snapshot(flow)
+
+    def _flow(self, start: Position, recorded: Any) -> Flow[Any]:
+        if recorded is None or self._replay is None:
+            return self._machine.flow(start)
+        return self._replay(recorded, start)
 
     def close(self) -> None:
         """Close what it reads from."""

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
@@ -56,6 +56,7 @@ sizes = st.lists(st.integers(1, 40), min_size=1, max_size=3)
 
 
 @pytest.mark.parametrize("name", JOINED)
+@settings(max_examples=25)
 @given(sizes, st.data())
 def test_positions_are_those_of_reading(name: str, sizes: list[int], data: st.DataObject) -> None:
     read, counted = (JOINED[name](fn, sizes) for fn in (same, refuse))
@@ -72,6 +73,59 @@ def test_positions_are_those_of_reading(name: str, sizes: list[int], data: st.Da
         next(counts, None)
         if next(items, None) is None:
             assert again.snapshot() == flow.snapshot()
+            break
+
+
+def streams(fn: Any, sizes: list[int], **options: Any) -> lz.Pipeline[Any]:
+    parts = [lz.source(Stream(n)) | lz.map(fn) | lz.filter(fn) for n in sizes]
+    others = [lz.source(range(9)) | lz.map(fn), lz.source(range(7)) | lz.flat_map(fn)]
+    return lz.mix([*parts, *others], [2] * len(parts) + [1, 1], **{"seed": 1, **options})
+
+
+RECORDED: dict[str, Any] = {
+    "mix": streams,
+    "of exact shares": lambda fn, sizes: streams(fn, sizes, deterministic=True),
+    "to the end of all": lambda fn, sizes: streams(fn, sizes, stop="all_exhausted"),
+    "for ever": lambda fn, sizes: streams(fn, sizes, stop="never") | lz.map(fn),
+    "multiplex": lambda fn, sizes: lz.multiplex(
+        lz.source([1, 0, 2, 1, 0, 0, 1]), [streams(fn, sizes), *[lz.source(Stream(5))] * 2]
+    ),
+}
+
+
+def some(x: Any) -> Any:
+    return [x, x]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@settings(max_examples=25)
+@given(
+    st.lists(st.integers(3, 20), min_size=1, max_size=2),
+    st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    st.data(),
+)
+def test_what_is_recorded_is_gone_through_again(
+    name: str, sizes: list[int], counts: list[int], data: st.DataObject
+) -> None:
+    """In chunks of any size, from any place, with nobody's functions called."""
+    read, again = (RECORDED[name](fn, sizes) for fn in (some, refuse))
+    inline, reader, rereader = lz.run(read), Reader(read), rereader_of(again)
+    for _ in islice(inline, data.draw(st.integers(0, 20))):
+        pass
+    start: Any = inline.state.position
+    for count in counts:
+        outcome = reader((start, count))
+        places = [
+            outcome.positions[0],
+            *[state.position for _, state in islice(inline.with_state(), count)],
+        ]
+        assert outcome.recorded is not None
+        assert len(outcome.items) == len(places) - 1
+        found = rereader.positions(outcome.positions, outcome.recorded)
+        asked = data.draw(st.lists(st.integers(0, len(places) - 1), max_size=6))
+        assert [found(given) for given in asked] == [places[given] for given in asked]
+        start = None
+        if outcome.end is not None:
             break
 
 
@@ -101,6 +155,24 @@ def test_a_chunk_has_the_positions_of_its_ends() -> None:
     found = Reader(pipeline)((pipeline.machine.init(0), 30)).positions
     assert found is not None
     assert [place for place, each in enumerate(found) if each is not None] == [0, 30]
+
+
+ENDS = ["first_exhausted", "all_exhausted", "never"]
+
+
+@pytest.mark.parametrize("stop", ENDS)
+@pytest.mark.parametrize("name", ["threads", "threads2", "fork1", "fork2"])
+def test_states_of_joined_streams_are_inlines(name: str, stop: Any) -> None:
+    parts = [lz.source(range(n)) | lz.flat_map(range) | lz.filter(bool) for n in (9, 6, 12)]
+    pipeline = lz.mix(
+        [*parts, lz.source(range(30)) | lz.map(same)], [2, 2, 1, 1], seed=0, stop=stop
+    )
+    expected = list(islice(lz.run(pipeline).with_state(), 150))
+    with lz.run(pipeline, executor=QUICK[name]) as run:
+        assert list(islice(run.with_state(), 150)) == expected
+    cut = len(expected) // 3
+    with lz.run(pipeline, expected[cut - 1][1], executor=QUICK[name]) as run:
+        assert list(islice(run.with_state(), 150 - cut)) == expected[cut:]
 
 
 def fail(x: list[int]) -> list[int]:
