@@ -15,7 +15,7 @@ Each module imports only from those before it:
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, block_iterator, run
+- cursor, epochs, block_iterator, delivery, run
 - state: saving
 - pipeline, decorators, combinators, origins, provenance, io, integrations
 - testing, demo, compat

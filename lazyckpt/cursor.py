@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import length_hint
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -37,7 +38,8 @@ class Mark(NamedTuple):
     behind: int = 0
 
 
-class _OpenFlow(NamedTuple, Generic[T]):
+@dataclass(eq=False, slots=True)
+class _OpenFlow(Generic[T]):
     """A flow, and how to count what was delivered of it.
 
     Attributes:
@@ -51,7 +53,7 @@ class _OpenFlow(NamedTuple, Generic[T]):
     flow: Flow[T]
     before: int
     counted: Callable[[], int]
-    ticks: Iterator[bool] = iter(())  # of which there are none
+    ticks: Iterator[bool]
 
 
 class Cursor(Generic[T]):
@@ -170,6 +172,10 @@ class Cursor(Generic[T]):
         deque(opened.ticks, 0)
         close_stream(opened.flow)
 
+    def take_back(self) -> None:
+        """Have delivered one item less. The flow is closed already."""
+        self.mark = self.mark._replace(behind=max(0, self.mark.behind - 1))
+
     def set_mark(self) -> None:
         """Mark the place of the flow, unless it is a user's own state that is none."""
         if self.opened is not None:
@@ -192,7 +198,7 @@ class Cursor(Generic[T]):
         before, counted = self.mark.items + self.mark.behind, _nothing
         if flow.taken is not None and _is_counting(flow):
             before, counted = before - flow.taken(), flow.taken
-        self.opened = _OpenFlow(flow, before, counted)
+        self.opened = _OpenFlow(flow, before, counted, iter(()))
 
 
 def _nothing() -> int:
