@@ -46,6 +46,7 @@ class _OpenFlow(Generic[T]):
         flow: It.
         before: How many items were delivered before the first of those counted here.
         counted: How many of those were delivered.
+        place: The position reached, and that count.
         ticks: Of these one is taken with each item on its way to the consumer: where
             there are none left, that item goes no further.
     """
@@ -53,6 +54,7 @@ class _OpenFlow(Generic[T]):
     flow: Flow[T]
     before: int
     counted: Callable[[], int]
+    place: Callable[[], tuple[Position, int]]
     ticks: Iterator[bool]
 
 
@@ -110,7 +112,8 @@ class Cursor(Generic[T]):
         if opened is None:
             return self.mark
         skipped = self.skip_log.before_delivered()
-        found = Mark(opened.flow.snapshot(), opened.before + opened.counted(), skipped)
+        position, counted = opened.place()
+        found = Mark(position, opened.before + counted, skipped)
         return found if self.opened is opened else self.mark  # a signal's handler closed it
 
     def find(self) -> Mark:
@@ -153,8 +156,13 @@ class Cursor(Generic[T]):
         """Count items from here on by the ticks that are taken with them, if no flow does it."""
         opened, size = self.opened, length_hint(ticks)
         if opened is not None and not _is_counting(opened.flow):
+            snapshot = opened.flow.snapshot
             begun = _OpenFlow(
-                opened.flow, self.delivered(), lambda: size - length_hint(ticks), ticks
+                opened.flow,
+                self.delivered(),
+                lambda: size - length_hint(ticks),
+                lambda: (snapshot(), size - length_hint(ticks)),
+                ticks,
             )
             # A signal's handler may have closed it.
             self.opened = begun if self.opened is opened else self.opened
@@ -195,10 +203,12 @@ class Cursor(Generic[T]):
         return Mark(position, mark.items + mark.behind, mark.skipped)
 
     def _start(self, flow: Flow[T]) -> None:
-        before, counted = self.mark.items + self.mark.behind, _nothing
+        before, snapshot, taken = self.mark.items + self.mark.behind, flow.snapshot, _nothing
+        place = None
         if flow.taken is not None and _is_counting(flow):
-            before, counted = before - flow.taken(), flow.taken
-        self.opened = _OpenFlow(flow, before, counted, iter(()))
+            taken, place = flow.taken, flow.place
+        place = place or (lambda: (snapshot(), taken()))
+        self.opened = _OpenFlow(flow, before - taken(), taken, place, iter(()))
 
 
 def _nothing() -> int:

@@ -187,11 +187,16 @@ def _stacked(column: Column, indices: Indices) -> Any:
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
     """By a sequence's own iterator; that of a list would go on into what is appended."""
 
+    def copied() -> list[Any]:
+        if len(data) != length:
+            look()
+        return [*data]
+
     def walk(epoch: int, index: int) -> Flow[Any]:
         items: Any = iter(data)
         if index:
             items.__setstate__(index)
-        known, before = index, -index
+        known = index
 
         def reached() -> int:
             nonlocal known
@@ -202,16 +207,16 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
                 known = place[0] if place else max(known, len(data))
             return known
 
-        def next_epoch(number: int) -> Iterator[Iterator[Any]]:
-            nonlocal epoch, items, known, before
-            epoch, before, known, items = number, before + length, 0, iter(data)
-            return _whole(items, FirstItems(items, length), look)
+        def place() -> tuple[Position, int]:
+            here = reached()
+            return (epoch, here), here - index
 
         return in_blocks(
             _whole(items, FirstItems(items, length - index), look),
             lambda: (epoch, reached()),
-            lambda: before + reached(),
-            next_epoch,
+            lambda: reached() - index,
+            place,
+            copied,
         )
 
     return walk

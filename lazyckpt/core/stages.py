@@ -370,9 +370,10 @@ def _looking_up(
             begin, given = after, given + count
             size = min(size * 8, _LARGEST)
 
-    def snapshot() -> Position:
-        begin, end, _, items = at
-        passed = end - length_hint(items)
-        return skip(begin, passed)[0] if passed else begin
+    def place() -> tuple[Position, int]:
+        begin, end, given, items = at
+        left = length_hint(items)
+        passed = end - left
+        return skip(begin, passed)[0] if passed else begin, given - left
 
-    return in_blocks(blocks(), snapshot, lambda: at[2] - length_hint(at[3]))
+    return in_blocks(blocks(), lambda: place()[0], lambda: at[2] - length_hint(at[3]), place)
