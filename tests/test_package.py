@@ -26,6 +26,7 @@ ROOMS = [
     ["core.prng"],
     ["core.flow"],
     ["core.machine"],
+    ["core.views"],
     ["core.arrays", "core.stages", "core.user_state", "core.show"],
     ["core.frames"],
     ["core.entries"],
