@@ -13,14 +13,12 @@ from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
-from lazyckpt.core.views import at_once
+from lazyckpt.core.views import AT_ONCE, at_once
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
 
 A = TypeVar("A")
-
-_AT_ONCE = 2048  # items that are there
 
 
 @source_combinator(
@@ -181,7 +179,7 @@ def _picked_at_once(
         nonlocal passed
         items = iter(rows.flow(position))
         try:
-            while some := pick(islice(items, _AT_ONCE)):
+            while some := pick(islice(items, AT_ONCE)):
                 yield some
                 passed += len(some)
         except Exception:  # of a selector: those before it come first

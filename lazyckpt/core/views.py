@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import length_hint
-from typing import TypeVar
+from operator import index, length_hint
+from typing import Any, TypeVar
 
 from lazyckpt.core.flow import Flow, Position, View, in_blocks
 
 U = TypeVar("U")
 
-AT_ONCE = 512  # items that are there
+AT_ONCE = 2048  # items that are there
 _LARGEST = 1 << 16  # indices worked out at once
 
 
@@ -66,8 +66,9 @@ def _looked_up(
         indices = view.ahead(position, range(count))
         for first in range(0, count, AT_ONCE):
             some = indices[first : first + AT_ONCE]
+            items: list[Any] = [*some] if isinstance(some, range) else some.tolist()
             try:
-                items = [*map(get, some if isinstance(some, range) else some.tolist())]
+                items = items if get is index else [*map(get, items)]
             except IndexError:
                 view.ahead(position, range(0))  # which says so if the data have changed
                 raise
