@@ -73,11 +73,9 @@ class Delivery(Generic[T]):
         is_at_rest = block is None or not block.gi_running or self.session is not None
         if opened is not None and is_at_rest and not self._skips:
             position, counted = opened.place()
-            skipped = cursor.skip_log.before_delivered()
+            items, skipped = opened.before + counted, cursor.mark.skipped  # more are not left out
             if cursor.opened is opened:
-                return State(
-                    self._entries, opened.before + counted, position, skipped, self._rebased
-                )
+                return State(self._entries, items, position, skipped, self._rebased)
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
 

@@ -198,23 +198,19 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
             items.__setstate__(index)
         known = index
 
-        def reached() -> int:
+        def place() -> tuple[Position, int]:
             nonlocal known
             if left := length_hint(items):
                 known = len(data) - left
             else:  # it has no place after its end, where a list was cut before it
-                _, _, *place = items.__reduce__()
-                known = place[0] if place else max(known, len(data))
-            return known
-
-        def place() -> tuple[Position, int]:
-            here = reached()
-            return (epoch, here), here - index
+                _, _, *reached = items.__reduce__()
+                known = reached[0] if reached else max(known, len(data))
+            return (epoch, known), known - index
 
         return in_blocks(
             _whole(items, FirstItems(items, length - index), look),
-            lambda: (epoch, reached()),
-            lambda: reached() - index,
+            lambda: place()[0],
+            lambda: place()[1],
             place,
             copied,
         )
