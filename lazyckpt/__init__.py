@@ -9,13 +9,13 @@
 Each module imports only from those before it:
 
 - errors
-- core: lengths, checks, prng, flow, machine, arrays, stages, user_state, show, frames, entries
-- core: registry, call, define
+- core: lengths, checks, prng, flow, machine, views, arrays, stages, user_state, show, frames
+- core: entries, registry, call, define
 - machines, diagram
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, block_iterator, run
+- cursor, epochs, block_iterator, delivery, run
 - state: saving
 - pipeline, decorators, combinators, origins, provenance, io, integrations
 - testing, demo, compat

@@ -146,7 +146,9 @@ class Permutation:
             is_next = start < first <= start + len(window)
             size = min(4 * len(window), _LARGEST) if is_next else _SORTED
             stop = min(max(first + size, last + 1), self._size)
-            start, window = first, self._walk(np.arange(first, stop))
+            known = window[first - start :] if start <= first else window[:0]
+            more = self._walk(np.arange(first + len(known), stop))
+            start, window = first, np.concatenate([known, more]) if len(known) else more
             self._window = (start, window)
         return window[first - start : last - start + 1 : indices.step]
 
