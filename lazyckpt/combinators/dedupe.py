@@ -60,7 +60,7 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
         def noted(item: A) -> bool:
             found = key(item)
             try:
-                return last.add(found)
+                hash(found)
             except TypeError as error:
                 if not is_raised_here(error):
                     raise
@@ -68,6 +68,7 @@ def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -
                     f"dedupe: key must give something with a hash, got {brief(found)} "
                     f"({type(found).__name__})"
                 ) from error
+            return last.add(found)
 
         def items() -> Iterator[A]:
             nonlocal older, newer, since, ready

@@ -273,9 +273,11 @@ class _Classes:
 
 
 def _codes(name: str, labels: Any) -> NDArray[np.int64]:
-    """A number for each label, by first appearance; for an array, by size."""
+    """A number for each label, by first appearance."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
-        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        _, first, which = np.unique(labels, return_index=True, return_inverse=True)
+        numbered: NDArray[np.int64] = np.argsort(np.argsort(first))[which]
+        return numbered
     numbers: dict[Any, int] = {}
     try:
         found = [numbers.setdefault(label, len(numbers)) for label in labels]
