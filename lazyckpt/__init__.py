@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.sample import balanced, oversample, sample
     from lazyckpt.combinators.scan import scan
     from lazyckpt.combinators.shard import shard
+    from lazyckpt.combinators.shard_batch import shard_batch
     from lazyckpt.combinators.shuffle import block_shuffle, shuffle
     from lazyckpt.combinators.sliding_window import sliding_window
     from lazyckpt.combinators.source import columns, source
@@ -174,6 +175,7 @@ __all__ = [
     "save",
     "scan",
     "shard",
+    "shard_batch",
     "shuffle",
     "skip",
     "sliding_window",
@@ -225,6 +227,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.sample": "balanced oversample sample",
     "combinators.scan": "scan",
     "combinators.shard": "shard",
+    "combinators.shard_batch": "shard_batch",
     "combinators.shuffle": "block_shuffle shuffle",
     "combinators.sliding_window": "sliding_window",
     "combinators.source": "columns source",

@@ -78,6 +78,17 @@ def split_batch(items: Items, n: int) -> Items:
     return lambda epoch: (split(each) for each in items(epoch))
 
 
+def shard_batch(items: Items, num_shards: int, index: int, key: Any) -> Items:
+    def part(batch: list[Any]) -> list[Any]:
+        parts: list[list[int]] = [[] for _ in range(num_shards)]
+        for place in sorted(range(len(batch)), key=lambda place: -key(batch[place])):
+            least = min(parts, key=lambda some: (sum(key(batch[i]) for i in some), len(some)))
+            least.append(place)
+        return [batch[place] for place in sorted(parts[index])]
+
+    return lambda epoch: map(part, items(epoch))
+
+
 def bucket_batch(
     items: Items,
     batch_size: Any,
@@ -407,7 +418,7 @@ def shard(items: Items, num_shards: int, index: int, contiguous: bool, remainder
 ARRANGING: dict[str, Callable[..., Items]] = {
     f.__name__: f
     for f in (
-        token_batch, dedupe, limit, hash_range, sample, balanced, oversample,
+        shard_batch, token_batch, dedupe, limit, hash_range, sample, balanced, oversample,
         filter, take, skip, take_while, drop_while, gather,
         batch, sliding_window, group_by, split_batch, bucket_batch, bucket_by_boundaries,
         concat_then_split, pack_first_fit, shuffle, block_shuffle, local_shuffle, repeat, shard,

@@ -280,6 +280,13 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         sizes,
         sizes,
     ),
+    "shard_batch": st.builds(
+        lambda size, index: (
+            lz.batch(size) | lz.shard_batch(num_shards=3, index=index, key=length_of)
+        ),
+        sizes,
+        st.integers(0, 2),
+    ),
     "split_batch": st.builds(lambda size, n: lz.batch(size) | lz.split_batch(n), sizes, sizes),
     "shuffle": st.builds(lz.shuffle, seed=seeds),
     "shuffle(buffer)": st.builds(lz.shuffle, sizes, seed=seeds),

@@ -54,6 +54,7 @@ KINDS: dict[str, dict[str, str]] = {
         "max_tokens": "positive", "key": "function", "pad_to_multiple_of": "positive",
         "max_items": "positive?", "drop_longer": "boolean",
     },
+    "shard_batch": {"num_shards": "positive", "index": "zero", "key": "function"},
     "dedupe": {"key": "function", "window": "positive"},
     "limit": {"tokens": "natural", "key": "function"},
     "hash_range": {

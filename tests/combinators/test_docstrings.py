@@ -56,6 +56,7 @@ PLAIN: dict[str, Made] = {
     "sample": lambda p: p | lz.sample([1, 2, 3, 4], seed=0),
     "scan": lambda p: p | lz.scan(lambda state, item: (state, item), 0),
     "shard": lambda p: p | lz.shard(num_shards=2, index=0),
+    "shard_batch": lambda p: p | lz.batch(2) | lz.shard_batch(num_shards=2, index=0, key=abs),
     "shuffle": lambda p: p | lz.shuffle(seed=0),
     "skip": lambda p: p | lz.skip(1),
     "sliding_window": lambda p: p | lz.sliding_window(2),

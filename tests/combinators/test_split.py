@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def test_parts_are_disjoint_and_stay_when_data_grow(
     stages = lz.split([0.5, 0.3, 0.2], seed=seed, by=by)
     before = [list(lz.source(range(size)) | stage) for stage in stages]
     after = [list(lz.source(range(size + more)) | stage) for stage in stages]
-    assert sorted(sum(before, [])) == list(range(size))
+    assert sorted(chain.from_iterable(before)) == list(range(size))
     assert [[item for item in part if item < size] for part in after] == before
 
 
@@ -55,7 +56,7 @@ def test_folds(k: int, by: Any, seed: int) -> None:
     folds = [
         (list(data | train), list(data | test)) for train, test in lz.kfold(k, seed=seed, by=by)
     ]
-    assert sorted(sum((test for _, test in folds), [])) == list(range(50))
+    assert sorted(chain.from_iterable(test for _, test in folds)) == list(range(50))
     assert all(sorted(train + test) == list(range(50)) for train, test in folds)
 
 

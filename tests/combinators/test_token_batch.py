@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,13 +28,13 @@ def test_no_batch_is_above_the_budget_and_none_could_take_the_next_item(
     fitting = [size for size in lengths if cost([size]) <= budget]
     assert [size for batch in batches for size in batch] == fitting
     assert all(cost(batch) <= budget and len(batch) <= (most or 60) for batch in batches)
-    for batch, after in zip(batches, batches[1:], strict=False):
+    for batch, after in pairwise(batches):
         assert len(batch) == most or cost([*batch, after[0]]) > budget
 
 
 def test_an_item_above_the_budget_is_named_and_nothing_is_lost() -> None:
     pipeline = lz.source(["be", "question", "or"]) | lz.token_batch(4, key=len)
-    with lz.run(pipeline) as run, pytest.raises(ValueError, match="8 tokens.*'question'"):
+    with lz.run(pipeline) as run, pytest.raises(ValueError, match=r"8 tokens.*'question'"):
         next(run)
     left_out = lz.source(["be", "question", "or"]) | lz.token_batch(4, key=len, drop_longer=True)
     assert list(left_out) == [["be", "or"]]
@@ -53,6 +54,26 @@ def test_what_is_full_is_given_before_more_is_read() -> None:
     with lz.run(pipeline) as run:
         assert next(run) == [4, 4]
     assert read == [4, 4]
+
+
+@given(LENGTHS, st.integers(1, 5), st.integers(1, 20))
+def test_ranks_share_every_batch_evenly(lengths: list[int], ranks: int, size: int) -> None:
+    batches = lz.source(lengths) | lz.batch(size)
+    parts = [
+        list(batches | lz.shard_batch(num_shards=ranks, index=rank, key=int))
+        for rank in range(ranks)
+    ]
+    for batch, *shares in zip(batches, *parts, strict=True):
+        assert sorted(item for share in shares for item in share) == sorted(batch)
+        costs = [sum(share) for share in shares]
+        assert max(costs) - min(costs) <= max(batch)
+
+
+@pytest.mark.parametrize(("item", "cost"), [([1], None), ([1], -1), ([1], "1"), (3, 1)])
+def test_what_ranks_cannot_share(item: Any, cost: Any) -> None:
+    stage = lz.shard_batch(num_shards=2, index=0, key=lambda _: cost)
+    with pytest.raises(TypeError, match="shard_batch: "):
+        list(lz.source([item]) | stage)
 
 
 @given(LENGTHS, st.integers(0, 300))
