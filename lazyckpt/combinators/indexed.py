@@ -14,7 +14,7 @@ from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import BlockStarts, FirstItems, Flow, Position, Table, View, in_blocks
-from lazyckpt.core.frames import Column, frame_columns
+from lazyckpt.core.frames import Column, frame_columns, is_reader
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
@@ -103,11 +103,6 @@ def by_index(data: Any, length: int) -> Machine[Any]:
         return indexed("source", length, table, _iterating(data, length, look), look)
     walks = _in_blocks(data.iter_blocks, look) if is_reader(data) else _indexing(data, length, look)
     return indexed("source", length, _table(data), walks, look, _block_starts(data))
-
-
-def is_reader(data: Any) -> bool:
-    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
-    return hasattr(type(data), "source_identity")
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:

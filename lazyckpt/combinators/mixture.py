@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lazyckpt.combinators.join import named
@@ -63,6 +63,7 @@ class Mixture(Generic[A]):
             flow=self.flow,
             skip=self.skip if has_access else None,
             length=self.length(has_access),
+            choices=self.choices,
         )
 
     def check(self, counts: Any, ended: int) -> None:
@@ -97,6 +98,12 @@ class Mixture(Generic[A]):
         assert self.seed is not None
         key = derive(self.seed, "mix", self.epoch(position))
         return random_choices(self.weights, len(self.machines), key)
+
+    def choices(self, position: Position, n: int) -> Iterator[int]:
+        counts, numbers = position[1], [*range(len(self.machines))]
+        if self.proportions is not None and self.proportions.pattern is None:  # counts decide
+            return islice(self.chooser(position).ahead(sum(counts), counts, numbers), n, None)
+        return self.chooser(position).ahead(sum(counts) + n, counts, numbers)
 
     def epoch(self, position: Position) -> int:
         return self.machines[0].epoch(position[0][0]) >> self.shift

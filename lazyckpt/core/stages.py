@@ -173,6 +173,7 @@ def joining(
     epoch: Callable[[Position], int] | None = None,
     rate: Rate,
     share: Share | None = None,
+    choices: Callable[[Position, int], Iterator[int]] | None = None,
     **lanes: Unpack[Lanes],
 ) -> Machine[Any]:
     """What joins pipelines: its position is `((place, ...), own, ...)`, a place for each of them.
@@ -188,6 +189,7 @@ def joining(
         epoch: The epoch of a position, if it isn't the first pipeline's.
         rate: How many items it takes for each that it gives: of one of them, or of `every` one.
         share: Where its items stand among those of all ranks, if the pipelines don't tell.
+        choices: As of `Machine`.
         lanes: `step`, `flow`, `skip`, `item`, `length`, as of `Machine`.
     """
 
@@ -212,6 +214,7 @@ def joining(
         upstream=None,
         children=tuple(children),
         owns=True,
+        choices=choices,
     )
 
 
