@@ -37,14 +37,13 @@ def _below(folder: str, parts: list[str], above: tuple[_Inode, ...]) -> Iterator
         for entry in _entries(folder):
             if match(entry.name) and entry.name.startswith(".") <= first.startswith("."):
                 yield from _found(entry.path, rest)
-    else:
-        yield from _found(os.path.join(folder, first), rest)
+    elif os.path.lexists(path := os.path.join(folder, first)):
+        yield from _found(path, rest)
 
 
 def _found(path: str, rest: list[str]) -> Iterator[str]:
     if not rest:
-        if os.path.lexists(path):
-            yield path
+        yield path
     elif os.path.isdir(path):
         yield from _below(path, rest, ())
 
