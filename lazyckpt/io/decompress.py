@@ -74,7 +74,16 @@ _KINDS: dict[str, Callable[[], Decompressor]] = {
     "xz": lzma.LZMADecompressor,
     "bz2": bz2.BZ2Decompressor,
 }
+_SUFFIXES = {
+    "gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd",
+    "xz": "xz", "lzma": "xz", "bz2": "bz2",
+}  # fmt: skip
 _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
+
+
+def compression_of(path: str) -> str | None:
+    """The compression that the end of a name says, of those that are read from the front."""
+    return _SUFFIXES.get(path.rpartition(".")[2])
 
 
 def decompressor(kind: str) -> Decompressor:

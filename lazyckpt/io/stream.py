@@ -8,17 +8,12 @@ from os import PathLike, fspath
 from typing import Any
 
 from lazyckpt.io.content import CHUNK
-from lazyckpt.io.decompress import pieces
+from lazyckpt.io.decompress import compression_of, pieces
 from lazyckpt.io.lines import without_end
 from lazyckpt.io.ranges import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.text import json_loads
-
-_KINDS = {
-    "gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd",
-    "xz": "xz", "lzma": "xz", "bz2": "bz2",
-}  # fmt: skip
 
 
 def iter_text(
@@ -112,7 +107,7 @@ def _lines(file: File) -> Iterator[bytes]:
 
 
 def _chunks(file: File) -> Iterator[bytes]:
-    kind = _KINDS.get(file.path.rpartition(".")[2])
+    kind = compression_of(file.path)
     if kind is not None:
         for made, _ in pieces(file, kind):
             yield made
