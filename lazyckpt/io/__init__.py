@@ -6,7 +6,8 @@
 
 Names are imported when first used. Each module imports only from those before it:
 
-- locks, cache, numbers, storage, remote, files, progress, index, decompress, framed, gzip, zstd
+- locks, cache, numbers, range_cache, storage, remote, files, progress, index
+- decompress, framed, gzip, zstd
 - content, rows, lines, ranges
 - text, csv, stream, encoders, conversion, indexing, converting
 """

@@ -70,4 +70,7 @@ def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
         return
     with open(path, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield not is_done()
+        try:
+            yield not is_done()
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # a process that was forked meanwhile has it too

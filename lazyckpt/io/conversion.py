@@ -277,8 +277,10 @@ def _alone(folder: str) -> Iterator[None]:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise PipelineError(f"another process converts into {folder}") from None
-        yield
-        fcntl.flock(number, fcntl.LOCK_UN)  # which a fork may have too
+        try:
+            yield
+        finally:
+            fcntl.flock(number, fcntl.LOCK_UN)  # a process that was forked meanwhile has it too
     finally:
         os.close(number)
 
