@@ -106,8 +106,8 @@ def by_index(data: Any, length: int) -> Machine[Any]:
 
 
 def is_reader(data: Any) -> bool:
-    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
-    return hasattr(type(data), "source_identity")
+    """Whether data know where they are, and come in blocks: a `Rows` of `lazyckpt.io`."""
+    return hasattr(type(data), "iter_blocks")
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:

@@ -79,6 +79,15 @@ class Files(Sequence[File]):
         text = "".join(names).encode("utf-8", "surrogateescape")
         return hashlib.blake2b(text, digest_size=8).hexdigest()
 
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        """What a state has of it, beside the number of files."""
+        return {"files": len(self), "digest": self.digest}
+
+    def first_files(self, count: Any) -> Files | None:
+        """So many files alone; None if there are not so many."""
+        return self[:count] if isinstance(count, int) and 0 <= count <= len(self) else None
+
     def to_json(self) -> str:
         """The listing as one line of JSON."""
         rows = [[file.path, file.size, file.version] for file in self._files]

@@ -189,12 +189,16 @@ class _CountedTable(_CountedStream):
         return self.data[index]
 
 
-class _CountedReader(_CountedTable):
-    """A reader of files, one row at a time."""
+class _CountedFiles(_CountedTable):
+    """What knows files: a listing, or a reader."""
 
     @property
     def source_identity(self) -> Any:
         return self.data.source_identity
+
+
+class _CountedReader(_CountedFiles):
+    """A reader of files, one row at a time."""
 
     def iter_blocks(self, start: int) -> Iterator[list[Any]]:
         return ([self[index]] for index in range(start, len(self)))
@@ -203,4 +207,6 @@ class _CountedReader(_CountedTable):
 def _counter(data: Any) -> type[_CountedStream]:
     if is_reader(data):
         return _CountedReader
+    if hasattr(data, "source_identity"):
+        return _CountedFiles
     return _CountedTable if hasattr(data, "__getitem__") else _CountedStream
