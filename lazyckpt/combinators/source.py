@@ -18,7 +18,7 @@ from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, brief, optional, short
 from lazyckpt.core.flow import Flow, Position, Table, counted
-from lazyckpt.core.frames import is_frame, kinds
+from lazyckpt.core.frames import is_frame, is_reader, kinds
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices
@@ -40,7 +40,7 @@ class Indexable(Protocol[T]):
 
 
 def _described(data: Any, name: str | None) -> dict[str, Any]:
-    identity = data.source_identity if hasattr(type(data), "source_identity") else {}
+    identity = data.source_identity if is_reader(data) else {}
     return identity if name is None else {**identity, "name": name}
 
 
@@ -48,7 +48,7 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
     """The data as a state knows it: those of a reader, to which files were appended."""
     if not hasattr(data, "first_files") or "digest" not in known:
         raise Unfit("length decides the order")
-    first = data.first_files(known.get("files"))
+    first = data.first_files(known.get("files", known.get("length")))
     if first is None or {**known, **first.source_identity, "length": len(first)} != known:
         raise Unfit("the files that the state knows aren't the first ones of these")
     return {"data": first}

@@ -8,12 +8,11 @@ from itertools import islice
 from typing import Any
 
 from lazyckpt.combinators.enumerate import random_map
-from lazyckpt.combinators.indexed import is_reader
 from lazyckpt.combinators.shard import shard
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.frames import is_frame
+from lazyckpt.core.frames import is_frame, is_reader
 from lazyckpt.core.machine import Machine, apart, fitting
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
@@ -189,16 +188,12 @@ class _CountedTable(_CountedStream):
         return self.data[index]
 
 
-class _CountedFiles(_CountedTable):
-    """What knows files: a listing, or a reader."""
+class _CountedReader(_CountedTable):
+    """A reader of files, one row at a time."""
 
     @property
     def source_identity(self) -> Any:
         return self.data.source_identity
-
-
-class _CountedReader(_CountedFiles):
-    """A reader of files, one row at a time."""
 
     def iter_blocks(self, start: int) -> Iterator[list[Any]]:
         return ([self[index]] for index in range(start, len(self)))
@@ -207,6 +202,4 @@ class _CountedReader(_CountedFiles):
 def _counter(data: Any) -> type[_CountedStream]:
     if is_reader(data):
         return _CountedReader
-    if hasattr(data, "source_identity"):
-        return _CountedFiles
     return _CountedTable if hasattr(data, "__getitem__") else _CountedStream
