@@ -117,7 +117,7 @@ class Framed:
         while number < len(begins) - 1 and begins[number] < stop:
             begin, end = begins[number : number + 2].tolist()
             first, last = max(0, start - begin), min(stop, end) - begin
-            piece = self._piece(file, number, end - begin)
+            piece = self._piece(file, number)
             try:
                 parts.append(piece.read(first, last))
             except Exception as error:  # each library's own
@@ -126,7 +126,7 @@ class Framed:
             number += 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _piece(self, file: File, number: int, size: int) -> _Piece:
+    def _piece(self, file: File, number: int) -> _Piece:
         if self._process != os.getpid():  # forked, perhaps while a piece was made
             self._renew()
         key = file, number
@@ -134,10 +134,11 @@ class Framed:
             if (found := self._pieces.get(key)) is not None:
                 self._pieces.move_to_end(key)
                 return found
-        made = _Piece(*self.begun(file, number), size)
+        begin, end = self.bounds(file)[1, number : number + 2].tolist()
+        made = _Piece(*self.begun(file, number), end - begin)
         with self._lock:
             found = self._pieces.setdefault(key, made)
-            self._kept += size if found is made else 0
+            self._kept += found.size if found is made else 0
             while self._kept > _KEPT and len(self._pieces) > 1:
                 self._kept -= self._pieces.popitem(last=False)[1].size
             return found
