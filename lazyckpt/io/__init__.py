@@ -6,9 +6,10 @@
 
 Names are imported when first used. Each module imports only from those before it:
 
-- locks, cache, numbers, patterns, storage, remote, files, index, decompress, framed, gzip, zstd
+- locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
+- decompress, framed, gzip, zstd
 - content, rows, lines, ranges
-- text, csv, stream, indexing
+- text, csv, stream, encoders, conversion, indexing, converting
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lazyckpt.io.index import Index, Scan, index
 
 if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
+    from lazyckpt.io.conversion import convert
     from lazyckpt.io.csv import read_csv
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
@@ -43,6 +45,7 @@ __all__ = [
     "Rows",
     "Scan",
     "Storage",
+    "convert",
     "files",
     "index",
     "iter_jsonl",
@@ -60,6 +63,7 @@ __all__ = [
 
 _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
+    "conversion": "convert",
     "csv": "read_csv",
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",

@@ -19,9 +19,9 @@ from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
-_MAGIC = b"MMIDIDX\x00\x00"
+MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = 34  # bytes of an index of Megatron's, before what it says of sequences
-_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
+MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
 
 
 class _Part(NamedTuple):
@@ -80,7 +80,8 @@ class TokenRows(Rows[NDArray[Any]]):
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        beside = [part.megatron for part in self._parts if part.megatron is not None]
+        parts = self._parts[: len(self.files)]
+        beside = [part.megatron for part in parts if part.megatron is not None]
         return {**super().source_identity, "digest": Files([*self.files, *beside]).digest}
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
@@ -190,13 +191,13 @@ def _index_header(index: File) -> tuple[np.dtype[Any], int, int]:
     """The type of tokens, and the numbers of sequences and of bounds of documents."""
     header = storage_of(index.path).read(index, 0, min(_HEADER, index.size))
     kind = header[17] if len(header) == _HEADER else 0
-    is_known = header.startswith(_MAGIC) and header[9:17] == (1).to_bytes(8, "little")
-    if not is_known or not 0 < kind < len(_TYPES):
+    is_known = header.startswith(MEGATRON_MAGIC) and header[9:17] == (1).to_bytes(8, "little")
+    if not is_known or not 0 < kind < len(MEGATRON_TYPES):
         raise RecordError(f"{index.path}: no index of Megatron's, or of another version")
     sequences, documents = np.frombuffer(header, "<u8", 2, 18).tolist()
     if index.size < _HEADER + 12 * sequences + 8 * documents:
         raise RecordError(f"{index.path}: it is cut: {sequences:,} sequences don't fit into it")
-    return np.dtype(_TYPES[kind]), sequences, documents
+    return np.dtype(MEGATRON_TYPES[kind]), sequences, documents
 
 
 @lru_cache(maxsize=256)
@@ -214,7 +215,8 @@ def _documents(file: File, index: File, dtype: np.dtype[Any]) -> _Documents:
     return _Documents(max(0, bounds - 1), begins[documents])
 
 
-def _numbers(value: Any) -> np.dtype[Any]:
+def numbers_check(value: Any) -> np.dtype[Any]:
+    """Checks a type of numbers; it is then little endian."""
     try:
         found = np.dtype(value)
     except TypeError:
@@ -291,7 +293,7 @@ def read_tokens(
     """
     size = checked("read_tokens", "length", length, optional(positive))
     step = checked("read_tokens", "stride", stride, optional(positive))
-    kind = checked("read_tokens", "dtype", dtype, optional(_numbers))
+    kind = checked("read_tokens", "dtype", dtype, optional(numbers_check))
     key = checked("read_tokens", "name", name, optional(_text))
     if step is not None and size is None:
         raise ArgumentError(f"read_tokens: stride={step} is given, and no length")
