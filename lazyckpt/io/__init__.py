@@ -23,6 +23,7 @@ from lazyckpt.io.index import Index, Scan, index
 if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.csv import read_csv
+    from lazyckpt.io.duckdb import read_duckdb
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.sqlite import read_sqlite
@@ -48,6 +49,7 @@ __all__ = [
     "iter_text",
     "read_arrow",
     "read_csv",
+    "read_duckdb",
     "read_jsonl",
     "read_parquet",
     "read_sqlite",
@@ -60,6 +62,7 @@ __all__ = [
 _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
     "csv": "read_csv",
+    "duckdb": "read_duckdb",
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "sqlite": "read_sqlite",
