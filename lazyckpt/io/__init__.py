@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.csv import read_csv
     from lazyckpt.io.duckdb import read_duckdb
+    from lazyckpt.io.litdata import read_litdata
+    from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.sqlite import read_sqlite
@@ -51,6 +53,8 @@ __all__ = [
     "read_csv",
     "read_duckdb",
     "read_jsonl",
+    "read_litdata",
+    "read_mds",
     "read_parquet",
     "read_sqlite",
     "read_tar",
@@ -63,6 +67,8 @@ _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
     "csv": "read_csv",
     "duckdb": "read_duckdb",
+    "litdata": "read_litdata",
+    "mds": "read_mds",
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "sqlite": "read_sqlite",
