@@ -21,6 +21,7 @@ from lazyckpt.io.files import Files, files
 from lazyckpt.io.index import Index, Scan, index
 
 if TYPE_CHECKING:
+    from lazyckpt.io.array_record import read_array_record
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.csv import read_csv
     from lazyckpt.io.duckdb import read_duckdb
@@ -49,6 +50,7 @@ __all__ = [
     "index",
     "iter_jsonl",
     "iter_text",
+    "read_array_record",
     "read_arrow",
     "read_csv",
     "read_duckdb",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
+    "array_record": "read_array_record",
     "arrow": "read_arrow",
     "csv": "read_csv",
     "duckdb": "read_duckdb",
