@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.csv import read_csv
     from lazyckpt.io.duckdb import read_duckdb
+    from lazyckpt.io.huggingface import read_dataset, stream_dataset
     from lazyckpt.io.litdata import read_litdata
     from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
@@ -53,6 +54,7 @@ __all__ = [
     "read_array_record",
     "read_arrow",
     "read_csv",
+    "read_dataset",
     "read_duckdb",
     "read_jsonl",
     "read_litdata",
@@ -63,6 +65,7 @@ __all__ = [
     "read_text",
     "read_tfrecord",
     "read_tokens",
+    "stream_dataset",
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
@@ -70,6 +73,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "arrow": "read_arrow",
     "csv": "read_csv",
     "duckdb": "read_duckdb",
+    "huggingface": "read_dataset stream_dataset",
     "litdata": "read_litdata",
     "mds": "read_mds",
     "parquet": "read_parquet",
