@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
+    from lazyckpt.io.zarr import read_zarr
 
 __all__ = [
     "File",
@@ -65,6 +66,7 @@ __all__ = [
     "read_text",
     "read_tfrecord",
     "read_tokens",
+    "read_zarr",
     "stream_dataset",
 ]
 
@@ -85,6 +87,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
+    "zarr": "read_zarr",
 }
 _places = {
     name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()
