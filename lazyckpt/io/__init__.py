@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.array_record import read_array_record
     from lazyckpt.io.arrow import read_arrow
     from lazyckpt.io.csv import read_csv
+    from lazyckpt.io.decode import decode_audio, decode_image, decode_video
     from lazyckpt.io.duckdb import read_duckdb
     from lazyckpt.io.huggingface import read_dataset, stream_dataset
     from lazyckpt.io.litdata import read_litdata
@@ -48,6 +49,9 @@ __all__ = [
     "Rows",
     "Scan",
     "Storage",
+    "decode_audio",
+    "decode_image",
+    "decode_video",
     "files",
     "index",
     "iter_jsonl",
@@ -74,6 +78,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "array_record": "read_array_record",
     "arrow": "read_arrow",
     "csv": "read_csv",
+    "decode": "decode_audio decode_image decode_video",
     "duckdb": "read_duckdb",
     "huggingface": "read_dataset stream_dataset",
     "litdata": "read_litdata",
