@@ -27,14 +27,14 @@ def decode_image(content: bytes, *, mode: str | None = "RGB") -> NDArray[Any]:
     """The image that bytes are, by Pillow, as an array of (height, width, channels).
 
     Args:
-    content: A file's bytes: JPEG, PNG, WebP or whatever else Pillow reads.
-    mode: What its pixels become, as Pillow has it: "RGB", "RGBA", or "L" for gray in
-        (height, width); None for what they are.
+        content: A file's bytes: JPEG, PNG, WebP or whatever else Pillow reads.
+        mode: What its pixels become, as Pillow has it: "RGB", "RGBA", or "L" for gray in
+            (height, width); None for what they are.
 
     Raises:
-    RecordError: The bytes are no image, or are cut.
-    ArgumentError: There is no such mode.
-    PipelineError: Pillow is missing.
+        RecordError: The bytes are no image, or are cut.
+        ArgumentError: There is no such mode.
+        PipelineError: Pillow is missing.
 
     >>> import lazyckpt as lz
     >>> from io import BytesIO
