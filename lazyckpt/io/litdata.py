@@ -17,10 +17,10 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.decompress import zstd_module
 from lazyckpt.io.files import Files
+from lazyckpt.io.litdata_tables import TableRows, has_table
 from lazyckpt.io.ranges import MAX_RECORD, Options
 from lazyckpt.io.rows import Rows
 from lazyckpt.io.shards import Shard, ShardRows, ShardScan, shards
-from lazyckpt.io.storage import storage_of
 from lazyckpt.io.tokens import TokenPart, TokenRows
 
 _READER = "read_litdata"
@@ -32,7 +32,6 @@ _ARRAYS: list[str | None] = [
     "i1", "<i2", "<i4", "<i8", "u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8", "<c8", "<c16", "?",
 ]  # fmt: skip
 _TYPES = {"tensor": _TENSORS, "numpy": _ARRAYS}
-_FOOTER = b"LDARW01\0"  # where rows are a table behind the items, which are empty
 
 Decode = Callable[[bytes], Any]
 
@@ -174,15 +173,6 @@ def _tokens(
     return TokenRows(_READER, files, parts, length, stride, {})
 
 
-def _check_footer(files: Files) -> None:
-    last = files[-1]
-    if storage_of(last.path).read(last, max(0, last.size - len(_FOOTER)), last.size) == _FOOTER:
-        raise ArgumentError(
-            f"{_READER}: the rows of {last.path} are a table behind empty items, as newer versions "
-            "of litData write rows of plain values; it is not read here"
-        )
-
-
 def read_litdata(
     files: Any,
     *,
@@ -197,7 +187,8 @@ def read_litdata(
 
     litData isn't needed. Numbers, texts, bytes and containers are what was written, arrays
     and tensors NumPy's, which can't be written to, and images with a format their bytes,
-    for `map(decode_image)`. Of chunks of tokens, rows are `length` of them.
+    for `map(decode_image)`. Rows of plain values, which newer versions write as tables, are
+    what `read_arrow` gives. Of chunks of tokens, rows are `length` of them.
 
     Args:
         files: The `index.json` of a folder of chunks, or of several: a listing by
@@ -222,7 +213,7 @@ def read_litdata(
         RecordError: A list, a chunk or an item is damaged; it names the file, and of an item
             its number and offset.
         SourceChanged: When a chunk is read that changed since the listing.
-        PipelineError: The index can't be written; or zstd is missing.
+        PipelineError: The index can't be written; or zstd is missing, or pyarrow for tables.
 
     State:
         The epoch and a count of rows; of the chunks their number and a digest.
@@ -237,7 +228,8 @@ def read_litdata(
         Yes.
 
     Memory:
-        Some 256 KiB of items at a time, or one if that is larger; of compressed chunks 64 MiB.
+        Some 256 KiB of items at a time, or one if that is larger; of compressed chunks 64 MiB;
+        of tables 256 MiB.
 
     >>> import json
     >>> import lazyckpt as lz
@@ -266,6 +258,6 @@ def read_litdata(
         return _tokens(found, counts, layout, size, step)
     if layout.level == "chunk":
         options = Options.of(_READER, "zstd", max_record_bytes, index_dir, executor, progress)
-    else:
-        _check_footer(found)
+    elif has_table(found[-1]):
+        return TableRows(found, counts, options)
     return _Items(found, counts, layout, options)

@@ -80,11 +80,14 @@ class ShardRows(Records[T]):
     ) -> None:
         super().__init__(files, scan, options, arguments)
         self.arguments.pop("compression", None)  # it is the list's
-        for file, found, said in zip(files, self.row_index.counts.tolist(), counts, strict=True):
-            if found != said:
-                raise RecordError(
-                    f"{file.path}: {LIST} says {said:,} records, and it has {found:,}"
-                )
+        check_counts(files, self.row_index.counts.tolist(), counts)
+
+
+def check_counts(files: Files, counts: Sequence[int], said: Sequence[int]) -> None:
+    """Compare how many records shards have with what their list says."""
+    for file, found, size in zip(files, counts, said, strict=True):
+        if found != size:
+            raise RecordError(f"{file.path}: {LIST} says {size:,} records, and it has {found:,}")
 
 
 def shards(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from tests.io.cases import check_reader, folder
 
-FEW = settings(max_examples=max(5, settings.default.max_examples // 8))
+FEW = settings(max_examples=max(4, settings.default.max_examples // 15))
 
 
 def written(files: list[list[bytes]], group: int = 1) -> lz.io.Files:

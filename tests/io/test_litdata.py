@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder
 from tests.io.shard_rows import DATA, litdata
 
-FEW = settings(max_examples=max(5, settings.default.max_examples // 8))
+FEW = settings(max_examples=max(4, settings.default.max_examples // 15))
 LEAF = {"type": None, "context": None, "children_spec": []}
 PAIR = {"type": "builtins.tuple", "context": "null", "children_spec": [LEAF, LEAF]}
 TOKENS = np.concatenate([np.arange(7 * n, 7 * n + 5, dtype=np.uint16) for n in range(4)])
@@ -93,16 +94,28 @@ def test_an_item_says_where_it_is() -> None:
     assert found.row == (str(path.parent / "chunk-0-1.bin"), 1, 33, 50)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("batch", r"compression_level='batch', in .*batch/index\.json"),
-        ("table", r"the rows of .*/chunk-0-2\.bin are a table behind empty items"),
-    ],
-)
-def test_what_is_not_read_is_refused(name: str, message: str) -> None:
-    with pytest.raises(lz.ArgumentError, match=message):
-        lz.io.read_litdata(written(name))
+def test_tables_are_rows_of_arrow() -> None:
+    reader = lz.io.read_litdata(written("table"))
+    check_reader(reader, [{"n": np.int64(n)} for n in range(5)])
+    (batch,) = reader | lz.local_shuffle(2, seed=0) | lz.batch(5, collate=lz.stack)
+    assert sorted(batch["n"]) == list(range(5))
+
+
+def test_a_table_that_is_damaged_is_named(tmp_path: Path) -> None:
+    shutil.copytree(written("table").parent, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "chunk-0-1.bin"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    with pytest.raises(lz.io.RecordError, match=r"chunk-0-1\.bin: it has no table, which other"):
+        lz.io.read_litdata(tmp_path / "index.json")
+    file.write_bytes(content[:100] + bytes(300) + content[400:])
+    with pytest.raises(lz.io.RecordError, match=r"chunk-0-1\.bin: "):
+        lz.io.read_litdata(tmp_path / "index.json")
+
+
+def test_batches_of_items_are_refused() -> None:
+    with pytest.raises(lz.ArgumentError, match=r"compression_level='batch', in .*batch/index\.js"):
+        lz.io.read_litdata(written("batch"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder
 from tests.io.shard_rows import DATA, MDS, mds, png
 
-FEW = settings(max_examples=max(5, settings.default.max_examples // 8))
+FEW = settings(max_examples=max(4, settings.default.max_examples // 15))
 PLAIN = [name for name in sorted(MDS) if name not in ("pil", "png", "pngs", "pkl")]
 
 
