@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch  # noqa: F401  (which datasets imports when it first streams)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
