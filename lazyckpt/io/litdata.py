@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from lazyckpt.core.checks import checked, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
+from lazyckpt.io.content import Content
 from lazyckpt.io.decompress import zstd_module
 from lazyckpt.io.files import Files
+from lazyckpt.io.index import Scan
+from lazyckpt.io.litdata_batches import BatchScan, batches
 from lazyckpt.io.litdata_tables import TableRows, has_table
 from lazyckpt.io.ranges import MAX_RECORD, Options
 from lazyckpt.io.rows import Rows
@@ -33,6 +36,8 @@ _ARRAYS: list[str | None] = [
 ]  # fmt: skip
 _TYPES = {"tensor": _TENSORS, "numpy": _ARRAYS}
 
+_LEVELS = (None, "chunk", "batch", "sample")
+
 Decode = Callable[[bytes], Any]
 
 
@@ -41,7 +46,7 @@ class _Layout(NamedTuple):
 
     - `formats`: what each of their values is
     - `tree`: the containers that these are in, as litData's JSON has them
-    - `level`: what is compressed for itself: nothing, a "chunk" or a "sample"
+    - `level`: what is compressed for itself: nothing, a "chunk", a "batch" of items, a "sample"
     - `is_tokens`: whether a chunk is nothing but tokens
     """
 
@@ -55,10 +60,10 @@ def _listed(said: Any) -> list[Shard]:
     config = said["config"]
     level = (config.get("compression_level") or "chunk") if config["compression"] else None
     is_zstd = level is None or config["compression"].partition(":")[0] == "zstd"
-    if config.get("encryption") or level not in (None, "chunk", "sample") or not is_zstd:
+    if config.get("encryption") or level not in _LEVELS or not is_zstd:
         raise ArgumentError(
-            f"{_READER}: chunks must not be encrypted, and compressed by zstd as a whole or "
-            f"item by item, got compression={config['compression']!r}, compression_level={level!r}"
+            f"{_READER}: chunks must not be encrypted, nor compressed by anything but zstd, got "
+            f"compression={config['compression']!r}, compression_level={level!r}"
         )
     is_tokens = config.get("item_loader") == "TokensLoader"
     tree = json.loads(config["data_spec"])[1]
@@ -141,8 +146,13 @@ class _Items(ShardRows[Any]):
         _check_tree(layout.tree)
         self._tree, self._level = layout.tree, layout.level
         self._decoders = [_decoder(each) for each in layout.formats]
-        scan = ShardScan(options.compression, options.index_dir)
+        scan: Scan = ShardScan(options.compression, options.index_dir)
+        if layout.level == "batch":
+            scan = BatchScan()
         super().__init__(files, counts, scan, options, {})
+
+    def _content(self, number: int) -> Content:
+        return batches if self._level == "batch" else super()._content(number)
 
     def decode(self, record: bytes) -> Any:
         if self._level == "sample":
@@ -207,8 +217,8 @@ def read_litdata(
         The rows, data for `source` and for `|`.
 
     Raises:
-        ArgumentError: Chunks are encrypted, or compressed in batches of items; values are of
-            a format that isn't read here; or tokens need `length`.
+        ArgumentError: Chunks are encrypted, or compressed by anything but zstd; values are of a
+            format that isn't read here; or tokens need `length`.
         FileNotFoundError: A chunk isn't there.
         RecordError: A list, a chunk or an item is damaged; it names the file, and of an item
             its number and offset.
@@ -219,7 +229,7 @@ def read_litdata(
         The epoch and a count of rows; of the chunks their number and a digest.
 
     Resume:
-        Re-reads nothing; a compressed chunk is decompressed again.
+        Re-reads nothing; what is compressed for itself is decompressed again.
 
     Random access:
         Yes.
