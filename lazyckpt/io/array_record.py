@@ -69,6 +69,8 @@ class _ArrayRecords(Rows[bytes]):
         try:
             found: list[bytes] = reader.read(list(records))
         except RuntimeError as error:
+            if len(records) > 1:  # of one of them
+                return [row for record in records for row in self.read_rows(number, [record])]
             raise self.error(number, records[0], error) from error
         return found
 

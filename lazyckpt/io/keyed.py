@@ -71,7 +71,8 @@ class KeyedRows(Rows[dict[str, Any]]):
             if key is None or is_again or not isinstance(key, Hashable) or key != key:
                 raise ArgumentError(
                     f"{self.reader_name}: key must be of different values, and {key!r} is that "
-                    f"of several rows, or of one that has none, got key={self._key!r}"
+                    f"of several rows of {file.path}, or of one that has none, "
+                    f"got key={self._key!r}"
                 )
         if not {*map(type, keys)} <= {int}:
             return keys
@@ -102,6 +103,8 @@ class KeyedRows(Rows[dict[str, Any]]):
         try:
             names, rows = self.ask(self.files[number], query, values)
         except self.error_type() as error:
+            if len(records) > 1:  # of one of them
+                return [row for record in records for row in self._some(number, [record])]
             raise self.error(number, records[0], error) from error
         found = {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
         for key in keys:

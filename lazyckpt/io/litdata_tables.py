@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.errors import SourceChanged
 from lazyckpt.io.files import Files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
 from lazyckpt.io.index import Index
 from lazyckpt.io.ranges import Options
-from lazyckpt.io.rows import RecordError
+from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.shards import check_counts
 from lazyckpt.io.storage import File, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
@@ -61,13 +60,9 @@ class TableScan:
     name = "litdata table"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        try:
+        with decoding(file):
             table = _table(file)
             sizes = [table.get_batch(n).num_rows for n in range(table.num_record_batches)]
-        except SourceChanged:
-            raise
-        except (_arrow().ArrowException, OSError) as error:
-            raise RecordError(f"{file.path}: {error}") from error
         found = [Group(number, size, *_bounds(file)) for number, size in enumerate(sizes)]
         yield np.array(found, np.uint64).reshape(-1, 4)
 
