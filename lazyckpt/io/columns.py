@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,9 @@ def _row_of(names: tuple[str, ...]) -> Callable[..., dict[str, Any]]:
 
 
 def _column(values: Any) -> Column:
-    if hasattr(values, "combine_chunks"):
+    if getattr(values, "num_chunks", 0) == 1:
+        values = values.chunk(0)  # which copies nothing
+    elif hasattr(values, "combine_chunks"):
         values = values.combine_chunks()
     if not hasattr(values, "chunks"):  # it may be more than one array holds
         if _is_number(values.type):
@@ -77,7 +79,7 @@ def _is_number(kind: Any) -> bool:
 def _numbers(values: Any) -> Column:
     found = _filled(values)
     if not values.null_count:
-        return Column(found.__getitem__, lambda places: picked(found, places))
+        return Column(found.__getitem__, partial(picked, found))
     is_missing = values.is_null().to_numpy(zero_copy_only=False)
 
     def get(place: int) -> Any:

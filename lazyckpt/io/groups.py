@@ -95,6 +95,17 @@ def _stacked(values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None)
     return values if {*map(type, values)} <= {str} else stack(values)
 
 
+def _stacked_parts(
+    parts: Sequence[tuple[Columns, Indices]], places: NDArray[np.int64] | None
+) -> dict[str, Any]:
+    """A batch of some rows of each group, in the order of `places`."""
+    found = {}
+    for name in parts[0][0]:
+        taken = [columns[name].take(some) for columns, some in parts]
+        found[name] = _stacked(joined(taken) if len(taken) > 1 else taken[0], places)
+    return found
+
+
 class GroupedRows(Rows[dict[str, Any]]):
     """Rows as dicts, of files whose rows are decoded in groups. A subclass decodes one.
 
@@ -148,24 +159,32 @@ class GroupedRows(Rows[dict[str, Any]]):
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
         """Rows as `stack` makes them a batch, column by column."""
-        ascending = as_array(indices)
-        places = None
-        if not isinstance(indices, range):  # which rises
-            order = np.argsort(ascending, kind="stable")
-            ascending = ascending[order]
-            places = np.empty_like(order)
-            places[order] = np.arange(len(order))
+        if isinstance(indices, range):  # which rises
+            return _stacked_parts(self._spans(indices), None)
+        order = np.argsort(indices, kind="stable")
+        ascending = indices[order]
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
         files = np.searchsorted(self._begins, ascending, side="right") - 1
         parts = [
             part
             for number in np.unique(files).tolist()
             for part in self._parts(number, ascending[files == number] - self._begins[number])
         ]
-        names = list(parts[0][0])
-        return {
-            name: _stacked(joined([columns[name].take(some) for columns, some in parts]), places)
-            for name in names
-        }
+        return _stacked_parts(parts, places)
+
+    def _spans(self, indices: range) -> list[tuple[Columns, Indices]]:
+        """The columns of each group that has some of these rows, and their places in it."""
+        found: list[tuple[Columns, Indices]] = []
+        while indices:
+            number, record = self._find(indices[0])
+            place, begin = self._place(number, record)
+            count = -(-(self._edges[number][place + 1] - record) // indices.step)
+            some, indices = indices[:count], indices[count:]
+            shift = self._begins[number] + begin
+            places = range(some.start - shift, some.stop - shift, some.step)
+            found.append((self._columns(number, place), places))
+        return found
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         group = self.group(number, self._place(number, record)[0])
