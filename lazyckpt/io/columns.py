@@ -14,13 +14,18 @@ from lazyckpt.core.checks import Unfit
 from lazyckpt.core.prng import Indices, as_array
 
 _NUMBERS = "biuf"  # kinds of NumPy
+_TEXTS = {"string", "large_string", "string_view"}  # types of pyarrow
 
 
 class Column(NamedTuple):
-    """Values by place: one, or many as an array of numbers or a list."""
+    """Values by place: one, or many as an array of numbers or a list.
+
+    `is_text` says that each is a str.
+    """
 
     get: Callable[[int], Any]
     take: Callable[[Indices], NDArray[Any] | list[Any]]
+    is_text: bool = False
 
 
 Columns = dict[str, Column]
@@ -135,7 +140,8 @@ def _objects(values: Any) -> Column:
         found: list[Any] = some.to_pylist()
         return found
 
-    return Column(lambda place: values[place].as_py(), take)
+    is_text = str(values.type) in _TEXTS and not values.null_count
+    return Column(lambda place: values[place].as_py(), take, is_text)
 
 
 def joined(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
-from lazyckpt.core.prng import Indices, as_array
+from lazyckpt.core.prng import Indices
+from lazyckpt.errors import SourceChanged
 from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index
@@ -86,13 +87,15 @@ class GroupCache:
                 total -= self._kept.popitem(last=False)[1].nbytes
 
 
-def _stacked(values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None) -> Any:
+def _stacked(
+    values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None, is_text: bool
+) -> Any:
     """A column of a batch, of its values in the order of `places`."""
     if isinstance(values, np.ndarray):
         return values if places is None else values[places]
     if places is not None:
         values = [values[place] for place in places.tolist()]
-    return values if {*map(type, values)} <= {str} else stack(values)
+    return values if is_text or {*map(type, values)} <= {str} else stack(values)
 
 
 def _stacked_parts(
@@ -102,7 +105,8 @@ def _stacked_parts(
     found = {}
     for name in parts[0][0]:
         taken = [columns[name].take(some) for columns, some in parts]
-        found[name] = _stacked(joined(taken) if len(taken) > 1 else taken[0], places)
+        is_text = all(columns[name].is_text for columns, _ in parts)
+        found[name] = _stacked(joined(taken) if len(taken) > 1 else taken[0], places, is_text)
     return found
 
 
@@ -218,6 +222,8 @@ class GroupedRows(Rows[dict[str, Any]]):
         def decode() -> Any:
             try:
                 return self.decode(number, self.group(number, place))
+            except SourceChanged:
+                raise
             except Exception as error:
                 raise self.error(number, self._edges[number][place], error) from error
 
