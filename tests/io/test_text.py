@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
@@ -140,6 +140,7 @@ PARTS = [
 
 @FEW
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=7), st.booleans(), st.booleans())
+@example(["[2", "3]", "4,5"], True, False)
 def test_lines_are_json_each_for_itself(lines: list[str], is_ended: bool, is_plain: bool) -> None:
     content = "\n".join(lines) + "\n" * is_ended
     with pytest.MonkeyPatch.context() as patch:
