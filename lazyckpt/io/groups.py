@@ -148,13 +148,20 @@ class GroupedRows(Rows[dict[str, Any]]):
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         if len(records) == 1:
-            place, begin = self._place(number, records[0])
-            return [row(self._columns(number, place), records[0] - begin)]
-        return [
-            each
-            for columns, places in self._parts(number, np.asarray(records, np.int64))
-            for each in rows(columns, places)
-        ]
+            return [self._row(number, records[0])]
+        parts = self._parts(number, np.asarray(records, np.int64))
+        try:
+            return [each for columns, places in parts for each in rows(columns, places)]
+        except Exception:  # of one row
+            return [self._row(number, record) for record in records]
+
+    def _row(self, number: int, record: int) -> dict[str, Any]:
+        place, begin = self._place(number, record)
+        columns = self._columns(number, place)
+        try:
+            return row(columns, record - begin)
+        except Exception as error:  # such as of bytes that are no text
+            raise self.error(number, record, error) from error
 
     def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
         place, begin = self._place(number, record)
@@ -163,19 +170,33 @@ class GroupedRows(Rows[dict[str, Any]]):
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
         """Rows as `stack` makes them a batch, column by column."""
+        places = None
         if isinstance(indices, range):  # which rises
-            return _stacked_parts(self._spans(indices), None)
+            parts = self._spans(indices)
+        else:
+            parts, places = self._found(indices)
+        try:
+            return _stacked_parts(parts, places)
+        except UnicodeDecodeError:
+            for index in indices:  # one of them is named
+                self[int(index)]
+            raise
+
+    def _found(
+        self, indices: NDArray[np.int64]
+    ) -> tuple[list[tuple[Columns, Indices]], NDArray[np.int64]]:
+        """As `_spans`, of rows in any order, and where each of them is among those found."""
         order = np.argsort(indices, kind="stable")
         ascending = indices[order]
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
         files = np.searchsorted(self._begins, ascending, side="right") - 1
-        parts = [
+        parts: list[tuple[Columns, Indices]] = [
             part
             for number in np.unique(files).tolist()
             for part in self._parts(number, ascending[files == number] - self._begins[number])
         ]
-        return _stacked_parts(parts, places)
+        return parts, places
 
     def _spans(self, indices: range) -> list[tuple[Columns, Indices]]:
         """The columns of each group that has some of these rows, and their places in it."""
