@@ -48,7 +48,7 @@ CONTESTS = [
     ),
     Contest("W10", "documents packed whole, first fit", 1_000_000, rounds=3, key="w10fit"),
     *(
-        Contest("W11", what, 1_000_000_000, FIGURES, rounds=3, key=f"w11{key}", for_all=FOR_ALL)
+        Contest("W11", what, 1_000_000_000, FIGURES, rounds=2, key=f"w11{key}", for_all=FOR_ALL)
         for key, what in FORMATS.items()
     ),
     Contest(

@@ -15,7 +15,7 @@ from typing import Any
 import datasets
 from contestant import Figures, Way
 from data import LENGTH, WEIGHTS, Documents, buffer_size, files
-from files import BATCH, corpus, figures, timed
+from files import BATCH, corpus, figures, rows_of, timed
 from harness import spent
 from resuming import dumped, loaded, resumes
 from wide import add, keep, table
@@ -137,7 +137,7 @@ def table_of(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
         order=lambda: rows,
         columns=(lambda: rows.with_format("numpy").iter(BATCH)) if has_columns else None,
         shuffled=lambda: shuffled,
-        resumed=resumes(len(rows), start, lambda found: dumped(found.state_dict()), resume),
+        resumed=resumes(rows_of(n), start, lambda found: dumped(found.state_dict()), resume),
         index=seconds / (n / 1e6),
         kept=kept / len(rows),
     )

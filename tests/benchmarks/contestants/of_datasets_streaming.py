@@ -11,7 +11,7 @@ from typing import Any
 
 import datasets
 from contestant import Way
-from files import BATCH, BUFFER, corpus, figures
+from files import BATCH, BUFFER, corpus, figures, rows_of
 from resuming import dumped, loaded, resumes
 
 
@@ -27,12 +27,11 @@ def read(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
         stream.load_state_dict(loaded(text))
         return iter(stream)
 
-    rows = sum(1 for _ in stream)
     return figures(
         order=lambda: stream,
         columns=(lambda: stream.with_format("numpy").iter(BATCH)) if has_columns else None,
         local=lambda: stream.shuffle(seed=0, buffer_size=BUFFER),
-        resumed=resumes(rows, start, lambda stream: dumped(stream.state_dict()), resume),
+        resumed=resumes(rows_of(n), start, lambda stream: dumped(stream.state_dict()), resume),
     )
 
 

@@ -27,7 +27,7 @@ from data import (
     texts,
     tokenize,
 )
-from files import corpus, figures
+from files import corpus, figures, rows_of
 from grain.experimental import (
     ConcatThenSplitIterDataset,
     FirstFitPackIterDataset,
@@ -179,7 +179,7 @@ def w11parquet(n: int) -> Way:
             [grain.experimental.ParquetIterDataset(path) for path in paths], cycle_length=1
         )
 
-    return figures(order=rows, resumed=saved(rows, sum(1 for _ in rows())))
+    return figures(order=rows, resumed=saved(rows, rows_of(n)))
 
 
 def w11parquet_as_array_record(n: int) -> Way:
@@ -193,7 +193,7 @@ def w11parquet_as_array_record(n: int) -> Way:
     return figures(
         order=lambda: rows.to_iter_dataset(ALONE),
         shuffled=shuffled,
-        resumed=saved(shuffled, len(rows)),
+        resumed=saved(shuffled, rows_of(n)),
     )
 
 
