@@ -6,13 +6,14 @@
 
 Names are imported when first used. Each module imports only from those before it:
 
-- locks, cache, numbers, storage, remote, files, index, decompress, framed, gzip, zstd
+- locks, cache, numbers, patterns, storage, remote, files, index, decompress, framed, gzip, zstd
 - content, rows, lines, ranges
 - text, csv, stream, indexing
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +78,12 @@ _places = {
 
 def __getattr__(name: str) -> Any:
     if name not in _places:
-        raise AttributeError(f"module 'lazyckpt.io' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'lazyckpt.io' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     found = globals()[name] = getattr(import_module(_places[name]), name)
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

@@ -14,7 +14,8 @@ from typing import Any, overload
 from lazyckpt.core.checks import brief
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import write_whole
-from lazyckpt.io.storage import File, difference, inode, is_local, one_file, storage_of
+from lazyckpt.io.patterns import inode
+from lazyckpt.io.storage import File, difference, is_local, one_file, storage_of
 
 _FORMAT = 1
 

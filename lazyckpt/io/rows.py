@@ -107,7 +107,10 @@ class Rows(Sequence[T]):
         """Rows by their numbers, in that order; those of one file are read together."""
         if not len(indices):
             return []
-        wanted = np.asarray(indices, np.int64)
+        wanted = np.asarray(indices)
+        if wanted.dtype.kind not in "iu":
+            raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(indices)}")
+        wanted = wanted.astype(np.int64, copy=False)
         self._find(int(wanted.min())), self._find(int(wanted.max()))
         wanted = np.where(wanted < 0, wanted + self._length, wanted)
         order = np.argsort(wanted, kind="stable")
