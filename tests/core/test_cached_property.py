@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 
+import lazyckpt as lz
 from lazyckpt.core.cached_property import cached_property
 
 pytestmark = pytest.mark.usefixtures("watchdog")
@@ -65,3 +67,9 @@ def test_a_process_that_is_forked_while_a_thread_computes_it() -> None:
     may_end.set()
     thread.join()
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_no_module_has_the_one_with_a_lock() -> None:
+    for path in Path(lz.__file__).parent.rglob("*.py"):
+        lines = [line for line in path.read_text().splitlines() if "cached_property" in line]
+        assert not any(line.startswith("from functools") for line in lines), path
