@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from io import BytesIO
 from itertools import chain, compress, repeat
+from mmap import mmap
+from multiprocessing.heap import Arena
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,21 @@ _NUMBERS = np.arange(1, _MOST + 1).astype(np.int64).tobytes()
 
 
 def shared_cells(context: Any, workers: int) -> Any:
-    """Memory for the progress of so many workers, and for a flag."""
-    return context.RawArray("q", Progress.CELLS * workers + 1)
+    """Memory for the progress of so many workers, and for a flag.
+
+    It is none of multiprocessing's common heap, which an interrupt may leave in disorder.
+    """
+    size = (Progress.CELLS * workers + 1) * _CELL
+    return mmap(-1, size) if context.get_start_method() == "fork" else Arena(size)
+
+
+def _bytes_of(shared: mmap | Arena) -> memoryview:
+    return memoryview(shared.buffer if isinstance(shared, Arena) else shared)
 
 
 def gate_flag(shared: Any) -> memoryview:
     """The flag of such memory: one cell."""
-    return memoryview(shared).cast("B").cast("q")[-1:]
+    return _bytes_of(shared).cast("q")[-1:]
 
 
 class Progress:
@@ -39,7 +49,7 @@ class Progress:
             shared: Memory of `shared_cells`.
             index: The worker's number.
         """
-        cells = memoryview(shared).cast("B")
+        cells = _bytes_of(shared)
         self._cells = cells.cast("q")[index * self.CELLS : (index + 1) * self.CELLS]
         self._made = cells[(index * self.CELLS + 1) * _CELL : (index + 1) * self.CELLS * _CELL]
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from multiprocessing import RawArray
+import sys
+from contextlib import suppress
+from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.pools.progress import Progress
+from lazyckpt.executors.pools.progress import Progress, gate_flag, shared_cells
 from tests.executors.faults import FORKED, OTHERS, Fault, each, fails, kill, notes, shapes, wait
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
@@ -85,7 +89,7 @@ def test_a_worker_that_is_killed_while_it_is_idle_blames_no_stage(flag: Path) ->
 
 @pytest.mark.parametrize("size", [0, 1, 5000])
 def test_items_are_counted_while_they_are_made(size: int) -> None:
-    progress = Progress(RawArray("q", 2 * Progress.CELLS), 1)
+    progress = Progress(shared_cells(get_context("fork"), 2), 1)
     progress.end()
     assert progress.made(7) is None
     items, seen = progress.begin(7), []
@@ -100,3 +104,29 @@ def test_items_are_counted_while_they_are_made(size: int) -> None:
     assert seen == [min(number, 4096) for number in range(size)]
     progress.begin(8).append("one")
     assert (progress.made(7), progress.made(8)) == (None, 1)
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def test_an_interrupt_while_memory_is_shared_leaves_it_in_order() -> None:
+    context, left = get_context("fork"), 0
+
+    def interrupt(frame: FrameType, event: str, found: Any) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if not left:
+            sys.setprofile(None)
+            raise Interrupt
+
+    for number in count(3):
+        left = number
+        with suppress(Interrupt):
+            sys.setprofile(interrupt)
+            shared_cells(context, 2)
+            sys.setprofile(None)
+        sys.setprofile(None)
+        assert gate_flag(shared_cells(context, 2)).tolist() == [0]
+        if left > 0:
+            return
