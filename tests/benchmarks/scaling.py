@@ -80,7 +80,14 @@ def scaling(rounds: int) -> Iterator[Row]:
             each = ", ".join(f"{size:,}: {value:,.4g}" for size, value in pairs)
             slope = float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
             words = f"{what}, {figure}: slope"
-            yield Row("W8", words, [slope], "-", bound, remark=f"{unit} {each}")
+            said = judged(slope, bound)
+            yield Row("W8", words, [slope], "-", bound, remark=f"{said}; {unit} of {each}")
+
+
+def judged(slope: float, bound: float) -> str:
+    if slope > bound:
+        return "steeper than documented"
+    return "flat" if slope <= FLAT else "grows, as documented"
 
 
 def of_size(pipeline: lz.Pipeline[Any], rounds: int) -> tuple[float, float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -32,10 +32,11 @@ from grain.experimental import (
     FirstFitPackIterDataset,
     FlatMapIterDataset,
     FlatMapTransform,
+    ThreadPrefetchIterDataset,
     WindowShuffleIterDataset,
 )
-from harness import spent, spent_by_workers
-from resuming import resumes
+from harness import by_workers, fresh, spent
+from resuming import Started, resumes
 from wide import add, keep, table
 
 flags.FLAGS.mark_as_parsed()  # as a program that uses absl's flags has
@@ -99,28 +100,43 @@ def w4indexed(n: int) -> Way:
 
 
 def resumed(n: int, batches: Any) -> Way:
-    def start() -> tuple[Any, Any]:
+    def start(text: bytes | None) -> Started:
         run = iter(batches)
+        if text is not None:
+            run.set_state(json.loads(text))
         return run, run
 
-    def resume(text: bytes) -> Any:
-        run = iter(batches)
-        run.set_state(json.loads(text))
-        return run
+    return resumes(n // 32, start, lambda run: json.dumps(run.get_state()).encode())
 
-    return resumes(n // 32, start, lambda run: json.dumps(run.get_state()).encode(), resume)
+
+def in_blocks(n: int) -> Any:
+    return grain.MapDataset.range(n).batch(256).to_iter_dataset(ALONE)
+
+
+def w5i(n: int) -> Way:
+    ahead = in_blocks(n).mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+    return by_workers(lambda: chain.from_iterable(ahead), n)
+
+
+def w5t(n: int) -> Way:
+    ahead = ThreadPrefetchIterDataset(in_blocks(n), prefetch_buffer_size=8)
+    return by_workers(lambda: chain.from_iterable(ahead), n)
 
 
 def w5a(n: int) -> Way:
     arrays = grain.MapDataset.range(n).map(large).to_iter_dataset(ALONE)
     options = grain.MultiprocessingOptions(num_workers=1)
-    return lambda: spent_by_workers(arrays.mp_prefetch(options))
+    return by_workers(lambda: arrays.mp_prefetch(options), n)
 
 
 def w6(n: int) -> Way:
     items = grain.MapDataset.range(n).map(busy).to_iter_dataset(ALONE)
     options = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=16)
-    return lambda: spent_by_workers(items.mp_prefetch(options))
+    return by_workers(lambda: items.mp_prefetch(options), n)
+
+
+def w7(n: int) -> Way:
+    return fresh("import grain", "next(iter(grain.MapDataset.range(10).map(abs)))")
 
 
 def mixture(mixed: Any, n: int) -> Way:
