@@ -185,12 +185,14 @@ def _out(
 
 
 def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
-    inexact = {c.name for c in racing if any(r.get("inexact") for r in c.rounds)}
+    inexact = {c.name: wrong for c in racing if (wrong := inexactness(c))}
     for key, (words, unit, factor) in contest.figures.items():
         each = factor / contest.n if key == "seconds" else factor
         found = {c.name: [r[key] * each for r in c.rounds if key in r] for c in racing}
         found = {name: values for name, values in found.items() if values}
-        peers = {name: median(v) for name, v in found.items() if name in PEERS.keys() - inexact}
+        peers = {
+            name: median(v) for name, v in found.items() if name in PEERS.keys() - inexact.keys()
+        }
         best = min(peers, key=lambda name: peers[name], default="")
         what = f"{contest.what}: {words}" if words else contest.what
         for contestant in sorted(
@@ -200,9 +202,15 @@ def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
             to_hand = _ratio(values, found.get(BY_HAND)) if name != BY_HAND else None
             to_peer = _ratio(values, found.get(best)) if name == OURS else None
             behind = f"behind {best}" if to_peer and to_peer > 1 else ""
-            wrong = "not exact" if name in inexact else ""
-            remark = ", ".join(filter(None, [contestant.way, behind, wrong]))
+            remark = ", ".join(filter(None, [contestant.way, behind, inexact.get(name, "")]))
             yield Row(contest.row, what, values, unit, None, "", name, to_hand, to_peer, remark)
+
+
+def inexactness(contestant: Contestant) -> str:
+    for key, words in (("inexact", "not exact"), ("inexact again", "not exact the second time")):
+        if any(figures.get(key) for figures in contestant.rounds):
+            return words
+    return ""
 
 
 def _ratio(values: list[float], others: list[float] | None) -> float | None:

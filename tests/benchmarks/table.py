@@ -103,7 +103,8 @@ def exact(row: Row) -> bool:
 
 
 def cell(row: Row, best: float) -> str:
-    text = number(row.median) + ("" if exact(row) else ", not exact")
+    _, wrong, more = row.remark.partition("not exact")
+    text = number(row.median) + (f", {wrong}{more}" if wrong else "")
     return f"**{text}**" if row.median == best > 0 and row.contestant != BY_HAND else text
 
 
