@@ -33,7 +33,7 @@ def with_figures(text: str, path: Path) -> str:
 def written(found: dict[str, Any]) -> str:
     names = [field.name for field in fields(Row)]
     rows = [Row(**{name: row[name] for name in names}) for row in found["rows"]]
-    competing = [row for row in rows if row.name not in ("shuffles", "W8", "W11")]
+    competing = [row for row in rows if row.name not in ("shuffles", "W8")]
     contests = [row for row in competing if row.contestant or "no way" in row.remark]
     parts = [
         about(found),
@@ -127,7 +127,7 @@ def of_ratios(rows: Sequence[Row]) -> Iterator[list[str]]:
             missed = "missed" if row.met == "NO" else ""
             unit = f", {row.unit}" if row.unit else ""
             yield [f"{row.name} {row.compared}{unit}", *values, bound, missed]
-        elif row.remark.startswith(("failed", "not installed")) and not row.contestant:
+        elif not row.contestant and row.remark.startswith(("failed", "not installed")):
             yield [row.name, row.remark, "", "", "", ""]
 
 
@@ -160,4 +160,4 @@ def of_shuffles(rows: Sequence[Row]) -> Iterator[list[str]]:
 
 def of_files(rows: Sequence[Row]) -> Iterator[list[str]]:
     yield ["measured"]
-    yield from ([row.remark] for row in rows if row.name == "W11" and row.remark)
+    yield from ([row.remark] for row in rows if row.name == "W11" and not row.contestant)
