@@ -108,6 +108,14 @@ class Contestant:
             raise Lost(f"failed: {said['error']}")
         return said  # type: ignore[no-any-return]
 
+    def begin(self, enough: float) -> None:
+        """A first round that isn't counted, unless it takes long enough to be the only one."""
+        said = self.answer()
+        self.way = said["way"]
+        if said["took"] > enough:
+            self.took = said["took"]
+            self.rounds.append(said["first"])
+
     def measure(self) -> None:
         assert self.process.stdin
         begun = perf_counter()
@@ -148,7 +156,7 @@ def hold(contest: Contest, names: Sequence[str], terms: Terms) -> Iterator[Row]:
             contestant = Contestant(name, key, contest.n, terms.limit)
             racing.append(contestant)  # one at a time: they would share the processors
             try:
-                contestant.way = contestant.answer()["way"]
+                contestant.begin(terms.enough)
             except Lost as why:
                 _out(contestant, why, racing, lost)
         for _ in range(terms.rounds):
