@@ -113,6 +113,10 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
             taken=lambda: asked() - lost,
         )
 
+    def choices(position: Position, n: int) -> Iterator[int]:
+        assert chosen.skip is not None
+        return map((1).__add__, chosen.flow(chosen.skip(position[0][0], n)[0]))
+
     return joining(
         "multiplex",
         [chosen, *machines],
@@ -120,4 +124,5 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
         step=step,
         flow=flow,
         length=chosen.length,
+        choices=choices if chosen.skip and chosen.view and chosen.view.table.is_there else None,
     )

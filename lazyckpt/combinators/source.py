@@ -13,12 +13,12 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lazyckpt.combinators.indexed import by_index, by_row, indexed, is_reader, looking_up
+from lazyckpt.combinators.indexed import by_index, by_row, indexed, looking_up
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, optional, short
 from lazyckpt.core.flow import Flow, Position, Table, counted
-from lazyckpt.core.frames import is_frame, kinds
+from lazyckpt.core.frames import is_frame, is_reader, kinds
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices

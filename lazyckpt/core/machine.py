@@ -127,6 +127,8 @@ class Machine(NamedTuple, Generic[T]):
     - `upstream`: the machine before it, if there is one
     - `children`: the machines that it joins, if it joins some
     - `owns`: whether a part of the position is its own, behind upstream's or its children's
+    - `choices(position, n)`: the number of the child that gives each item behind n others, as
+      long as none ends; None where what joins them takes of all alike, or looks at their items
 
     A position is `(epoch, index, ...)` for a source, `((place, ...), own, ...)` for
     what joins pipelines, with `()` for one that isn't open, `(place, own, ...)`
@@ -148,6 +150,7 @@ class Machine(NamedTuple, Generic[T]):
     upstream: Any  # a machine or None: mypy infers no items of a NamedTuple that holds itself
     children: tuple[Any, ...]
     owns: bool
+    choices: Callable[[Position, int], Iterator[int]] | None = None
 
 
 def machines(machine: Machine[Any]) -> list[Machine[Any]]:

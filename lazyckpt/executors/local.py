@@ -61,8 +61,8 @@ def threads(
     for each worker one item; or a chunk of half as many and 2.5 MiB where they are
     quickly made, or three chunks of small ones. What comes of an item, where that is
     many, comes in parts of 1 MiB or one item, of which those of small items fill up to
-    2.5 MiB for each worker. Pipelines that are joined share that, and each has at
-    least one item.
+    2.5 MiB for each worker. Pipelines that are joined share that, as what joins them
+    chooses its next items where it knows them, and each has at least one item.
 
     Args:
         workers: How many threads. One runs the whole pipeline beside the consumer;
@@ -147,8 +147,10 @@ def processes(
     comes free. In place of one there may be a chunk of half as many and 2.5 MiB
     where they are quickly made, or three small chunks. What comes of an item, where
     that is many, comes in parts of 1 MiB or one item, of which those of small items
-    fill up to 2.5 MiB for each worker. Pipelines that are joined share that, and each
-    has at least one item.
+    fill up to 2.5 MiB for each worker. Pipelines that are joined share that, as what
+    joins them chooses its next items where it knows them, and each has at least one item.
+    Shared memory holds what has arrays of 16 KiB or more, with up to four messages of
+    each worker that you keep; of others you have copies. It is freed when the run is left.
 
     Args:
         workers: How many processes. One runs the whole pipeline beside the consumer;

@@ -9,16 +9,17 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.runs import RunReader, run_tasks
 from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.plan.shares import Joined, Share
 from lazyckpt.executors.plan.tasks import TaskGenerator, pointwise_tasks, random_access_tasks
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.failures.skipping import read_again
 
 
 def handlers_of(segments: list[Segment]) -> list[Handler]:
@@ -49,10 +50,18 @@ def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
 
 
 def planned(
-    segments: list[Segment], pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None
+    segments: list[Segment],
+    pool: WorkerPool,
+    gate: PrefetchGate,
+    skip_log: SkipLog | None,
+    recorders: Recorders | None = None,
 ) -> Machine[Any]:
-    """The machine of a pipeline, in which a pool does what is not local."""
-    return _Plan(pool, gate, skip_log).machine(segments)
+    """The machine of a pipeline, in which a pool does what is not local.
+
+    Recorders note the positions of the pipelines that its first stage joins, if that is
+    the last that is planned: what workers make of a stream is read before it is given.
+    """
+    return _Plan(pool, gate, skip_log).machine(segments, Share(), recorders)
 
 
 class _Plan:
@@ -60,42 +69,53 @@ class _Plan:
         self._pool, self._gate, self._skip_log = pool, gate, skip_log
         self._handlers = count()
 
-    def machine(self, segments: list[Segment], sharers: int = 1) -> Machine[Any]:
+    def machine(
+        self, segments: list[Segment], share: Share, recorders: Recorders | None = None
+    ) -> Machine[Any]:
         machine: Machine[Any] | None = None
-        plain: Machine[Any] | None = None  # the same, without the pool, to read items again
+        behind: tuple[Call, ...] = ()  # the stages up to there
         for segment in segments:
-            calls = self._with_parts(segment, sharers)
-            below, machine = machine, build_machine(calls, machine)
-            plain_below, plain = plain, build_machine(read_again(Chain(segment.calls)).calls, plain)
+            calls, joined = self._with_parts(segment, share, recorders)
+            below = machine
+            for call in calls:
+                machine = call.build(machine)
+                if joined is not None and call is calls[0]:
+                    machine = joined.follow(machine, segment.calls[0].build(None))
+            assert machine is not None
+            before, behind = behind, behind + segment.calls
             if segment.kind == "local":
                 continue
-            rereader = Rereader(plain_below or plain)
+            rereader = rereader_of(Chain(before or behind))
             if below is None:
                 generate = tasks_of(segment, self._pool)
             else:
                 generate = pointwise_tasks(below, calls, rereader, self._skip_log)
             handler = next(self._handlers)
             prefetch_from = prefetching(
-                self._pool, self._gate, handler, generate, rereader, None, calls, sharers
+                self._pool, self._gate, handler, generate, rereader, None, calls, share
             )
-            machine = machine._replace(flow=_DrivenFlows(prefetch_from, self._gate), view=None)
+            flows = _DrivenFlows(prefetch_from, self._gate, share, may_wait=below is not None)
+            machine = machine._replace(flow=flows, view=None)
         assert machine is not None
         return machine
 
-    def _with_parts(self, segment: Segment, sharers: int) -> tuple[Call, ...]:
+    def _with_parts(
+        self, segment: Segment, share: Share, recorders: Recorders | None
+    ) -> tuple[tuple[Call, ...], Joined | None]:
         """The stages of a segment, of which the first joins pipelines that have been planned."""
         if not segment.parts:
-            return segment.calls
+            return segment.calls, None
         first, *others = segment.calls
-        parts = iter(segment.parts)
-        sharers *= len(segment.parts)
+        joined, parts = Joined(share), enumerate(segment.parts)
 
         def with_workers(chain: Chain) -> Chain:
-            made = type(chain)(chain.calls)
-            made.__dict__["machine"] = self.machine(next(parts), sharers)
-            return made
+            number, part = next(parts)
+            machine = self.machine(part, joined.part(number))
+            if recorders is not None and (recorder := recorders[number]) is not None:
+                machine = recorder.recorded(machine)
+            return with_machine(chain, machine)
 
-        return first.with_chains(with_workers), *others
+        return (first.with_chains(with_workers), *others), joined
 
 
 def prefetching(
@@ -106,25 +126,34 @@ def prefetching(
     rereader: Rereader,
     skip_log: SkipLog | None,
     calls: tuple[Call, ...],
-    sharers: int = 1,
+    share: Share | None = None,
 ) -> Callable[[Position], Prefetcher]:
     """What has a pool make the items from a position on."""
     return lambda position: Prefetcher(
-        pool, gate, handler, generate, position, rereader, skip_log, calls, sharers
+        pool, gate, handler, generate, position, rereader, skip_log, calls, share
     )
 
 
 class _DrivenFlows:
     """Flows for who drives a pool: what one had ready when it was stopped, the next one has."""
 
-    def __init__(self, prefetch_from: Callable[[Position], Prefetcher], gate: PrefetchGate) -> None:
+    def __init__(
+        self,
+        prefetch_from: Callable[[Position], Prefetcher],
+        gate: PrefetchGate,
+        share: Share,
+        *,
+        may_wait: bool,
+    ) -> None:
         self._prefetch_from, self._gate = prefetch_from, gate
+        self._share, self._may_wait = share, may_wait
         self._stopped: Prefetcher | None = None
 
     def __call__(self, position: Position) -> Flow[Any]:
         found, self._stopped = self._stopped, None
         if found is None or not found.resume(position):
             found = self._prefetch_from(position)
+        self._share.hold(found, may_wait=self._may_wait)
         return found.flow(self._let_go)
 
     def _let_go(self, prefetcher: Prefetcher) -> None:

@@ -11,6 +11,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Check, checked
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.counting import recorders_of
 from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
 from lazyckpt.executors.plan.report import Part
 from lazyckpt.executors.plan.segments import Segment, needs_reader, split_pipeline
@@ -66,7 +67,9 @@ class DrivingReader:
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
         pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
         gate.pools.append(pool)
-        self._reader = Reader(chain, planned(segments, pool, gate, skip_log_of(chain)))
+        recorders = recorders_of(chain) if len(segments) == 1 else None
+        machine = planned(segments, pool, gate, skip_log_of(chain), recorders)
+        self._reader = Reader(chain, machine, recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:
         machine = self._chain.machine

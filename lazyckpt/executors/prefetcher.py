@@ -20,6 +20,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.runs import ItemRun
+from lazyckpt.executors.plan.shares import Share
 from lazyckpt.executors.plan.tasks import (
     CHUNK_BYTES,
     READY_BYTES,
@@ -33,7 +34,7 @@ from lazyckpt.executors.plan.tasks import (
 )
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
-from lazyckpt.failures.skip_log import SkipLog, Skipped
+from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
 
 _SINGLES = 4096  # items among which one is looked for that a worker has not survived
 
@@ -56,16 +57,16 @@ class Prefetcher:
         rereader: Rereader,
         skip_log: SkipLog | None = None,
         calls: tuple[Call, ...] = (),
-        sharers: int = 1,
+        share: Share | None = None,
     ) -> None:
         self._calls = calls
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._rereader = rereader
         self._skip_log = skip_log or SkipLog()
+        self._share = share or Share()
         self._sizer = ChunkSizer(
-            pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, sharers
+            pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
-        self._ready_bytes = READY_BYTES * pool.workers / sharers  # of parts of runs
         if pool.suspect is not None:
             self._sizer.use_single_items(_SINGLES)
         self._tasks: Tasks | None = generate(position, self._sizer)
@@ -80,7 +81,7 @@ class Prefetcher:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
         chunks = _Chunks(self, let_go or Prefetcher.close)
         items = chain.from_iterable(iter(chunks.next_chunk, None))
-        return Flow(items, self.snapshot, taken=self.taken, chunks=chunks)
+        return Flow(items, self.snapshot, taken=self.taken, chunks=chunks, place=self.place)
 
     @property
     def is_ready(self) -> bool:
@@ -96,8 +97,13 @@ class Prefetcher:
         return self._chunk.before + self._chunk.given()
 
     def snapshot(self) -> Position:
+        return self.place()[0]
+
+    def place(self) -> tuple[Position, int]:
+        chunk = self._chunk
+        given = chunk.size - length_hint(chunk.items)
         try:
-            return raise_or_position(self._chunk.position_after(self._chunk.given()))
+            return raise_or_position(chunk.position_after(given)), chunk.before + given
         finally:
             if self._gate.is_closed:
                 self._rereader.close()
@@ -135,8 +141,9 @@ class Prefetcher:
             self._keep_done()
         self._generation = self._pool.generation
         self._continue_runs()
+        limit = self._sizer.limit()
         while not self._is_over:
-            if self._items_pending >= (self._sizer.limit() if self._gate.is_open else 1):
+            if self._items_pending >= (limit if self._gate.is_open else 1):
                 return
             if self._gate.is_closed:
                 raise TaskLost
@@ -161,7 +168,7 @@ class Prefetcher:
         """Have the next parts made of the runs of which one is ready."""
         if not self._pending or not isinstance(self._pending[0][0].payload, ItemRun):
             return
-        place, left = 0, self._ready_bytes
+        place, left = 0, READY_BYTES * self._pool.workers * self._share.fraction()
         while self._gate.is_open and place < len(self._pending) and left > 0:
             task, pending = self._pending[place]
             place += 1
@@ -206,6 +213,8 @@ class Prefetcher:
     def _advance(self) -> None:
         """Wait for the next task, and have what came of it at hand, or generate tasks anew."""
         self._fill()
+        if self._gate.is_open:
+            self._share.fill_others(self._sizer.ahead())
         task, pending = self._pending[0]
         if isinstance(pending, TaskLost) and not self._pool.is_driven:
             return self._restart()
@@ -314,7 +323,7 @@ class Prefetcher:
 
     def _reached(self, outcome: Outcome, settled: Settled | None) -> Callable[[int], Position]:
         if outcome.positions and settled is None:
-            return self._rereader.positions(outcome.positions)
+            return self._rereader.positions(outcome.positions, outcome.recorded)
         here = self._chunk.position_after(self._chunk.given())  # behind the item before
         if settled is None or not settled.positions:  # it failed on its way, or before it had begun
             return always(here)
@@ -342,7 +351,9 @@ class Prefetcher:
 
     def _hold(self, chunk: Chunk, known: Skipped) -> None:
         # Without its `position_after`, which would be a cycle.
-        of_chunk = partial(skipped_before, chunk.skipped, chunk.size, chunk.items)
+        of_chunk: Callable[[], SkipRecord] = SkipRecord
+        if chunk.skipped:
+            of_chunk = partial(skipped_before, chunk.skipped, chunk.size, chunk.items)
         # Between these nothing can interrupt: what is counted is what is at hand.
         self._chunk, self._skip_log.known, self._skip_log.of_chunk = chunk, known, of_chunk
 

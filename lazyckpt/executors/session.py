@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.executors.plan.counting import rereader_of
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
 from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment, needs_reader
@@ -150,7 +151,7 @@ def open_session(
 def open_stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
     """Begin to work on a pipeline that the only worker of a pool reads from end to end."""
     gate.pools.append(pool)
-    rereader, skip_log = Rereader(read_again(chain).machine), skip_log_of(chain)
+    rereader, skip_log = rereader_of(chain), skip_log_of(chain)
     prefetch_from = prefetching(pool, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
     return Session(chain.machine, prefetch_from, gate)
 

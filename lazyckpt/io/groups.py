@@ -133,13 +133,20 @@ class GroupedRows(Rows[dict[str, Any]]):
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         if len(records) == 1:
-            place, begin = self._place(number, records[0])
-            return [row(self._columns(number, place), records[0] - begin)]
-        return [
-            each
-            for columns, places in self._parts(number, np.asarray(records, np.int64))
-            for each in rows(columns, places)
-        ]
+            return [self._row(number, records[0])]
+        parts = self._parts(number, np.asarray(records, np.int64))
+        try:
+            return [each for columns, places in parts for each in rows(columns, places)]
+        except Exception:  # of one row
+            return [self._row(number, record) for record in records]
+
+    def _row(self, number: int, record: int) -> dict[str, Any]:
+        place, begin = self._place(number, record)
+        columns = self._columns(number, place)
+        try:
+            return row(columns, record - begin)
+        except Exception as error:  # such as of bytes that are no text
+            raise self.error(number, record, error) from error
 
     def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
         place, begin = self._place(number, record)
@@ -162,10 +169,15 @@ class GroupedRows(Rows[dict[str, Any]]):
             for part in self._parts(number, ascending[files == number] - self._begins[number])
         ]
         names = list(parts[0][0])
-        return {
-            name: _stacked(joined([columns[name].take(some) for columns, some in parts]), places)
-            for name in names
-        }
+        try:
+            return {
+                name: _stacked(joined([each[name].take(some) for each, some in parts]), places)
+                for name in names
+            }
+        except UnicodeDecodeError:
+            for index in indices:  # one of them is named
+                self[int(index)]
+            raise
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         group = self.group(number, self._place(number, record)[0])

@@ -125,14 +125,22 @@ class Index:
         ):
             if todo:
                 self._scan_all(executor, progress)
-                sizes = [entries_of(self.path(n)) for n in range(len(self.files))]
-                counts = np.array([_rows(size, self.scan) for size in sizes], np.uint64)
+                counts = np.array([self._count(n) for n in range(len(self.files))], np.uint64)
                 with writing(path) as temporary:
                     write_numbers(temporary, [counts], 1)
         found = _read_counts(path, len(self.files))
         if found is None:
             raise PipelineError(f"the index {path} was removed while it was built")
         return found
+
+    def _count(self, number: int) -> int:
+        size = entries_of(self.path(number))
+        if size is None:
+            raise PipelineError(
+                f"the index of {self.files[number].path} isn't in {self.folder}: an executor's "
+                "workers have to write to the same folder, and nobody may remove it meanwhile"
+            )
+        return _rows(size, self.scan)
 
     def _scan_all(self, executor: Executor | None, progress: bool) -> None:
         paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
@@ -197,8 +205,8 @@ def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:
     return None if found is None or len(found) != length else found.astype(np.int64)
 
 
-def _rows(entries: int | None, scan: Scan) -> int:
-    return max(0, (entries or 0) - scan.is_bounds)
+def _rows(entries: int, scan: Scan) -> int:
+    return max(0, entries - scan.is_bounds)
 
 
 def _entries_path(scan: Scan, folder: str, file: File) -> str:

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, natural, optional
-from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
+from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
 from lazyckpt.io.index import Index
-from lazyckpt.io.rows import RecordError
+from lazyckpt.io.rows import decoding
 from lazyckpt.io.storage import File, optional_module
 from lazyckpt.io.stored_file import StoredFile
 
@@ -39,16 +39,12 @@ class GroupScan:
         return "parquet" if self.filters is None else f"parquet {_ordered(self.filters)!r}"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        try:
+        with decoding(file):
             metadata = _metadata(file)
             numbers = range(metadata.num_row_groups)
             if self.filters is not None:
                 numbers = self._matching(file)
             found = [_group(metadata, number) for number in numbers]
-        except SourceChanged:
-            raise
-        except _arrow().ArrowException as error:
-            raise RecordError(f"{file.path}: {error}") from error
         yield np.array(found, np.uint64).reshape(-1, 4)
 
     def _matching(self, file: File) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
 
@@ -14,6 +15,7 @@ from lazyckpt.core.checks import brief
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.files import Files
+from lazyckpt.io.storage import File
 
 T = TypeVar("T", covariant=True)
 
@@ -22,6 +24,20 @@ _FIRST, _BLOCK = 1 << 14, 1 << 18  # bytes of rows that are made at once: at fir
 
 class RecordError(PipelineError, ValueError):
     """A record of a file can't be read; the message names record, offset and file."""
+
+
+@contextmanager
+def decoding(file: File) -> Iterator[None]:
+    """Errors of whatever decodes a file name it; those of its storage do so themselves."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        text = f"{error}".strip() or type(error).__name__
+        raise RecordError(f"{file.path}: {text}") from error
 
 
 class RowOrigin(NamedTuple):

@@ -76,7 +76,7 @@ class _SqliteRows(Rows[dict[str, Any]]):
             if key is None or (number and key == keys[number - 1]):
                 raise ArgumentError(
                     f"read_sqlite: key must be of different values, and {key!r} is that of "
-                    f"several rows, or of one that has none, got key={self._key!r}"
+                    f"several rows of {file.path}, or of one that has none, got key={self._key!r}"
                 )
         is_plain = {*map(type, keys)} <= {int}
         return np.array(keys, np.int64) if is_plain else keys
@@ -107,6 +107,8 @@ class _SqliteRows(Rows[dict[str, Any]]):
             names = [column[0] for column in cursor.description[1:]]
             found = {row[0]: dict(zip(names, row[1:], strict=True)) for row in cursor}
         except sqlite3.Error as error:
+            if len(records) > 1:  # of one of them
+                return [row for record in records for row in self._some(number, [record])]
             raise self.error(number, records[0], error) from error
         for key in keys:
             if key not in found:

@@ -53,9 +53,15 @@ class Storage(Protocol):
 
 def storage_of(path: str) -> Storage:
     """The storage that a path or URL is on, opened once in each process."""
-    scheme, separator, _ = path.partition("://")
+    scheme, separator, rest = path.partition("://")
     if not separator or scheme == "file":
         return _local
+    _, is_user, host = rest.partition("/")[0].rpartition("@")
+    if is_user and ":" in rest.partition("@")[0]:
+        raise ArgumentError(
+            f"files: {scheme}://...@{host} has a password, which every listing would show; "
+            "set it in the environment"
+        )
     key = os.getpid(), scheme
     if key not in _opened:
         _opened[key] = import_module("lazyckpt.io.remote").open_storage(scheme)
@@ -120,7 +126,7 @@ class LocalStorage:
         self._lock = ForkLock()
 
     def list(self, pattern: str) -> Sequence[File]:
-        pattern = os.path.abspath(pattern.removeprefix("file://"))
+        pattern = _absolute(pattern)
         if not glob.has_magic(pattern):
             return [self.stat(pattern)]
         known: dict[tuple[int, int], str] = {}
@@ -131,12 +137,12 @@ class LocalStorage:
                 continue
             other = known.setdefault((status.st_dev, status.st_ino), path)
             if other != path:
-                raise ArgumentError(f"files: {other} and {path} are one file, by a link")
+                raise one_file(other, path)
             found.append(_regular(path, status))
         return found
 
     def stat(self, path: str) -> File:
-        path = os.path.abspath(path.removeprefix("file://"))
+        path = _absolute(path)
         return _regular(path, os.stat(path))
 
     def read(self, file: File, start: int, stop: int) -> bytes:
@@ -166,6 +172,22 @@ class LocalStorage:
             if len(self._handles) > _MOST_OPEN:
                 self._handles.popitem(last=False)
             return found
+
+
+def _absolute(path: str) -> str:
+    """A path of this machine from its root on, of which two slashes are no other one."""
+    return f"/{os.path.abspath(path.removeprefix('file://')).lstrip('/')}"
+
+
+def inode(path: str) -> tuple[int, int]:
+    """What a local file is by whatever name."""
+    status = os.stat(path.removeprefix("file://"))
+    return status.st_dev, status.st_ino
+
+
+def one_file(path: str, other: str) -> ArgumentError:
+    """The error where a file has two names."""
+    return ArgumentError(f"files: {path} and {other} are one file, by a link")
 
 
 def _regular(path: str, status: os.stat_result) -> File:

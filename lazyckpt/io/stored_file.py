@@ -24,8 +24,11 @@ class StoredFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._file.size)[whence]
-        return self._at
+        place = offset + (0, self._at, self._file.size)[whence]
+        if place < 0:
+            raise ValueError(f"negative seek position {place}")
+        self._at = place
+        return place
 
     def read(self, size: int | None = -1) -> bytes:
         left = max(0, self._file.size - self._at)

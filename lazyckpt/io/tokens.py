@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from lazyckpt.core.checks import Unfit, checked, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.rows import RecordError, Rows
+from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
@@ -78,6 +78,11 @@ class TokenRows(Rows[NDArray[Any]]):
             "of tokens in a row"
         )
 
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        beside = [part.megatron for part in self._parts if part.megatron is not None]
+        return {**super().source_identity, "digest": Files([*self.files, *beside]).digest}
+
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
         spans = [self.span(number, record) for record in records]
         file = self.files[number]
@@ -127,15 +132,13 @@ def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> _Part:
 
 def _array(file: File, start: int, source: Any) -> _Part:
     """What the header of NumPy's format says, which begins at byte `start` of a file."""
-    try:
+    with decoding(file):
         version = npy.read_magic(source)
         read: Callable[[Any], Any] = npy.read_array_header_1_0
         if version != (1, 0):
             read = npy.read_array_header_2_0
         shape, is_fortran, dtype = read(source)
         begin = start + source.tell()
-    except ValueError as error:
-        raise RecordError(f"{file.path}: {error}") from error
     if dtype.hasobject or len(shape) not in (1, 2) or (is_fortran and len(shape) == 2):
         raise ArgumentError(
             f"read_tokens: {file.path} must hold numbers in one dimension, or rows of them, "
@@ -149,11 +152,8 @@ def _array(file: File, start: int, source: Any) -> _Part:
 
 def _member(file: File, name: str | None) -> _Part:
     """Where an array of an `.npz` is, which must not be compressed."""
-    try:
-        with zipfile.ZipFile(StoredFile(file)) as archive:
-            found = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
-    except zipfile.BadZipFile as error:
-        raise RecordError(f"{file.path}: {error}") from error
+    with decoding(file), zipfile.ZipFile(StoredFile(file)) as archive:
+        found = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
     chosen = name if name is not None or len(found) != 1 else next(iter(found))
     if chosen not in found:
         raise ArgumentError(
@@ -167,10 +167,11 @@ def _member(file: File, name: str | None) -> _Part:
             "isn't"
         )
     source = StoredFile(file)
-    source.seek(info.header_offset + 26)
-    extra = np.frombuffer(source.read(4), "<u2").sum()
-    start = info.header_offset + 30 + int(extra)
-    source.seek(start)
+    with decoding(file):
+        source.seek(info.header_offset + 26)
+        extra = np.frombuffer(source.read(4), "<u2").sum()
+        start = info.header_offset + 30 + int(extra)
+        source.seek(start)
     return _array(file, start, io.BytesIO(source.read(1 << 16)))
 
 

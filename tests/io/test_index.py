@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import pickle
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
-from lazyckpt.io.cache import cache_folder
+from lazyckpt.io.cache import alone, cache_folder
 from lazyckpt.io.lines import LineScan
 from tests.helpers import until
 from tests.io.cases import folder, written
@@ -184,6 +185,33 @@ def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
     scan = Noted(place / "log")
     assert Index(files, scan, place).counts.tolist() == [3] * 4
     assert scan.log.read_text().split() == ["000", "001", "002", "002", "003"]
+
+
+def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
+    read, write = os.pipe()
+    with alone(f"{place}/lock", lambda: False):
+        if not (child := os.fork()):
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+    with open(place / "lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(read)
+    os.close(write)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_entries_that_are_nowhere_are_not_taken_for_none(place: Path) -> None:
+    files = written(FILES, ".bin")
+
+    class Removing(Noted):
+        def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+            for path in place.glob("*.index"):
+                path.unlink()
+            return super().__call__(file)
+
+    with pytest.raises(lz.PipelineError, match=rf"index of .*000\.bin isn't in {place}: an exec"):
+        Index(files, Removing(place / "log"), place)
 
 
 @pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)])

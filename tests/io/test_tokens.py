@@ -84,6 +84,20 @@ def test_documents_keep_all_laws(found: list[list[list[int]]]) -> None:
     check_reader(lz.io.read_tokens(megatron(found)), rows)
 
 
+def test_a_state_knows_the_index_of_documents() -> None:
+    files = megatron([[[1, 2], [3]]])
+    state = lz.init(lz.source(lz.io.read_tokens(files)))
+    assert lz.init(lz.source(lz.io.read_tokens(files))) == state
+    path = Path(files[0].path).with_suffix(".idx")
+    content = bytearray(path.read_bytes())
+    content[34:58] = np.array([1, 2], "<i4").tobytes() + np.array([0, 2], "<i8").tobytes()
+    path.write_bytes(content)
+    again = lz.source(lz.io.read_tokens(files))
+    assert [row.tolist() for row in again] == [[1], [2, 3]]
+    with pytest.raises(lz.StateMismatch, match="digest"):
+        lz.run(again, state)
+
+
 def test_rows_overlap_where_the_stride_is_short() -> None:
     reader = lz.io.read_tokens(listed([np.arange(10)], "npy"), length=4, stride=2)
     expected = [np.arange(start, start + 4) for start in (0, 2, 4, 6)]

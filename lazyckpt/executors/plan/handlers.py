@@ -14,8 +14,10 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import ALL, Machine, Share
 from lazyckpt.core.stages import sourced
+from lazyckpt.executors.plan.counting import Recorders, counting, recorded, recorders_of
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
+from lazyckpt.executors.plan.recording import Recorded
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
@@ -36,6 +38,7 @@ class Outcome(NamedTuple):
         skipped: Of a stream, what was left out, and after how many items.
         left: Of a run of upstream items, how many are left to another part of it.
         behind: Of a run, the places of its layers, as of `LimitedRun.behind`.
+        recorded: Of a stream that joins pipelines, what was recorded of each, if it was.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
     """
@@ -49,6 +52,7 @@ class Outcome(NamedTuple):
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     left: int = 0
     behind: Mapping[int, Position] = {}  # nobody writes to it
+    recorded: list[list[Recorded]] | None = None
     is_transfer_error: bool = False
 
 
@@ -69,12 +73,21 @@ class Reader:
     is: only its first task has a position, the next ones have None.
     """
 
-    def __init__(self, chain: Chain, machine: Machine[Any] | None = None) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        machine: Machine[Any] | None = None,
+        recorders: Recorders | None = None,
+    ) -> None:
         self.chain = chain
         self.calls = chain.calls
         self._skip_log = skip_log_of(chain)
+        if machine is None and (recorders := recorders_of(chain)) is not None:
+            machine = recorded(chain, recorders)
         self.machine = machine or chain.machine
         self.is_stream = self.machine.skip is None
+        self._recorders = [each for each in recorders or () if each is not None]
+        self._is_counted = bool(self._recorders) or (self.is_stream and counting(chain) is not None)
         self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,7 +96,7 @@ class Reader:
 
     def fresh(self) -> Reader:
         """The same reader, without the flow that this one has open."""
-        return Reader(self.chain, self.machine)
+        return Reader(self.chain, None if self._recorders else self.machine)
 
     def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
@@ -93,19 +106,26 @@ class Reader:
         positions: list[Any] | None = [] if self.is_stream else None
         end = failure = None
         try:
-            found = self._open.pop(self._key(position), None)
-            if found is None and position is None:  # a new worker, which goes on from nowhere
+            opened = self._open.pop(self._key(position), None)
+            if opened is None and position is None:  # a new worker, which goes on from nowhere
                 raise TaskLost
-            flow, stream = found or self._flow_from(position)
+            flow, stream = opened or self._flow_from(position)
             if positions is None:
                 items.extend(islice(stream, count))  # keeps what comes before an error
             else:
-                log = PositionLog(flow)
-                positions, add, add_skipped = log.known, log.add, self._add_skipped
-                for item in islice(stream, count):
-                    is_behind_skipped = add_skipped(skipped, len(items))
-                    items.append(item)
-                    add(is_behind_skipped=is_behind_skipped)
+                log = PositionLog(flow, is_counted=self._is_counted)
+                positions = log.known
+                if self._is_counted:
+                    try:
+                        items.extend(islice(stream, count))
+                    finally:
+                        log.pass_over(len(items))
+                else:
+                    add, add_skipped = log.add, self._add_skipped
+                    for item in islice(stream, count):
+                        is_behind_skipped = add_skipped(skipped, len(items))
+                        items.append(item)
+                        add(is_behind_skipped=is_behind_skipped)
                 if len(items) == count:
                     log.finish()
             if len(items) == count:
@@ -121,7 +141,10 @@ class Reader:
         seconds = perf_counter() - begun
         try:
             size = item_bytes(items)
-            return Outcome(items, failure, positions, end, seconds, size, tuple(skipped))
+            found = Outcome(items, failure, positions, end, seconds, size, tuple(skipped))
+            if self._recorders:
+                found = found._replace(recorded=[each.take() for each in self._recorders])
+            return found
         finally:
             del failure  # its traceback has this frame, which would be a cycle
 
@@ -143,6 +166,8 @@ class Reader:
     def _flow_from(self, position: Position) -> tuple[Flow[Any], Iterator[Any]]:
         if self._skip_log is not None:
             self._skip_log.drain()  # before an error; it comes again
+        for recorder in self._recorders:
+            recorder.forget()
         flow = self.machine.flow(position)
         return flow, iter(flow)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -25,12 +26,20 @@ class PositionLog:
         known: They, as far as items were added.
     """
 
-    def __init__(self, flow: Flow[Any]) -> None:
+    def __init__(self, flow: Flow[Any], *, is_counted: bool = False) -> None:
+        """Begin with the position before the first item.
+
+        Args:
+            flow: Gives the items.
+            is_counted: Whether those between the first and the last are found by counting.
+        """
         self._flow = flow
         self.known: list[Any] = []
         self._cost = self._taken_at = 0.0
         self._take()
-        self._is_wide = is_wide(self.known[0])
+        self._is_wide = is_counted or is_wide(self.known[0])
+        if is_counted:
+            self._cost = inf
 
     def add(self, *, is_behind_skipped: bool = False) -> None:
         """Note that an item was given, and whether others were left out before it.
@@ -43,6 +52,10 @@ class PositionLog:
             self.known.append(None)
         else:
             self._take()
+
+    def pass_over(self, count: int) -> None:
+        """Note that so many items were given, with no position taken."""
+        self.known += [None] * count
 
     def finish(self) -> None:
         """Have the last one too, if that is not the end: the stream has another place there."""
@@ -72,28 +85,50 @@ class Rereader:
     """Finds the positions of a stream between two known ones, by reading it again from the first.
 
     For the next position of the same chunk it goes on from where it is.
+
+    Attributes:
+        is_counting: See `__init__`.
     """
 
-    def __init__(self, machine: Machine[Any]) -> None:
-        self._machine = machine
+    def __init__(
+        self,
+        machine: Machine[Any],
+        *,
+        is_counting: bool = False,
+        replay: Callable[[Any, Position], Flow[Any]] | None = None,
+    ) -> None:
+        """Find positions by reading.
+
+        Args:
+            machine: Gives the same positions.
+            is_counting: Whether it has no items, so that reading costs next to nothing.
+            replay: Gives the flow from a position by what was recorded behind it.
+        """
+        self._machine, self._replay = machine, replay
+        self.is_counting = is_counting
         self._open: tuple[Position, int, Flow[Any]] | None = None
 
-    def positions(self, known: Sequence[Any]) -> Callable[[int], Any]:
-        """The position after so many items, of those that a log has noted."""
-        return partial(self._position, known)
+    def positions(self, known: Sequence[Any], recorded: Any = None) -> Callable[[int], Any]:
+        """The position after so many items, of those that a log has noted, by what was recorded."""
+        return partial(self._position, known, recorded)
 
-    def _position(self, known: Sequence[Any], given: int) -> Any:
+    def _position(self, known: Sequence[Any], recorded: Any, given: int) -> Any:
         if known[given] is not None:
             return known[given]
         place = next(place for place in range(given, -1, -1) if known[place] is not None)
         start = raise_or_position(known[place])
         opened, self._open = self._open, None  # so that an interrupt leaves none half read
         if opened is None or opened[0] is not start or opened[1] > given:
-            opened = start, place, self._machine.flow(start)
+            opened = start, place, self._flow(start, recorded)
         _, passed, flow = opened
         pass_over(flow, given - passed)
         self._open = start, given, flow
         return try_snapshot(flow)
+
+    def _flow(self, start: Position, recorded: Any) -> Flow[Any]:
+        if recorded is None or self._replay is None:
+            return self._machine.flow(start)
+        return self._replay(recorded, start)
 
     def close(self) -> None:
         """Close what it reads from."""

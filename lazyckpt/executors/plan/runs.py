@@ -170,7 +170,7 @@ class _Runs:
     def _settle(self, begin: Position | None, place: Position, outcome: Outcome) -> Settled:
         """See `Task.settle`; a run begins and ends at these places."""
         layers, found, noted = self._layers, outcome.positions or [], outcome.behind
-        if begin is not None:
+        if begin is not None and layers.depth:
             noted = layers.behind(noted, begin, self._behind)
             found = [layers.settled(each, begin, self._behind) for each in found]
         self._noted.update(noted)

@@ -14,6 +14,7 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
 from lazyckpt.executors.plan.positions import PositionLog, Rereader, raise_or_position
+from lazyckpt.executors.plan.shares import Share
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
@@ -32,7 +33,7 @@ class ChunkSizer:
     """
 
     def __init__(
-        self, workers: int, in_transit: int, buffer_size: int, is_gated: bool, sharers: int = 1
+        self, workers: int, in_transit: int, buffer_size: int, is_gated: bool, share: Share
     ) -> None:
         """Begin with one item a task.
 
@@ -41,13 +42,14 @@ class ChunkSizer:
             in_transit: How many large chunks may be on their way besides theirs.
             buffer_size: Items to have ready.
             is_gated: Whether nothing is made that nobody waits for.
-            sharers: How many pipelines that are joined share the workers and the memory.
+            share: What is this pipeline's of all of that.
         """
         self.size = 1
         self.tail = 2 * workers if workers > 1 else 1
         self._workers, self._in_transit = workers, in_transit
         self._buffer_size, self._is_gated = buffer_size, is_gated
-        self._sharers, self._share = sharers, 1 / sharers
+        self._share, self._fraction = share, 1.0
+        self._fitting = 1.0  # items of a task, if this had all workers and all memory
         self._is_growing = not is_gated
         self._is_small = False
         self._bytes = CHUNK_BYTES / 8
@@ -74,8 +76,8 @@ class ChunkSizer:
         half_buffer = min(self._buffer_size // 2, READY_BYTES / size)
         small = max(CHUNK_BYTES / size, half_buffer)
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
-        self._share = max(1, fitting := min(small, quick, _CHUNK_ITEMS)) / self._sharers
-        fitting /= self._sharers
+        self._fitting, self._fraction = min(small, quick, _CHUNK_ITEMS), self._share.fraction()
+        fitting = self._fitting * self._fraction
         self._is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
 
@@ -84,6 +86,13 @@ class ChunkSizer:
         return max(-(-left // self.tail), -(-self.size // 8))
 
     def limit(self) -> int:
+        """Items to have under way, of those that come next.
+
+        Each pipeline that is joined has at least one.
+        """
+        return max(1, int(self._share.of(self.ahead())))
+
+    def ahead(self) -> float:
         """Items to have under way: the buffer, and chunks: one a worker, three if they are small.
 
         Of large ones there are those in transit besides. As long as chunks grow, few of
@@ -92,7 +101,7 @@ class ChunkSizer:
         workers = self._workers
         chunks = 3 * workers if self._is_small else workers + self._in_transit
         buffer = min(self._buffer_size, _FIRST_ITEMS) if self._is_growing else self._buffer_size
-        return max(1, int(chunks * min(self.size, self._share) + buffer / self._sharers))
+        return chunks * min(self.size / self._fraction, max(1, self._fitting)) + buffer
 
 
 Tasks: TypeAlias = Generator["Task", None, None]
@@ -189,7 +198,7 @@ def pointwise_tasks(
         stream = iter(flow)
         while True:
             count = sizer.size
-            read = _read(flow, stream, count, skip_log)
+            read = _read(flow, stream, count, skip_log, rereader.is_counting)
             items = read.items
             places = rereader.positions(read.positions)
             found = items_machine(items, *origin, places, read.end)
@@ -224,9 +233,15 @@ class _Read(NamedTuple):
     skipped_last: SkipRecord
 
 
-def _read(flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog | None) -> _Read:
+def _read(
+    flow: Flow[Any],
+    stream: Iterator[Any],
+    count: int,
+    skip_log: SkipLog | None,
+    is_counted: bool,
+) -> _Read:
     items: list[Any] = []
-    log = PositionLog(flow)
+    log = PositionLog(flow, is_counted=is_counted)
     raise_or_position(log.known[0])
     error: Exception | None = None
     end = None

@@ -1,0 +1,173 @@
+"""Pipelines that are gone through without their items being made, to find positions.
+
+What joins pipelines by its own choices, as a `mix` does, has a position that its
+items have no part in. So it costs no more than counting to find it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain as chained
+from itertools import repeat, zip_longest
+from operator import length_hint
+from typing import Any, TypeAlias
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import End, Machine
+from lazyckpt.core.registry import registry
+from lazyckpt.executors.plan.positions import Rereader
+from lazyckpt.executors.plan.recording import Recorded, Recorder
+from lazyckpt.failures.skipping import read_again, skip_log_of
+
+_BLOCK = 1 << 12  # items that are counted at once
+_ENOUGH = 1 << 40  # items, more than a stage is told to take
+
+Recorders: TypeAlias = Sequence[Recorder | None]
+
+
+def rereader_of(chain: Chain) -> Rereader:
+    """What finds positions of a pipeline between known ones: by counting, where that will do."""
+    if (found := counting(chain)) is not None:
+        return Rereader(found, is_counting=True)
+    plain = read_again(chain).machine
+    recorders = recorders_of(chain)
+    if recorders is None or (machine := counting(chain, recorders)) is None:
+        return Rereader(plain)
+    return Rereader(plain, replay=partial(_replay, machine, recorders))
+
+
+def _replay(
+    machine: Machine[Any],
+    recorders: Recorders,
+    tables: Sequence[list[Recorded]],
+    position: Position,
+) -> Flow[Any]:
+    for recorder, table in zip(filter(None, recorders), tables, strict=True):
+        recorder.load(table)
+    return machine.flow(position)
+
+
+def counting(chain: Chain, recorders: Recorders = ()) -> Machine[Any] | None:
+    """A machine with the positions of a pipeline and no items; None if they depend on its items.
+
+    Those of the pipelines that it joins may have been recorded.
+    """
+    if skip_log_of(chain) is not None:
+        return None
+    if chain.machine.skip is not None:
+        return _without_items(chain.machine)
+    first, *others = chain.calls
+    machine = _joined(first, recorders)
+    for call in others:
+        if machine is not None:
+            machine = _passed(call, machine)
+    return machine
+
+
+def recorders_of(chain: Chain) -> Recorders | None:
+    """One for each pipeline that is joined and can't be counted; None if that doesn't help."""
+    first = chain.calls[0]
+    if not _chooses(first) or skip_log_of(chain) is not None:
+        return None
+    found = [
+        None if _is_looked_at(first, each) or counting(each) is not None else Recorder()
+        for each in first.chains
+    ]
+    return found if any(found) and counting(chain, found) is not None else None
+
+
+def recorded(chain: Chain, recorders: Recorders) -> Machine[Any]:
+    """The machine of a pipeline, with the positions recorded of those that it joins."""
+    first, *others = chain.calls
+    each = iter(recorders)
+
+    def with_recorder(inner: Chain) -> Chain:
+        recorder = next(each)
+        return inner if recorder is None else with_machine(inner, recorder.recorded(inner.machine))
+
+    return Chain((first.with_chains(with_recorder), *others)).machine
+
+
+def with_machine(chain: Chain, machine: Machine[Any]) -> Chain:
+    """A pipeline that is another machine where it is joined with others."""
+    made = type(chain)(chain.calls)
+    made.__dict__["machine"] = machine
+    return made
+
+
+def _chooses(call: Call) -> bool:
+    """Whether a stage joins pipelines, and by its own choices."""
+    is_joining = call.combinator.is_source and bool(call.chains)
+    return is_joining and call.build(None).choices is not None
+
+
+def _is_looked_at(call: Call, chain: Chain) -> bool:
+    """Whether a pipeline's items decide what becomes of the others."""
+    return any(call.arguments[name] is chain for name in call.functions)
+
+
+def _joined(call: Call, recorders: Recorders) -> Machine[Any] | None:
+    """What joins pipelines that are counted, if it doesn't choose by their items."""
+    if not _chooses(call):
+        return None
+    machines: list[Machine[Any]] = []
+    for each, recorder in zip_longest(call.chains, recorders):
+        if _is_looked_at(call, each):
+            found: Machine[Any] | None = each.machine
+        elif recorder is not None:
+            found = recorder.replayed(each.machine)
+        else:
+            found = counting(each)
+        if found is None:
+            return None
+        machines.append(found)
+    following = iter(machines)
+    return call.with_chains(lambda each: with_machine(each, next(following))).build(None)
+
+
+def _passed(call: Call, machine: Machine[Any]) -> Machine[Any] | None:
+    """A stage behind it that calls no functions, if it looks at no item and owns no position."""
+    found, built = call.combinator, call.build(machine)
+    if built.owns:
+        return None
+    if found.pointwise:
+        return machine
+    if not found.keeps_items or call.functions:
+        return None
+    # What doesn't look at items has random access where upstream has it.
+    is_blind = call.build(registry["source"].build(range(_ENOUGH))).skip is not None
+    return built if is_blind else None
+
+
+def _without_items(machine: Machine[Any]) -> Machine[Any]:
+    """The machine with None for each item, which needs random access."""
+    skip: Any = machine.skip
+
+    def step(position: Position) -> tuple[Position, None]:
+        after, passed = skip(position, 1)
+        if not passed:
+            raise End(after)
+        return after, None
+
+    def flow(position: Position) -> Flow[None]:
+        size, ticks = 0, repeat(None, 0)
+
+        def blocks() -> Iterator[Iterator[None]]:
+            nonlocal position, size, ticks
+            while True:
+                after, size = skip(position, _BLOCK)
+                ticks = repeat(None, size)
+                yield ticks
+                position, is_last, size = after, size < _BLOCK, 0
+                if is_last:
+                    return
+
+        def snapshot() -> Position:
+            passed = size - length_hint(ticks)
+            return skip(position, passed)[0] if passed else position
+
+        return Flow(chained.from_iterable(blocks()), snapshot)
+
+    return machine._replace(step=step, flow=flow, view=None)
