@@ -10,12 +10,12 @@ from pathlib import Path
 from harness import Row
 
 ROOT = Path(__file__).parents[2]
-FEW = 3  # rounds, for which small files are enough
+MANY = 11  # rounds, for which files are large
 
 
 def formats(rounds: int) -> Iterator[Row]:
     """A row for each line that it prints."""
-    megabytes = 20 if rounds <= FEW else 100
+    megabytes = 100 if rounds >= MANY else 20
     command = [sys.executable, "-m", "tests.benchmarks.files", f"{megabytes}"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
