@@ -66,8 +66,9 @@ class Report:
         """Whole or not at all: a run that is ended while it writes leaves the file before."""
         if self.path:
             part = self.path.with_name(self.path.name + ".part")
-            rows = [row.to_json() for row in self.rows]
-            part.write_text(json.dumps(self.about | {"rows": rows}, indent=1))
+            about = json.dumps(self.about, indent=1).removesuffix("\n}")
+            rows = ",\n  ".join(json.dumps(row.to_json()) for row in self.rows)
+            part.write_text(f'{about},\n "rows": [\n  {rows}\n ]\n}}\n')
             part.replace(self.path)
 
     def end(self) -> None:
