@@ -19,7 +19,9 @@ from lazyckpt.io.storage import File
 
 T = TypeVar("T", covariant=True)
 
-_FIRST, _BLOCK = 1 << 14, 1 << 18  # bytes of rows that are made at once: at first, and later
+# Bytes of rows that are made at once: at first, and later. What is larger than 128 KiB
+# the allocator takes from the system for every block anew, which costs as much as to decode it.
+_FIRST, _BLOCK = 1 << 14, 7 << 14
 
 
 class RecordError(PipelineError, ValueError):

@@ -276,7 +276,7 @@ def read_tokens(
         Yes.
 
     Memory:
-        Some 256 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
+        Some 112 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
         to 256 files.
 
     >>> import lazyckpt as lz

@@ -28,6 +28,10 @@ PEERS = {
     "torchdata": "contestants.of_torchdata",
     "nodes": "contestants.of_nodes",
     "datasets": "contestants.of_datasets",
+    "datasets streaming": "contestants.of_datasets_streaming",
+    "pyarrow": "contestants.of_pyarrow",
+    "indexed_gzip": "contestants.of_indexed_gzip",
+    "rapidgzip": "contestants.of_rapidgzip",
     "webdataset": "contestants.of_webdataset",
     "seqtools": "contestants.of_seqtools",
     "streaming": "contestants.of_streaming",
@@ -54,6 +58,7 @@ class Contest:
         default_factory=lambda: {"seconds": ("", "ns", 1e9)}
     )
     key: str = ""  # what its functions are named, where not as the row
+    for_all: tuple[str, ...] = ()  # figures at which peers count that don't resume exactly
 
 
 @dataclass(frozen=True)
@@ -198,8 +203,9 @@ def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
         each = factor / contest.n if key == "seconds" else factor
         found = {c.name: [r[key] * each for r in c.rounds if key in r] for c in racing}
         found = {name: values for name, values in found.items() if values}
+        wrong = {} if key in contest.for_all else inexact
         peers = {
-            name: median(v) for name, v in found.items() if name in PEERS.keys() - inexact.keys()
+            name: median(v) for name, v in found.items() if name in PEERS.keys() - wrong.keys()
         }
         best = min(peers, key=lambda name: peers[name], default="")
         what = f"{contest.what}: {words}" if words else contest.what
@@ -210,7 +216,7 @@ def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
             to_hand = _ratio(values, found.get(BY_HAND)) if name != BY_HAND else None
             to_peer = _ratio(values, found.get(best)) if name == OURS else None
             behind = f"behind {best}" if to_peer and to_peer > 1 else ""
-            remark = ", ".join(filter(None, [contestant.way, behind, inexact.get(name, "")]))
+            remark = ", ".join(filter(None, [contestant.way, behind, wrong.get(name, "")]))
             yield Row(contest.row, what, values, unit, None, "", name, to_hand, to_peer, remark)
 
 

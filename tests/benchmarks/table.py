@@ -42,7 +42,6 @@ def written(found: dict[str, Any]) -> str:
         *section("Beside the same by hand, in turn, where 1 is as fast:", of_ratios(competing)),
         *section("As data and pipelines grow, n times as large:", of_growth(rows)),
         *section("How well shuffles mix:", of_shuffles(rows)),
-        *section("Files:", of_files(rows)),
     ]
     return "".join(f"{part}\n" for part in parts).replace("\n\n\n", "\n\n")
 
@@ -156,8 +155,3 @@ def of_shuffles(rows: Sequence[Row]) -> Iterator[list[str]]:
         lengths = [f"{x:.2f} buffers" for x in (half, -min(moved.values), max(moved.values))]
         figures = [f"{row.median:.2f}".replace("-0.00", "0.00") for row in others]
         yield [name, *lengths, *figures]
-
-
-def of_files(rows: Sequence[Row]) -> Iterator[list[str]]:
-    yield ["measured"]
-    yield from ([row.remark] for row in rows if row.name == "W11" and not row.contestant)

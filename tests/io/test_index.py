@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,16 @@ def test_the_cache_folder_is_what_the_environment_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert cache_folder() == "/caches/lazyckpt"
+
+
+def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = written([b"%d\n" % number for number in range(300)], ".txt")
+    rows = lz.io.read_text(files, index_dir=place)
+    opened: list[str] = []
+    module = import_module("lazyckpt.io.numbers")
+    plain = module.entries_of
+    monkeypatch.setattr(module, "entries_of", lambda path: opened.append(path) or plain(path))
+    again = lz.io.read_text(files, index_dir=place)
+    assert (len(again), len(opened)) == (300, 1)
+    assert again[299] == rows[299] == "299"
+    assert len(opened) > 1

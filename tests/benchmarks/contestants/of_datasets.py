@@ -9,12 +9,14 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import random
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import datasets
 from contestant import Figures, Way
 from data import LENGTH, WEIGHTS, Documents, buffer_size, files
+from files import BATCH, corpus, figures, timed
 from grouping import BLOCK, WINDOW, of_like_length
 from harness import fresh, spent
 from resuming import Started, dumped, loaded, resumes
@@ -71,7 +73,7 @@ def w3(n: int) -> Way:
 
 
 def w4stream(n: int) -> Way:
-    return resumed(n, lambda: lines(n).shuffle(seed=0, buffer_size=buffer_size(n)).batch(32))
+    return resumed(n // 32, lambda: lines(n).shuffle(seed=0, buffer_size=buffer_size(n)).batch(32))
 
 
 def w4indexed(n: int) -> Way:
@@ -81,17 +83,17 @@ def w4indexed(n: int) -> Way:
         stream = rows.to_iterable_dataset()
         return stream.map(lambda row: {"i": add(row["i"])}).batch(32)
 
-    return resumed(n, make)
+    return resumed(n // 32, make)
 
 
-def resumed(n: int, make: Any) -> Way:
+def resumed(count: int, make: Any) -> Way:
     def start(text: bytes | None) -> Started:
         stream = make()
         if text is not None:
             stream.load_state_dict(loaded(text))
         return stream, iter(stream)
 
-    return resumes(n // 32, start, lambda stream: dumped(stream.state_dict()))
+    return resumes(count, start, lambda stream: dumped(stream.state_dict()))
 
 
 def w7(n: int) -> Way:
@@ -135,3 +137,40 @@ def w10split(n: int) -> Way:
     """As its examples cut texts: a thousand documents at a time, what is left over dropped."""
     stream = datasets.IterableDataset.from_generator(partial(documents, n))
     return lambda: spent(stream.map(cut, batched=True))
+
+
+def table_of(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
+    """Map-style: files converted to Arrow, whose rows are shuffled by number."""
+    names = [str(path) for path in corpus(kind, n)]
+    place = str(Path(names[0]).parent / "datasets")
+
+    def made() -> Any:
+        return datasets.load_dataset(form, data_files=names, split="train", cache_dir=place)
+
+    seconds, rows = timed(made)
+    shuffled = rows.shuffle(seed=0)
+    kept = sum(path.stat().st_size for path in Path(place).rglob("*.arrow"))
+    return figures(
+        order=lambda: rows,
+        columns=(lambda: rows.with_format("numpy").iter(BATCH)) if has_columns else None,
+        shuffled=lambda: shuffled,
+        resumed=resumed(len(rows), shuffled.to_iterable_dataset),
+        index=seconds / (n / 1e6),
+        kept=kept / len(rows),
+    )
+
+
+def w11text(n: int) -> Way:
+    return table_of("txt", "text", n)
+
+
+def w11jsonl(n: int) -> Way:
+    return table_of("jsonl", "json", n)
+
+
+def w11gzip(n: int) -> Way:
+    return table_of("jsonl.gz", "json", n)
+
+
+def w11parquet(n: int) -> Way:
+    return table_of("parquet", "parquet", n, has_columns=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import chain, islice
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +28,7 @@ from data import (
     texts,
     tokenize,
 )
+from files import corpus, figures
 from grain.experimental import (
     ConcatThenSplitIterDataset,
     FirstFitPackIterDataset,
@@ -91,22 +93,22 @@ class Lines(FlatMapTransform):  # type: ignore[misc]  # a base without types
 def w4blocks(n: int) -> Way:
     lines = FlatMapIterDataset(grain.MapDataset.source(files(n)).to_iter_dataset(ALONE), Lines())
     shuffled = WindowShuffleIterDataset(lines, window_size=buffer_size(n), seed=0)
-    return resumed(n, shuffled.batch(32, batch_fn=list))
+    return resumed(n // 32, lambda: shuffled.batch(32, batch_fn=list))
 
 
 def w4indexed(n: int) -> Way:
     items = grain.MapDataset.source(list(range(n))).shuffle(seed=0).map(add)
-    return resumed(n, items.to_iter_dataset(ALONE).batch(32, batch_fn=list))
+    return resumed(n // 32, lambda: items.to_iter_dataset(ALONE).batch(32, batch_fn=list))
 
 
-def resumed(n: int, batches: Any) -> Way:
+def resumed(count: int, make: Callable[[], Any]) -> Way:
     def start(text: bytes | None) -> Started:
-        run = iter(batches)
+        run = iter(make())
         if text is not None:
             run.set_state(json.loads(text))
         return run, run
 
-    return resumes(n // 32, start, lambda run: json.dumps(run.get_state()).encode())
+    return resumes(count, start, lambda run: json.dumps(run.get_state()).encode())
 
 
 def in_blocks(n: int) -> Any:
@@ -184,3 +186,29 @@ def w12(n: int) -> Way:
     batches = rows.map(lambda row: row["tokens"]).batch(ROWS)
     ahead = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
     return trained(n, lambda: ahead)
+
+
+def w11parquet(n: int) -> Way:
+    paths = [str(path) for path in corpus("parquet", n)]
+
+    def rows() -> Any:
+        return grain.experimental.InterleaveIterDataset(
+            [grain.experimental.ParquetIterDataset(path) for path in paths], cycle_length=1
+        )
+
+    return figures(order=rows, resumed=resumed(sum(1 for _ in rows()), rows))
+
+
+def w11parquet_as_array_record(n: int) -> Way:
+    """The same rows in its own format."""
+    source = grain.sources.ArrayRecordDataSource([str(p) for p in corpus("arrayrecord", n)])
+    rows = grain.MapDataset.source(source).map(json.loads)
+
+    def shuffled() -> Any:
+        return rows.shuffle(seed=0).to_iter_dataset(ALONE)
+
+    return figures(
+        order=lambda: rows.to_iter_dataset(ALONE),
+        shuffled=shuffled,
+        resumed=resumed(len(rows), shuffled),
+    )
