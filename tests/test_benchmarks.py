@@ -83,6 +83,13 @@ held = contest.hold(contest.Contest("W1", "sums", 1), {names!r}, terms)
 print(json.dumps([row.to_json() for row in held]))
 """
 
+FILES = """
+import json, os
+os.environ["LAZYCKPT_BENCHMARK_FILES"] = os.getcwd()
+from contestants.of_lazyckpt import w11jsonl
+print(json.dumps(w11jsonl(200_000)()))
+"""
+
 PICTURE = """
 from pathlib import Path
 import shuffles
@@ -222,6 +229,12 @@ def test_a_resume_is_exact_only_if_it_is_so_the_second_time(tmp_path: Path) -> N
     wrong = [(row["inexact"], row["inexact again"]) for row in found]
     assert wrong == [(0, 0), (0, 3), (3, 3), (0, 3)]
     assert [row["bytes"] for row in found] == [4, 4, 4, 4]
+
+
+def test_readers_of_files_are_measured(tmp_path: Path) -> None:
+    found = json.loads(printed(tmp_path, FILES))
+    assert found["inexact"] == 0
+    assert all(found[key] > 0 for key in ("order", "shuffled", "local", "10%", "90%", "peak"))
 
 
 @pytest.mark.parametrize(

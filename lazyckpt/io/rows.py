@@ -6,8 +6,9 @@ import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from itertools import accumulate
-from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
+from typing import Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -107,7 +108,10 @@ class Rows(Sequence[T]):
         """Rows by their numbers, in that order; those of one file are read together."""
         if not len(indices):
             return []
-        wanted = np.asarray(indices, np.int64)
+        wanted = np.asarray(indices)
+        if wanted.dtype.kind not in "iu":
+            raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(indices)}")
+        wanted = wanted.astype(np.int64, copy=False)
         self._find(int(wanted.min())), self._find(int(wanted.max()))
         wanted = np.where(wanted < 0, wanted + self._length, wanted)
         order = np.argsort(wanted, kind="stable")
@@ -153,6 +157,15 @@ class Rows(Sequence[T]):
     def source_identity(self) -> dict[str, Any]:
         """What a state has of it, beside the number of rows."""
         return {"files": len(self.files), "digest": self.files.digest}
+
+    def first_files(self, count: Any) -> Self | None:
+        """The rows of so many files alone; None if there are not so many."""
+        if not isinstance(count, int) or not 0 <= count <= len(self.files):
+            return None
+        found = copy(self)
+        found.files, found._begins = self.files[:count], self._begins[: count + 1]
+        found._length = found._begins[-1]
+        return found
 
     def error(self, number: int, record: int, reason: object) -> RecordError:
         """The error of a record that can't be read."""

@@ -29,6 +29,7 @@ PARTS = 10  # files
 BATCH = 1_024  # rows, of columns
 BLOCKS = 16  # blocks that a local shuffle mixes
 BUFFER = 10_000  # rows that a peer's local shuffle mixes
+PEER_ROWS = 200_000  # of which peers resume at shares, as they read up to there first
 FOLDER = "LAZYCKPT_BENCHMARK_FILES"  # the variable that says where files are
 
 FIGURES = {
@@ -75,6 +76,12 @@ def chunks(part: int, size: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     for number in range(-(-size // each)):
         share = min(1.0, (size - number * each) / each)
         yield part * 1_000 + number, found[: max(1, int(len(found) * share))]
+
+
+def rows_of(n: int) -> int:
+    """How many rows peers resume among, of files of documents."""
+    each = sum(len(found) for _, found in chunks(0, n // PARTS))
+    return min(PEER_ROWS, PARTS * each)
 
 
 def json_lines(part: int, size: int) -> Iterator[bytes]:

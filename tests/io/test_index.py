@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -189,16 +190,18 @@ def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
 
 
 def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
-    read, write = os.pipe()
+    here, there = socket.socketpair()
     with alone(f"{place}/lock", lambda: False):
         if not (child := os.fork()):
-            os.close(write)
-            os.read(read, 1)
+            here.close()
+            there.send(b"1")
+            there.recv(1)
             os._exit(0)
+        there.close()
+        here.recv(1)  # by now it has closed what it inherited
     with open(place / "lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(read)
-    os.close(write)
+    here.close()
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -197,6 +198,17 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> N
     files = written([b"a\n"], ".txt")
     with pytest.raises(lz.ArgumentError, match=message):
         lz.io.read_text(files, **arguments)
+
+
+def test_numbers_of_rows_are_ints() -> None:
+    rows = lz.io.read_text(written([b"a\nb\n"], ".txt"))
+    assert rows.__getitems__(np.array([1, 0], np.uint8)) == ["b", "a"]
+    for wrong in ([1.5], ["a"]):
+        with pytest.raises(TypeError, match="read_text: rows have ints as numbers"):
+            rows.__getitems__(wrong)  # type: ignore[arg-type]
+    with pytest.raises(lz.ArgumentError, match="executor must be"):
+        lz.io.read_text(rows.files, executor=4)  # type: ignore[arg-type]
+    assert repr(rows.row_index).startswith("<Index of 1 files, 2 rows, in /")
 
 
 def test_a_format_without_random_access_names_a_stream() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import datasets
 from contestant import Figures, Way
 from data import LENGTH, WEIGHTS, Documents, buffer_size, files
-from files import BATCH, corpus, figures, timed
+from files import BATCH, corpus, figures, rows_of, timed
 from grouping import BLOCK, WINDOW, of_like_length
 from harness import fresh, spent
 from resuming import Started, dumped, loaded, resumes
@@ -154,7 +154,7 @@ def table_of(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
         order=lambda: rows,
         columns=(lambda: rows.with_format("numpy").iter(BATCH)) if has_columns else None,
         shuffled=lambda: shuffled,
-        resumed=resumed(len(rows), shuffled.to_iterable_dataset),
+        resumed=resumed(rows_of(n), shuffled.to_iterable_dataset),
         index=seconds / (n / 1e6),
         kept=kept / len(rows),
     )

@@ -9,7 +9,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import datasets
 from contestant import Way
-from files import BATCH, BUFFER, corpus, figures
+from files import BATCH, BUFFER, corpus, figures, rows_of
 
 from contestants.of_datasets import resumed
 
@@ -19,12 +19,11 @@ def read(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
 
     stream = datasets.load_dataset(form, data_files=names, split="train", streaming=True)
 
-    rows = sum(1 for _ in stream)
     return figures(
         order=lambda: stream,
         columns=(lambda: stream.with_format("numpy").iter(BATCH)) if has_columns else None,
         local=lambda: stream.shuffle(seed=0, buffer_size=BUFFER),
-        resumed=resumed(rows, lambda: stream),
+        resumed=resumed(rows_of(n), lambda: stream),
     )
 
 

@@ -28,7 +28,7 @@ from data import (
     texts,
     tokenize,
 )
-from files import corpus, figures
+from files import corpus, figures, rows_of
 from grain.experimental import (
     ConcatThenSplitIterDataset,
     FirstFitPackIterDataset,
@@ -196,7 +196,7 @@ def w11parquet(n: int) -> Way:
             [grain.experimental.ParquetIterDataset(path) for path in paths], cycle_length=1
         )
 
-    return figures(order=rows, resumed=resumed(sum(1 for _ in rows()), rows))
+    return figures(order=rows, resumed=resumed(rows_of(n), rows))
 
 
 def w11parquet_as_array_record(n: int) -> Way:
@@ -210,5 +210,5 @@ def w11parquet_as_array_record(n: int) -> Way:
     return figures(
         order=lambda: rows.to_iter_dataset(ALONE),
         shuffled=shuffled,
-        resumed=resumed(len(rows), shuffled),
+        resumed=resumed(rows_of(n), shuffled),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BufferedReader
 from typing import Any
 
 import rapidgzip
@@ -11,7 +12,7 @@ from seeking import seeking
 
 
 def opened(path: str) -> Any:
-    return rapidgzip.open(path, parallelization=1)
+    return BufferedReader(rapidgzip.open(path, parallelization=1), 1 << 17)
 
 
 def w11gzip(n: int) -> Way:
