@@ -245,6 +245,7 @@ def test_readers_of_files_are_measured(tmp_path: Path) -> None:
         (["--rounds", "0"], "--rounds must be above 0, got 0"),
         (["--limit", "-1"], "--limit must be above 0, got -1"),
         (["--enough", "0"], "--enough must be above 0, got 0"),
+        (["--megabytes", "0"], "--megabytes must be above 0, got 0"),
         (["--table", "none.json"], "no file 'none.json' for --table; --json writes one"),
         (["--json", "/no/such/folder/file.json"], "no folder '/no/such/folder' for file.json"),
     ],

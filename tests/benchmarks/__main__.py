@@ -146,8 +146,8 @@ def arguments() -> argparse.Namespace:
     options.peers = chosen(parser, "peer", options.peers, PEERS)
     if options.rounds is None:
         options.rounds = QUICK if options.quick else 11
-    for name in ("rounds", "limit", "enough"):
-        if getattr(options, name) <= 0:
+    for name in ("rounds", "limit", "enough", "megabytes"):
+        if getattr(options, name) is not None and getattr(options, name) <= 0:
             parser.error(f"--{name} must be above 0, got {getattr(options, name)}")
     if options.table and not options.table.is_file():
         parser.error(f"no file {str(options.table)!r} for --table; --json writes one")
