@@ -15,7 +15,7 @@ import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder, written
 from tests.io.formats import COMPRESSIONS, STREAMED, WHOLE, compressed
-from tests.io.test_remote import BUCKET, client, server  # noqa: F401  # fixtures
+from tests.io.buckets import BUCKET, client, server  # noqa: F401  # fixtures
 
 FEW = settings(max_examples=max(2, settings.default.max_examples // 30))
 
