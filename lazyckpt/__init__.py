@@ -9,13 +9,13 @@
 Each module imports only from those before it:
 
 - errors
-- core: lengths, checks, prng, flow, machine, arrays, stages, user_state, show, frames, entries
-- core: registry, call, define
+- core: lengths, checks, prng, flow, machine, views, arrays, stages, user_state, show, frames
+- core: entries, registry, call, define
 - machines, diagram
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, block_iterator, run
+- cursor, epochs, block_iterator, delivery, run
 - state: saving
 - pipeline, decorators, combinators, origins, provenance, io, integrations
 - testing, demo, compat
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.cache import cache
     from lazyckpt.combinators.concat import concat
     from lazyckpt.combinators.count import count, random_floats, random_indices
+    from lazyckpt.combinators.dedupe import dedupe
     from lazyckpt.combinators.enumerate import enumerate, random_map
     from lazyckpt.combinators.filter import filter
     from lazyckpt.combinators.flat_map import flat_map, unbatch
@@ -59,21 +60,26 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.interleave import interleave
     from lazyckpt.combinators.interleave_map import interleave_map
     from lazyckpt.combinators.lanes import lanes
+    from lazyckpt.combinators.limit import limit
     from lazyckpt.combinators.local_shuffle import local_shuffle
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
     from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
     from lazyckpt.combinators.repeat import repeat
+    from lazyckpt.combinators.sample import balanced, oversample, sample
     from lazyckpt.combinators.scan import scan
     from lazyckpt.combinators.shard import shard
+    from lazyckpt.combinators.shard_batch import shard_batch
     from lazyckpt.combinators.shuffle import block_shuffle, shuffle
     from lazyckpt.combinators.sliding_window import sliding_window
     from lazyckpt.combinators.source import columns, source
+    from lazyckpt.combinators.split import hash_range, kfold, split
     from lazyckpt.combinators.split_batch import split_batch
     from lazyckpt.combinators.switch import case, switch
     from lazyckpt.combinators.take import skip, take
     from lazyckpt.combinators.take_while import drop_while, take_while
+    from lazyckpt.combinators.token_batch import token_batch
     from lazyckpt.combinators.unfold import once, unfold
     from lazyckpt.combinators.zip import zip
     from lazyckpt.decorators import combinator, composite, source_combinator
@@ -112,6 +118,7 @@ __all__ = [
     "WorkerDied",
     "WorkerTimeout",
     "advance",
+    "balanced",
     "batch",
     "block_shuffle",
     "bucket_batch",
@@ -124,6 +131,7 @@ __all__ = [
     "concat",
     "concat_then_split",
     "count",
+    "dedupe",
     "diff",
     "drop_while",
     "enumerate",
@@ -134,11 +142,14 @@ __all__ = [
     "futures",
     "gather",
     "group_by",
+    "hash_range",
     "init",
     "inline",
     "interleave",
     "interleave_map",
+    "kfold",
     "lanes",
+    "limit",
     "load",
     "local_shuffle",
     "map",
@@ -146,6 +157,7 @@ __all__ = [
     "mix_counts",
     "multiplex",
     "once",
+    "oversample",
     "pack_first_fit",
     "processes",
     "random_floats",
@@ -159,14 +171,17 @@ __all__ = [
     "reshard",
     "resume_cost",
     "run",
+    "sample",
     "save",
     "scan",
     "shard",
+    "shard_batch",
     "shuffle",
     "skip",
     "sliding_window",
     "source",
     "source_combinator",
+    "split",
     "split_batch",
     "stack",
     "starmap",
@@ -178,6 +193,7 @@ __all__ = [
     "tap",
     "threads",
     "to_device",
+    "token_batch",
     "trace",
     "unbatch",
     "unfold",
@@ -191,6 +207,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.cache": "cache",
     "combinators.concat": "concat",
     "combinators.count": "count random_floats random_indices",
+    "combinators.dedupe": "dedupe",
     "combinators.enumerate": "enumerate random_map",
     "combinators.filter": "filter",
     "combinators.flat_map": "flat_map unbatch",
@@ -200,21 +217,26 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.interleave": "interleave",
     "combinators.interleave_map": "interleave_map",
     "combinators.lanes": "lanes",
+    "combinators.limit": "limit",
     "combinators.local_shuffle": "local_shuffle",
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
     "combinators.multiplex": "multiplex",
     "combinators.pack": "concat_then_split pack_first_fit",
     "combinators.repeat": "repeat",
+    "combinators.sample": "balanced oversample sample",
     "combinators.scan": "scan",
     "combinators.shard": "shard",
+    "combinators.shard_batch": "shard_batch",
     "combinators.shuffle": "block_shuffle shuffle",
     "combinators.sliding_window": "sliding_window",
     "combinators.source": "columns source",
+    "combinators.split": "hash_range kfold split",
     "combinators.split_batch": "split_batch",
     "combinators.switch": "case switch",
     "combinators.take": "skip take",
     "combinators.take_while": "drop_while take_while",
+    "combinators.token_batch": "token_batch",
     "combinators.unfold": "once unfold",
     "combinators.zip": "zip",
     "decorators": "combinator composite source_combinator",

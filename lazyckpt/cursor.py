@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import length_hint
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -37,13 +38,15 @@ class Mark(NamedTuple):
     behind: int = 0
 
 
-class _OpenFlow(NamedTuple, Generic[T]):
+@dataclass(eq=False, slots=True)
+class _OpenFlow(Generic[T]):
     """A flow, and how to count what was delivered of it.
 
     Attributes:
         flow: It.
         before: How many items were delivered before the first of those counted here.
         counted: How many of those were delivered.
+        place: The position reached, and that count.
         ticks: Of these one is taken with each item on its way to the consumer: where
             there are none left, that item goes no further.
     """
@@ -51,7 +54,8 @@ class _OpenFlow(NamedTuple, Generic[T]):
     flow: Flow[T]
     before: int
     counted: Callable[[], int]
-    ticks: Iterator[bool] = iter(())  # of which there are none
+    place: Callable[[], tuple[Position, int]]
+    ticks: Iterator[bool]
 
 
 class Cursor(Generic[T]):
@@ -108,7 +112,8 @@ class Cursor(Generic[T]):
         if opened is None:
             return self.mark
         skipped = self.skip_log.before_delivered()
-        found = Mark(opened.flow.snapshot(), opened.before + opened.counted(), skipped)
+        position, counted = opened.place()
+        found = Mark(position, opened.before + counted, skipped)
         return found if self.opened is opened else self.mark  # a signal's handler closed it
 
     def find(self) -> Mark:
@@ -151,8 +156,13 @@ class Cursor(Generic[T]):
         """Count items from here on by the ticks that are taken with them, if no flow does it."""
         opened, size = self.opened, length_hint(ticks)
         if opened is not None and not _is_counting(opened.flow):
+            snapshot = opened.flow.snapshot
             begun = _OpenFlow(
-                opened.flow, self.delivered(), lambda: size - length_hint(ticks), ticks
+                opened.flow,
+                self.delivered(),
+                lambda: size - length_hint(ticks),
+                lambda: (snapshot(), size - length_hint(ticks)),
+                ticks,
             )
             # A signal's handler may have closed it.
             self.opened = begun if self.opened is opened else self.opened
@@ -169,6 +179,10 @@ class Cursor(Generic[T]):
         self.opened = None
         deque(opened.ticks, 0)
         close_stream(opened.flow)
+
+    def take_back(self) -> None:
+        """Have delivered one item less. The flow is closed already."""
+        self.mark = self.mark._replace(behind=max(0, self.mark.behind - 1))
 
     def set_mark(self) -> None:
         """Mark the place of the flow, unless it is a user's own state that is none."""
@@ -189,10 +203,12 @@ class Cursor(Generic[T]):
         return Mark(position, mark.items + mark.behind, mark.skipped)
 
     def _start(self, flow: Flow[T]) -> None:
-        before, counted = self.mark.items + self.mark.behind, _nothing
+        before, snapshot, taken = self.mark.items + self.mark.behind, flow.snapshot, _nothing
+        place = None
         if flow.taken is not None and _is_counting(flow):
-            before, counted = before - flow.taken(), flow.taken
-        self.opened = _OpenFlow(flow, before, counted)
+            taken, place = flow.taken, flow.place
+        place = place or (lambda: (snapshot(), taken()))
+        self.opened = _OpenFlow(flow, before - taken(), taken, place, iter(()))
 
 
 def _nothing() -> int:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.combinators.indexed import is_reader
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import End, Machine, apart
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful, stateless, stepped_to, stepping

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from numbers import Number
@@ -12,6 +13,7 @@ from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural
+from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import entered
 from lazyckpt.origins import (
     Origin,
@@ -192,5 +194,10 @@ def _all(items: Any, item: Any) -> Any:
     mine = tuple(origins(item))
     if isinstance(items, Pipeline):
         return items | mapped(lambda each: Traced(each, mine))
+    if is_reader(items):  # which knows more than the source did
+        return (
+            Traced(row, [replace(origin, row=items.locate(number)) for origin in mine])
+            for number, row in enumerate(items)
+        )
     each_traced = (Traced(each, mine) for each in items)
     return list(each_traced) if isinstance(items, list) else each_traced

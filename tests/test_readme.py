@@ -208,7 +208,7 @@ def test_a_stage_or_executor_that_is_not_shown_is_noticed() -> None:
 
 def test_its_combinators_have_fewer_than_20_lines() -> None:
     found = examples()
-    assert set(found) == {"token_batch", "lookahead", "dedupe", "smoothed"}
+    assert set(found) == {"lines", "lookahead", "unseen", "smoothed"}
     for name, source in found.items():
         lines = [line for line in source.splitlines() if line.strip()]
         assert len(lines) - 1 < 20, f"{name}: {len(lines)} lines, the docstring's among them"
@@ -233,12 +233,12 @@ NUMBERS = st.lists(st.integers(-9, 9), max_size=8)
 @pytest.mark.parametrize(
     ("name", "arguments", "data"),
     [
-        ("token_batch", (1,), WORDS),
-        ("token_batch", (5,), WORDS),
+        ("lines", (1,), WORDS),
+        ("lines", (5,), WORDS),
         ("lookahead", (0,), NUMBERS),
         ("lookahead", (3,), NUMBERS),
-        ("dedupe", (len, 1), WORDS),
-        ("dedupe", (str, 4), WORDS),
+        ("unseen", (len, 1), WORDS),
+        ("unseen", (str, 4), WORDS),
         ("smoothed", (0.5,), NUMBERS),
         ("smoothed", (1,), NUMBERS),
     ],
@@ -292,9 +292,9 @@ def averaged(alpha: float) -> Callable[[list[float]], list[float]]:
 
 
 MODELS: dict[str, Callable[..., Callable[[list[Any]], list[Any]]]] = {
-    "token_batch": batched,
+    "lines": batched,
     "lookahead": ahead,
-    "dedupe": fresh,
+    "unseen": fresh,
     "smoothed": averaged,
 }
 
@@ -308,7 +308,7 @@ def test_the_catalogue_is_that_of_the_docstrings() -> None:
 def test_exports_registry_and_catalogue_agree() -> None:
     exported = {name for name in lz.__all__ if is_combinator(getattr(lz, name))}
     listed = NAME.findall(README.read_text("utf-8"))
-    assert exported - {"mix_counts", "stack"} == set(lz.registry) == set(listed)
+    assert exported - {"kfold", "mix_counts", "split", "stack"} == set(lz.registry) == set(listed)
     assert len(listed) == len(set(listed))
 
 

@@ -238,6 +238,29 @@ def test_a_state_that_is_no_json_is_refused_when_taken() -> None:
         lz.step(pipeline, lz.init(pipeline))
 
 
+@pytest.mark.parametrize("executor", [None, lz.threads()])
+@pytest.mark.parametrize("at", [0, 1, 4, 7])
+def test_an_item_whose_state_cannot_be_taken_comes_again(
+    executor: lz.Executor | None, at: int
+) -> None:
+    """Of items with states it has gone no further; without, it goes on."""
+
+    def step(state: Any, item: int) -> tuple[Any, int]:
+        return ({1} if item == at else item), item
+
+    with lz.run(lz.source(range(9)) | lz.scan(step, 0), executor=executor) as run:
+        found = list[tuple[int, lz.State]]()
+        for _ in range(2):
+            with pytest.raises(lz.InvalidState):
+                found.extend(run.with_state())
+            assert [(item, state.items) for item, state in found] == [(i, i + 1) for i in range(at)]
+        assert next(run) == at
+        rest = list(run.with_state())
+        assert [(item, state.items) for item, state in rest] == [
+            (i, i + 1) for i in range(at + 1, 9)
+        ]
+
+
 def test_a_state_changed_in_place_is_safe() -> None:
     def step(seen: dict[str, list[int]], item: int) -> tuple[dict[str, list[int]], int]:
         seen["all"].append(item)

@@ -76,6 +76,18 @@ COMBINATORS = {
         "words | lz.sliding_window(2)": "Pipeline[tuple[Any, ...]]",
         "lz.sliding_window(2) | lz.map(len)": "Stage[Any, int]",
     },
+    "token_batch": {"words | lz.token_batch(9, key=len)": "Pipeline[list[str]]"},
+    "shard_batch": {
+        "words | lz.batch(2) | lz.shard_batch(num_shards=2, index=0, key=len)": (
+            "Pipeline[list[Any]]"
+        )
+    },
+    "dedupe": {"words | lz.dedupe(len, window=9)": "Pipeline[str]"},
+    "limit": {"words | lz.limit(9, key=len)": "Pipeline[str]"},
+    "hash_range": {"words | lz.hash_range(0, 1, seed=0)": "Pipeline[str]"},
+    "sample": {"words | lz.sample([1], seed=0)": "Pipeline[str]"},
+    "balanced": {"words | lz.balanced([1], seed=0)": "Pipeline[str]"},
+    "oversample": {"words | lz.oversample([1], seed=0)": "Pipeline[str]"},
     "group_by": {"words | lz.group_by(len)": "Pipeline[tuple[int, list[str]]]"},
     "split_batch": {"words | lz.batch(2) | lz.split_batch(2)": "Pipeline[list[Any]]"},
     "bucket_batch": {

@@ -37,6 +37,11 @@ def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     >>> list(lz.source(range(6)) | lz.filter(lambda x: x % 2))
     [1, 3, 5]
     """
+    return selected(upstream, predicate)
+
+
+def selected(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+    """The machine of `filter(predicate)`."""
 
     def step(position: Position) -> tuple[Position, A]:
         while True:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MappingView, Set
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, MappingView, Set, Sized
+from itertools import chain, islice
 from operator import length_hint
 from typing import Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ import numpy as np
 from lazyckpt.core.call import Call
 from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, counted, in_blocks
+from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import Machine, Reread, entered, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
@@ -28,8 +29,8 @@ def flat_map(upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]
 
     Args:
         fn: It returns an iterable, which a resume goes through again up to where it
-            was, or a pipeline, which a resume enters at its own state. Called again
-            it must give the same items in the same order.
+            was, or a pipeline or rows of `lazyckpt.io`, which a resume enters where it
+            was. Called again it must give the same items in the same order.
 
     Raises:
         SourceChanged: Where an expansion became shorter.
@@ -197,6 +198,9 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
             items.__setstate__(inside)
         reached: Callable[[], int] = lambda: len(expansion) - length_hint(items)  # noqa: E731
         return Flow(items, reached, taken=lambda: reached() - inside)
+    if is_reader(expansion) and inside <= len(cast(Sized, expansion)):
+        rows, given = counted(chain.from_iterable(cast(Any, expansion).iter_blocks(inside)))
+        return Flow(rows, lambda: inside + given(), taken=given)
     stream, taken = counted(expansion)
     passed = sum(1 for _ in islice(stream, inside)) if inside else 0
     if passed < inside:

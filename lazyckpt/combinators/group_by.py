@@ -91,16 +91,15 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
                 except Exception:
                     is_same = None
                 if (
-                    is_same is True
-                    or new is found
-                    or (is_same is not False and alike("group_by", found, new))
+                    is_same is not True
+                    and new is not found
+                    and (is_same is False or not alike("group_by", found, new))
                 ):
-                    append(item)
-                else:
                     given, mark = given + len(run), here
                     yield found, run
-                    found, run = new, [item]
+                    found, run = new, []
                     append = run.append
+                append(item)
                 if jump is None:
                     here = before.snapshot()
             ended = True

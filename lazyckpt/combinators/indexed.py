@@ -14,7 +14,7 @@ from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import BlockStarts, FirstItems, Flow, Position, Table, View, in_blocks
-from lazyckpt.core.frames import Column, frame_columns
+from lazyckpt.core.frames import Column, frame_columns, is_reader
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
@@ -105,11 +105,6 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     return indexed("source", length, _table(data), walks, look, _block_starts(data))
 
 
-def is_reader(data: Any) -> bool:
-    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
-    return hasattr(type(data), "source_identity")
-
-
 def by_row(data: Any, length: int) -> Machine[Any]:
     """The machine of a data frame, whose rows are dicts, or of a series."""
     found = frame_columns(data)
@@ -187,31 +182,32 @@ def _stacked(column: Column, indices: Indices) -> Any:
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
     """By a sequence's own iterator; that of a list would go on into what is appended."""
 
+    def copied() -> list[Any]:
+        if len(data) != length:
+            look()
+        return [*data]
+
     def walk(epoch: int, index: int) -> Flow[Any]:
         items: Any = iter(data)
         if index:
             items.__setstate__(index)
-        known, before = index, -index
+        known = index
 
-        def reached() -> int:
+        def place() -> tuple[Position, int]:
             nonlocal known
             if left := length_hint(items):
                 known = len(data) - left
             else:  # it has no place after its end, where a list was cut before it
-                _, _, *place = items.__reduce__()
-                known = place[0] if place else max(known, len(data))
-            return known
-
-        def next_epoch(number: int) -> Iterator[Iterator[Any]]:
-            nonlocal epoch, items, known, before
-            epoch, before, known, items = number, before + length, 0, iter(data)
-            return _whole(items, FirstItems(items, length), look)
+                _, _, *reached = items.__reduce__()
+                known = reached[0] if reached else max(known, len(data))
+            return (epoch, known), known - index
 
         return in_blocks(
             _whole(items, FirstItems(items, length - index), look),
-            lambda: (epoch, reached()),
-            lambda: before + reached(),
-            next_epoch,
+            lambda: place()[0],
+            lambda: place()[1],
+            place,
+            copied,
         )
 
     return walk

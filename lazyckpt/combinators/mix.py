@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from lazyckpt.combinators.join import joined, named, several
-from lazyckpt.combinators.mix_rebase import ROOM, rebased
-from lazyckpt.combinators.proportions import Choices, Proportions, random_choices, weights_of
-from lazyckpt.combinators.repeat import repeated
+from lazyckpt.combinators.mix_rebase import rebased
+from lazyckpt.combinators.mixture import Mixture, Stop
+from lazyckpt.combinators.proportions import weights_of
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import boolean, brief, natural, one_of, optional, whole
-from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.machine import End, Machine, Rate, entered, within
-from lazyckpt.core.prng import derive
-from lazyckpt.core.stages import joining
+from lazyckpt.core.machine import Machine, entered
 from lazyckpt.decorators import source_combinator
-from lazyckpt.errors import ArgumentError, InvalidState
+from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.positions import places
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
 
 A = TypeVar("A")
-
-Stop = Literal["first_exhausted", "all_exhausted", "never"]
 
 
 def _weighing(value: Any) -> Any:
@@ -121,208 +114,6 @@ def mix(
     machines = [pipeline.machine for pipeline in pipelines]
     given = weights if callable(weights) else tuple(weights)
     return Mixture(machines, given, seed, stop, deterministic).machine()
-
-
-class Mixture(Generic[A]):
-    """Machines of which one gives each item, as a machine.
-
-    Its own part: how many items each has given, with those of pipelines that are
-    gone behind them; and whether the end was reached.
-    """
-
-    def __init__(
-        self,
-        machines: Sequence[Machine[A]],
-        weights: tuple[float, ...] | Callable[[int], Sequence[float]],
-        seed: int | None,
-        stop: Stop,
-        deterministic: bool,
-    ) -> None:
-        self.machines = machines
-        self.again: list[Machine[A]] = [
-            repeated(each, None, f"mix: {named(n)}") for n, each in enumerate(machines)
-        ]
-        self.weights, self.seed, self.stop = weights, seed, stop
-        self.proportions = Proportions(weights) if deterministic and not callable(weights) else None
-        self.shift = 0 if stop == "first_exhausted" else ROOM
-        self.needed = [callable(weights) or weights[n] > 0 for n in range(len(machines))]
-        ahead = machines if stop == "first_exhausted" else self.again
-        self.jumps = [each.skip for each in ahead if each.skip is not None]
-
-    def machine(self) -> Machine[A]:
-        has_access = self.has_access()
-        return joining(
-            "mix",
-            self.machines,
-            first=((0,) * len(self.machines), 0),
-            check=self.check,
-            init=self.init,
-            epoch=self.epoch,
-            rate=Rate(epochs=math.inf),
-            step=self.step,
-            flow=self.flow,
-            skip=self.skip if has_access else None,
-            length=self.length(has_access),
-            choices=self.choices,
-        )
-
-    def check(self, counts: Any, ended: int) -> None:
-        given = [within("mix", each) for each in counts]
-        own, gone = given[: len(self.machines)], given[len(self.machines) :]
-        within("mix", ended, 1), within("mix", sum(given)), within("mix", len(gone), 1)
-        proportions = self.proportions
-        if len(own) < len(self.machines) or not (proportions is None or proportions.fits(given)):
-            raise InvalidState(f"mix: counts {brief(counts)} are none of these weights")
-
-    def is_first(self, number: int, place: Position) -> bool:
-        """Whether a pipeline is in the pass whose end counts."""
-        return self.stop == "first_exhausted" or (
-            self.stop == "all_exhausted" and not self.machines[number].epoch(place) & 0xFFFFFFFF
-        )
-
-    def is_last(self, number: int, places: Sequence[Position]) -> bool:
-        """Whether the end of this pipeline is the end of all."""
-        return self.stop == "first_exhausted" or not any(
-            self.is_first(other, place)
-            for other, place in enumerate(places)
-            if other != number and self.needed[other]
-        )
-
-    def begun_again(self, number: int, end: Position) -> Position:
-        machine = self.machines[number]
-        return machine.init(machine.epoch(end) + 1)
-
-    def chooser(self, position: Position) -> Choices:
-        if self.proportions is not None:
-            return self.proportions.choices()
-        assert self.seed is not None
-        key = derive(self.seed, "mix", self.epoch(position))
-        return random_choices(self.weights, len(self.machines), key)
-
-    def choices(self, position: Position, n: int) -> Iterator[int]:
-        counts, numbers = position[1], [*range(len(self.machines))]
-        if self.proportions is not None and self.proportions.pattern is None:  # counts decide
-            return islice(self.chooser(position).ahead(sum(counts), counts, numbers), n, None)
-        return self.chooser(position).ahead(sum(counts) + n, counts, numbers)
-
-    def epoch(self, position: Position) -> int:
-        return self.machines[0].epoch(position[0][0]) >> self.shift
-
-    def init(self, epoch: int) -> Position:
-        places = tuple([each.init(epoch << self.shift) for each in self.machines])
-        return places, (0,) * len(self.machines), 0
-
-    def step(self, position: Position) -> tuple[Position, A]:
-        (*places,), (*counts,), ended = position
-        if ended:
-            raise End(position)
-        number = self.chooser(position).one(sum(counts), counts)
-        if self.is_first(number, places[number]):
-            try:
-                places[number], item = self.machines[number].step(places[number])
-            except End as end:
-                if self.is_last(number, places):
-                    places[number] = end.position
-                    raise End((tuple(places), tuple(counts), 1)) from None
-                begun = self.begun_again(number, places[number])
-                places[number], item = self.again[number].step(begun)
-        else:
-            places[number], item = self.again[number].step(places[number])
-        counts[number] += 1
-        return (tuple(places), tuple(counts), 0), item
-
-    def flow(self, position: Position) -> Flow[A]:
-        places, counts, ended = position
-        width, again = len(self.machines), self.again
-        before, gone = list(counts[:width]), counts[width:]
-        if self.stop == "all_exhausted" and not ended and self.is_last(-1, places):
-            raise InvalidState("mix: a state in which all have ended, and the stream has not")
-        flows = [
-            (self.machines if self.is_first(number, place) else again)[number].flow(place)
-            for number, place in enumerate(places)
-        ]
-        streams, taken = map(list, zip(*map(counted, flows), strict=True))
-
-        def given() -> tuple[int, ...]:
-            return (*[had + some() for had, some in zip(before, taken, strict=True)], *gone)
-
-        def passes() -> Iterator[Iterator[A]]:
-            """The items until the chosen pipeline has ended, then until the next one has."""
-            nonlocal ended
-            choices, now = self.chooser(position), counts
-            while not ended:
-                yield map(next, choices.ahead(sum(now), now, streams))
-                now, here = given(), [each.snapshot() for each in flows]
-                number = choices.one(sum(now), now)
-                if self.is_last(number, here):
-                    ended = 1
-                    return
-                flows[number] = again[number].flow(self.begun_again(number, here[number]))
-                streams[number], taken[number] = counted(flows[number])
-                before[number] = now[number]
-
-        def snapshot() -> Position:
-            return tuple([each.snapshot() for each in flows]), given(), ended
-
-        items = chain.from_iterable(passes())
-        return Flow(items, snapshot, taken=lambda: sum(given()) - sum(counts))
-
-    def skip(self, position: Position, n: int) -> tuple[Position, int]:
-        assert self.proportions is not None
-        here, counts, ended = position
-        begin = sum(counts)
-        if ended:
-            return position, 0
-        place, number = self._ending(here, counts, n)
-        passed = int(min(n, place - begin))
-        wanted = self.proportions.counts(begin + passed)
-        after = [
-            jump(state, want - had)[0]
-            for jump, state, want, had in zip(self.jumps, here, wanted, counts, strict=True)
-        ]
-        if passed < n:
-            jump = self.machines[number].skip
-            assert jump is not None
-            after[number] = jump(here[number], wanted[number] - counts[number] + 1)[0]
-        return (tuple(after), tuple(wanted), int(passed < n)), passed
-
-    def _ending(
-        self, here: Sequence[Position], counts: Sequence[int], n: int
-    ) -> tuple[int | float, int]:
-        """Where the stream ends, if within n items, and which pipeline ends it."""
-        assert self.proportions is not None
-        found = []
-        for number, (state, had) in enumerate(zip(here, counts, strict=True)):
-            jump = self.machines[number].skip
-            assert jump is not None
-            if self.needed[number] and self.is_first(number, state):
-                left = jump(state, n)[1]
-                place = self.proportions.place(number, had + left) if left < n else math.inf
-                found.append((place, number))
-        pick = min if self.stop == "first_exhausted" else max
-        return pick(found, default=(math.inf, 0))
-
-    def has_access(self) -> bool:
-        return (
-            self.proportions is not None
-            and self.proportions.pattern is not None
-            and len(self.jumps) == len(self.machines)
-            and all(each.length is not None for each in self.machines)
-        )
-
-    def length(self, has_access: bool) -> int | float | None:
-        if self.stop == "never":
-            return math.inf
-        if not has_access or self.proportions is None:
-            return None
-        ends = [
-            math.inf
-            if each.length == math.inf
-            else self.proportions.place(n, int(each.length or 0))
-            for n, each in enumerate(self.machines)
-            if self.needed[n]
-        ]
-        return (min if self.stop == "first_exhausted" else max)(ends)
 
 
 def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from numpy.typing import NDArray
+
 from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.machine import End, Machine, Rate, begun, within
 from lazyckpt.core.prng import Indices, Permutation, affine, as_array, derive
@@ -22,6 +24,23 @@ class Order(Protocol):
 
     def __getitem__(self, index: int, /) -> int: ...
     def at(self, indices: Indices, /) -> Indices: ...
+
+
+class Listed:
+    """An order that is there."""
+
+    def __init__(self, places: NDArray[Any]) -> None:
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: int) -> int:
+        return int(self._places[index])
+
+    def at(self, indices: Indices) -> Indices:
+        found: NDArray[Any] = self._places[as_array(indices)]
+        return found
 
 
 class _Branched:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
+from itertools import count as counting
+from operator import length_hint
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +20,8 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import PipelineError
 
 A = TypeVar("A")
+
+_SHORT = 512  # items of an epoch that are copied for each
 
 
 @combinator(
@@ -84,12 +89,13 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
     def flow(position: Position) -> Flow[A]:
         current = upstream.flow(position)
         blocks, taken = blocks_of(current)
-        next_epoch = None if current.fn or not upstream.length else current.next_epoch
+        is_short = not current.fn and 0 < (upstream.length or 0) <= _SHORT
+        epoch_items = current.epoch_items if is_short else None
         passed = 0  # items of the flows before
 
         def passes() -> Iterator[Iterator[A]]:
             nonlocal current, blocks, taken, passed
-            epoch = upstream.epoch(position)
+            epoch: Any = upstream.epoch(position)
             may_be_empty = count is None and not upstream.length
             fresh = position == upstream.init(epoch)
             while count != 0:
@@ -99,14 +105,20 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
                 if count is not None and is_over(epoch):
                     return
                 epoch, fresh = epoch + 1, True
-                if next_epoch is not None:
-                    blocks = next_epoch(epoch)
-                    continue
-                following = upstream.flow(upstream.init(epoch))
+                if epoch_items is not None:
+                    last = math.inf if count is None else epoch // count * count + count - 1
+                    following = _short_epochs(upstream, epoch_items, epoch, last)
+                    epoch = last
+                else:
+                    following = upstream.flow(upstream.init(epoch))
                 some, number = blocks_of(following)
                 passed, current, blocks, taken = passed + taken(), following, some, number
 
-        return in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken())
+        def place() -> tuple[Position, int]:
+            reached, number = current.place() if current.place else (current.snapshot(), taken())
+            return reached, passed + number
+
+        return in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken(), place)
 
     return stateless(
         upstream,
@@ -117,6 +129,33 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
         flow=flow,
         **_repeated_access(upstream, count, what),
     )
+
+
+def _short_epochs(
+    upstream: Machine[A], epoch_items: Callable[[], list[A]], first: int, last: int | float
+) -> Flow[A]:
+    """Whole epochs from one to another, of few items that are there, and the same in each."""
+    length, jump = int(upstream.length or 0), upstream.skip
+    assert jump is not None
+    at = first - 1, iter(list[A]())  # an epoch, and what is left of it
+
+    def begun(epoch: int) -> Iterator[A]:
+        nonlocal at
+        at = epoch, iter(epoch_items())
+        return at[1]
+
+    def over() -> Iterator[Iterator[A]]:
+        epoch_items()  # which says so if the data have changed
+        yield from ()
+
+    def place() -> tuple[Position, int]:
+        epoch, items = at
+        here = length - length_hint(items)
+        return jump(upstream.init(epoch), here)[0], (epoch - first) * length + here
+
+    epochs = counting(first) if last == math.inf else range(first, int(last) + 1)
+    blocks = chain(map(begun, epochs), over())
+    return in_blocks(blocks, lambda: place()[0], lambda: place()[1], place)
 
 
 def _empty(what: str) -> PipelineError:

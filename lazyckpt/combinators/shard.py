@@ -22,11 +22,16 @@ A = TypeVar("A")
 Remainder = Literal["pad", "drop"] | None
 
 
-def _within(num_shards: int, index: int, contiguous: bool, remainder: Remainder) -> None:
+def check_index(name: str, num_shards: int, index: int) -> None:
+    """Raise `ArgumentError` for a rank that there is none of."""
     if index >= num_shards:
         raise ArgumentError(
-            f"shard: index must be below num_shards={num_shards}, got index={index}"
+            f"{name}: index must be below num_shards={num_shards}, got index={index}"
         )
+
+
+def _within(num_shards: int, index: int, **_: Any) -> None:
+    check_index("shard", num_shards, index)
 
 
 @combinator(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
-from lazyckpt.core.flow import Position, Table, View
+from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
+from lazyckpt.core.views import AT_ONCE, at_once
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
@@ -98,7 +100,11 @@ def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]
     >>> list(lz.switch(lz.source([True, False, True]), lz.count(), lz.count(100)))
     [0, 101, 2]
     """
-    return _picking(condition, (if_true, if_false), lambda item: 0 if item else 1)
+
+    def pick(rows: Iterable[Any]) -> list[A]:
+        return [true if item else false for item, true, false in rows]
+
+    return _picking(condition, (if_true, if_false), lambda item: 0 if item else 1, pick)
 
 
 def _picked(name: str, selector: Any, *pipelines: Any) -> None:
@@ -123,8 +129,19 @@ class _Deferred(NamedTuple):
 
 
 def _picking(
-    selector: Pipeline[Any], pipelines: tuple[Pipeline[A], ...], chosen: Callable[[Any], int]
+    selector: Pipeline[Any],
+    pipelines: tuple[Pipeline[A], ...],
+    chosen: Callable[[Any], int],
+    pick: Callable[[Iterable[Any]], list[A]] | None = None,
 ) -> Machine[A]:
+    """The machine of items that are picked.
+
+    Args:
+        selector: What decides.
+        pipelines: What is picked from.
+        chosen: From an item of the selector to the number of a pipeline.
+        pick: The same for many: from items of all of them to those that are picked.
+    """
     is_there = all(map(_is_there, pipelines))
     joined = pipelines if is_there else [_Deferred(_deferring(each.machine)) for each in pipelines]
     rows: Machine[Any] = registry["zip"].build(selector, *joined)
@@ -141,12 +158,34 @@ def _picking(
         found: A = lone[number](places[number], n)
         return found
 
+    flow = picked.flow
+    if pick is not None and is_there and _is_there(selector):
+        flow = partial(_picked_at_once, rows, picked, pick)
     return rows._replace(
         step=picked.step,
-        flow=picked.flow,
+        flow=flow,
         item=rows.item and item,
         children=children,
     )
+
+
+def _picked_at_once(
+    rows: Machine[Any], picked: Machine[A], pick: Callable[..., list[A]], position: Position
+) -> Flow[A]:
+    skip, passed = rows.skip, 0
+    assert skip is not None
+
+    def lists() -> Iterator[list[A]]:
+        nonlocal passed
+        items = iter(rows.flow(position))
+        try:
+            while some := pick(islice(items, AT_ONCE)):
+                yield some
+                passed += len(some)
+        except Exception:  # of a selector: those before it come first
+            yield from ([item] for item in picked.flow(skip(position, passed)[0]))
+
+    return at_once(skip, position, lists())
 
 
 def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:

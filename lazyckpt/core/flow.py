@@ -46,14 +46,26 @@ class Flow(Generic[T]):
     along, so that `map` costs no layer of its own. `taken()` is given where it
     comes free: how many items were taken from `pull`, after an error too.
 
+    `place()` is both, where that takes less time.
+
     `blocks` gives the same items as `pull`, cut into iterators, for who would go
     through these himself: one or the other. It comes with `taken`, which is right
-    whatever interrupts it. Where that takes less time than another flow,
-    `next_epoch(epoch)` goes on with the blocks of another epoch. `chunks` is there where
-    workers make the items.
+    whatever interrupts it. `epoch_items()` is a list of the items of any whole epoch,
+    where they are there and the same in each. `chunks` is there where workers make the
+    items.
     """
 
-    __slots__ = ("block", "blocks", "chunks", "fn", "next_epoch", "pull", "snapshot", "taken")
+    __slots__ = (
+        "block",
+        "blocks",
+        "chunks",
+        "epoch_items",
+        "fn",
+        "place",
+        "pull",
+        "snapshot",
+        "taken",
+    )
 
     def __init__(
         self,
@@ -63,7 +75,8 @@ class Flow(Generic[T]):
         taken: Callable[[], int] | None = None,
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
-        next_epoch: Callable[[int], Iterator[Iterator[Any]]] | None = None,
+        place: Callable[[], tuple[Position, int]] | None = None,
+        epoch_items: Callable[[], list[Any]] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
@@ -71,7 +84,8 @@ class Flow(Generic[T]):
         self.taken = taken
         self.chunks = chunks
         self.blocks = blocks
-        self.next_epoch = next_epoch
+        self.place = place
+        self.epoch_items = epoch_items
         self.block: Iterator[Any] = _NO_ITEMS  # at hand
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
@@ -178,14 +192,15 @@ def in_blocks(
     blocks: Iterator[Iterator[U]],
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
-    next_epoch: Callable[[int], Iterator[Iterator[U]]] | None = None,
+    place: Callable[[], tuple[Position, int]] | None = None,
+    epoch_items: Callable[[], list[U]] | None = None,
 ) -> Flow[U]:
     """A flow of blocks of items, of which iterators over a sequence cost no more than that.
 
     `taken` says how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, taken=taken, blocks=blocks, next_epoch=next_epoch)
+    return Flow(pull, snapshot, None, taken, None, blocks, place, epoch_items)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:

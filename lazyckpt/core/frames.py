@@ -20,6 +20,11 @@ class Column(NamedTuple):
     take: Callable[[Indices], NDArray[Any] | list[Any]]
 
 
+def is_reader(data: Any) -> bool:
+    """Whether data know what and where they are: a `Rows` of `lazyckpt.io`."""
+    return hasattr(type(data), "source_identity")
+
+
 def is_frame(data: Any) -> bool:
     """Whether it is a data frame or a series."""
     return _reader(data) is not None

@@ -1,7 +1,8 @@
 """Random numbers that are pure functions of a key and a counter.
 
 Nothing here has a state to save. Only 32- and 64-bit integer arithmetic is
-used, so no NumPy version, platform or chunking changes an order.
+used, and for weights floats rounded as IEEE 754 says, so no NumPy version,
+platform or chunking changes an order.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _ROUNDS = 8
 _ROUND_MIX = {32: (0x7FEB352D, 0x846CA68B), 64: _MIX}
 _SORTED = 4096  # up to here a permutation is a sort of hashes, exactly uniform
 _LARGEST = 1 << 16  # indices evaluated at once, when one window follows another
+_LOG_2 = 0.6931471805599453
 _SPARSE = 8  # indices further apart than this are evaluated one by one
 
 
@@ -146,7 +148,9 @@ class Permutation:
             is_next = start < first <= start + len(window)
             size = min(4 * len(window), _LARGEST) if is_next else _SORTED
             stop = min(max(first + size, last + 1), self._size)
-            start, window = first, self._walk(np.arange(first, stop))
+            known = window[first - start :] if start <= first else window[:0]
+            more = self._walk(np.arange(first + len(known), stop))
+            start, window = first, np.concatenate([known, more]) if len(known) else more
             self._window = (start, window)
         return window[first - start : last - start + 1 : indices.step]
 
@@ -193,3 +197,19 @@ class Permutation:
         high <<= kind(right)
         high |= low
         return high
+
+
+def exponentials_at(key: int, counters: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """An exponentially distributed number for each of many counters: -log of a uniform one.
+
+    Only correctly rounded operations are used, so that all platforms give the same bits,
+    which their own logarithms need not.
+    """
+    uniform = ((hashes_at(key, counters) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+    mantissa, exponent = np.frexp(uniform)
+    s = (mantissa - 1) / (mantissa + 1)  # log(m) = 2 atanh(s), and -1/3 <= s <= 0
+    square, series = s * s, np.zeros_like(s)
+    for odd in range(33, 0, -2):
+        series = series * square + 1 / odd
+    found: NDArray[np.float64] = -(exponent * _LOG_2 + 2 * s * series)
+    return np.maximum(found, 0)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import length_hint
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Flow, Position, View, in_blocks
+from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.machine import ALL, UNKNOWN, End, Machine, Rate, Reread, Share, within
+from lazyckpt.core.views import viewing
 from lazyckpt.errors import InvalidState
 
 U = TypeVar("U")
-
-_LARGEST = 1 << 16  # indices worked out at once by a flow over a view
-_BLOCK = 512  # items that are there at once
 
 
 class Lanes(TypedDict, total=False):
@@ -239,7 +236,7 @@ def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
     skip, view = lanes.get("skip"), lanes.get("view")
     step, flow = lanes.get("step"), lanes.get("flow")
     if flow is None and view is not None and skip is not None:
-        flow = _viewing(skip, view)
+        flow = viewing(skip, view)
     if flow is None:
         assert step is not None, "a machine needs a step or a flow"
         flow = stepping(step)
@@ -301,81 +298,3 @@ def _continuing(flow: Callable[[Position], Flow[U]]) -> Callable[[Position], tup
         raise End(pair[0].snapshot())
 
     return step
-
-
-def _viewing(
-    skip: Callable[[Position, int], tuple[Position, int]], view: View[U]
-) -> Callable[[Position], Flow[U]]:
-    get = view.table.get
-
-    def flow(position: Position) -> Flow[U]:
-        if view.table.is_there:
-            return _looking_up(skip, view, position)
-        ticks: Iterator[int] = iter(range(0))
-        total = 0
-
-        def items() -> Iterator[U]:
-            nonlocal position, ticks, total
-            size = 64
-            while True:
-                after, count = skip(position, size)
-                if not count:
-                    position = after
-                    return
-                indices = view.ahead(position, range(count))
-                ticks = iter(indices if isinstance(indices, range) else indices.tolist())
-                total = count
-                try:
-                    for index in ticks:
-                        yield get(index)
-                except IndexError:
-                    view.ahead(position, range(0))  # which says so if the data have changed
-                    raise
-                position, ticks, total = after, iter(range(0)), 0
-                size = min(size * 8, _LARGEST)
-
-        def snapshot() -> Position:
-            taken = total - length_hint(ticks)
-            return skip(position, taken)[0] if taken else position
-
-        return Flow(items(), snapshot)
-
-    return flow
-
-
-def _looking_up(
-    skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
-) -> Flow[U]:
-    """The same where no code but ours runs: many items at once."""
-    get = view.table.get
-    # So many items after a position, so many given in all, with these still to come.
-    at: tuple[Position, int, int, Iterator[U]] = position, 0, 0, iter(())
-
-    def blocks() -> Iterator[Iterator[U]]:
-        nonlocal at
-        begin, given, size = position, 0, 64
-        while True:
-            after, count = skip(begin, size)
-            if not count:
-                at = after, 0, given, iter(())
-                return
-            indices = view.ahead(begin, range(count))
-            for first in range(0, count, _BLOCK):
-                some = indices[first : first + _BLOCK]
-                try:
-                    items = [*map(get, some if isinstance(some, range) else some.tolist())]
-                except IndexError:
-                    view.ahead(begin, range(0))  # which says so if the data have changed
-                    raise
-                end = first + len(items)
-                at = begin, end, given + end, iter(items)
-                yield at[3]
-            begin, given = after, given + count
-            size = min(size * 8, _LARGEST)
-
-    def snapshot() -> Position:
-        begin, end, _, items = at
-        passed = end - length_hint(items)
-        return skip(begin, passed)[0] if passed else begin
-
-    return in_blocks(blocks(), snapshot, lambda: at[2] - length_hint(at[3]))

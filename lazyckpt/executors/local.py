@@ -149,6 +149,8 @@ def processes(
     that is many, comes in parts of 1 MiB or one item, of which those of small items
     fill up to 2.5 MiB for each worker. Pipelines that are joined share that, as what
     joins them chooses its next items where it knows them, and each has at least one item.
+    Shared memory holds what has arrays of 16 KiB or more, with up to four messages of
+    each worker that you keep; of others you have copies. It is freed when the run is left.
 
     Args:
         workers: How many processes. One runs the whole pipeline beside the consumer;

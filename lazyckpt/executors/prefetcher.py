@@ -35,7 +35,7 @@ from lazyckpt.executors.plan.tasks import (
 )
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
-from lazyckpt.failures.skip_log import SkipLog, Skipped
+from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
 
 _SINGLES = 4096  # items among which one is looked for that a worker has not survived
 
@@ -83,7 +83,7 @@ class Prefetcher:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
         chunks = _Chunks(self, let_go or Prefetcher.close)
         items = chain.from_iterable(iter(chunks.next_chunk, None))
-        return Flow(items, self.snapshot, taken=self.taken, chunks=chunks)
+        return Flow(items, self.snapshot, taken=self.taken, chunks=chunks, place=self.place)
 
     @property
     def is_ready(self) -> bool:
@@ -99,8 +99,13 @@ class Prefetcher:
         return self._chunk.before + self._chunk.given()
 
     def snapshot(self) -> Position:
+        return self.place()[0]
+
+    def place(self) -> tuple[Position, int]:
+        chunk = self._chunk
+        given = chunk.size - length_hint(chunk.items)
         try:
-            return raise_or_position(self._chunk.position_after(self._chunk.given()))
+            return raise_or_position(chunk.position_after(given)), chunk.before + given
         finally:
             if self._gate.is_closed:
                 self._rereader.close()
@@ -354,7 +359,9 @@ class Prefetcher:
 
     def _hold(self, chunk: Chunk, known: Skipped) -> None:
         # Without its `position_after`, which would be a cycle.
-        of_chunk = partial(skipped_before, chunk.skipped, chunk.size, chunk.items)
+        of_chunk: Callable[[], SkipRecord] = SkipRecord
+        if chunk.skipped:
+            of_chunk = partial(skipped_before, chunk.skipped, chunk.size, chunk.items)
         # Between these nothing can interrupt: what is counted is what is at hand.
         self._chunk, self._skip_log.known, self._skip_log.of_chunk = chunk, known, of_chunk
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -13,7 +14,7 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.frames import is_frame
+from lazyckpt.core.frames import is_frame, is_reader
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.stages import stateless
@@ -58,13 +59,16 @@ class _Guard(Guard):
         return hole
 
 
+_FOLDERS = re.compile(r"(?:\b\w+://|(?<!\w)/)(?:[^\s/]+/)+")
+
+
 def _short(error: Exception) -> str:
-    """Its type and message, in one line."""
+    """Its type and message; of a path the name, since there is little room."""
     try:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = type(error).__name__
-    return text
+    return _FOLDERS.sub(".../", text)
 
 
 def _cut(text: str) -> str:
@@ -149,17 +153,28 @@ class _Predicate(_Guard):
 
 
 class _Expansion(_Guard):
-    """What comes before a failure within an expansion stays; a hole is the last of it."""
+    """What comes before a failure within an expansion stays; a hole is the last of it.
+
+    Rows of a reader are left out one by one, and so is what an iterator gives that goes on
+    after an error, as it says by `goes_on`.
+    """
 
     def made(self, *args: Any) -> Any:
         found = self.fn(*args)
+        if is_reader(found):
+            data = _Data(found, self.stage)
+            return (data[index] for index in range(len(data)))
         return found if isinstance(found, (list, Chain)) else self._items(found)
 
     def _items(self, found: Any) -> Iterator[Any]:
-        try:
-            yield from found
-        except Exception as error:
-            yield _Hole(self.stage, _short(error))
+        goes_on = True
+        while goes_on:
+            try:
+                yield from found
+                return
+            except Exception as error:
+                yield _Hole(self.stage, _short(error))
+                goes_on = getattr(type(found), "goes_on", False) is True
 
     def instead(self, hole: _Hole) -> Any:
         return [hole]

@@ -18,7 +18,7 @@ from lazyckpt.io.columns import column_names
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
 from lazyckpt.io.index import Index
-from lazyckpt.io.rows import RecordError
+from lazyckpt.io.rows import RecordError, decoding
 from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
@@ -45,12 +45,17 @@ class BatchScan:
     name = "arrow"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+        with decoding(file):
+            found = self._batches(file)
+        yield np.array(found, np.uint64).reshape(-1, 4)
+
+    def _batches(self, file: File) -> list[Group]:
         head = _head(file)
         found: list[Group] = []
         source = _source(file)
         at = head.stop
         source.seek(at)
-        while (message := _message(file, source)) is not None:
+        while (message := _message(source)) is not None:
             end = source.tell()
             if end > file.size:
                 raise RecordError(f"{file.path}: it is cut: record batch {len(found)} ends behind")
@@ -62,7 +67,7 @@ class BatchScan:
                     f"{len(found) - 1}; write it with one dictionary for all"
                 )
             at = end
-        yield np.array(found, np.uint64).reshape(-1, 4)
+        return found
 
 
 def _arrow() -> Any:
@@ -71,6 +76,13 @@ def _arrow() -> Any:
 
 def _ipc() -> Any:
     return optional_module("pyarrow.ipc", "arrow", "read_arrow")
+
+
+def _untyped(column: Any) -> Any:
+    """A column, where it is of texts as bytes, of which each row is looked at for itself."""
+    plain = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
+    kind = plain.get(str(column.type))
+    return column if kind is None else column.view(getattr(_arrow(), kind)())
 
 
 def _source(file: File) -> Any:
@@ -83,14 +95,12 @@ def _source(file: File) -> Any:
     return _arrow().memory_map(file.path.removeprefix("file://"))
 
 
-def _message(file: File, source: Any) -> Any:
+def _message(source: Any) -> Any:
     """The next message; None at the end."""
     try:
         return _ipc().read_message(source)
     except EOFError:
         return None
-    except (_arrow().ArrowException, OSError) as error:
-        raise RecordError(f"{file.path}: {error}") from error
 
 
 def _length(message: Any) -> int:
@@ -121,10 +131,11 @@ def _head(file: File) -> _Head:
         raise RecordError(f"{file.path}: it is {'cut' if file.size else 'empty'}")
     source = _source(file)
     source.seek(start)
-    message = _message(file, source)
-    if message is None or message.type != "schema":
-        raise RecordError(f"{file.path}: it is no file of Arrow's")
-    return _Head(_ipc().read_schema(message), start, source.tell())
+    with decoding(file):
+        message = _message(source)
+        if message is None or message.type != "schema":
+            raise RecordError(f"{file.path}: it is no file of Arrow's")
+        return _Head(_ipc().read_schema(message), start, source.tell())
 
 
 class _ArrowRows(GroupedRows):
@@ -137,6 +148,7 @@ class _ArrowRows(GroupedRows):
                 )
         self._names = known if columns is None else [name for name in known if name in columns]
         given = {} if columns is None else {"columns": columns}
+        self._checked: set[tuple[int, int]] = set()  # record batches that are as they should be
         super().__init__("read_arrow", files, index, cache, given)
 
     def decode(self, number: int, group: Group) -> Any:
@@ -155,7 +167,10 @@ class _ArrowRows(GroupedRows):
             ranges = [(head.start, first), (group.start, group.stop)]
             content = b"".join(storage_of(file.path).read_ranges(file, ranges))
             batch = _ipc().open_stream(content).read_next_batch()
-        batch.validate()  # what is mapped may be anything
+        if (number, group.number) not in self._checked:
+            for column in batch.columns:
+                _untyped(column).validate(full=True)  # what is mapped may be anything
+            self._checked.add((number, group.number))
         return batch.select(self._names)
 
 

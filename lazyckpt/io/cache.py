@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedWriter
 from pathlib import Path
 from uuid import uuid4
+from weakref import WeakSet
 
 from lazyckpt.errors import PipelineError
+
+try:
+    import fcntl
+except ImportError as error:
+    raise PipelineError("lazyckpt.io needs a POSIX system: Linux, macOS, or WSL") from error
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -63,11 +69,24 @@ def storing(folder: str) -> Iterator[None]:
 def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
     """Whether there is something to do, once no other process does it.
 
-    The lock is the kernel's, so that it ends with a process that is killed.
+    The lock is the kernel's, so that it ends with a process that is killed; what that has
+    forked doesn't keep it.
     """
     if is_done():
         yield False
         return
     with open(path, "ab") as file:
+        _locked.add(file)
         fcntl.flock(file, fcntl.LOCK_EX)
         yield not is_done()
+
+
+_locked: WeakSet[BufferedWriter] = WeakSet()
+
+
+def _close_locked() -> None:
+    for file in list(_locked):
+        file.close()
+
+
+os.register_at_fork(after_in_child=_close_locked)

@@ -6,15 +6,20 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
 
-from lazyckpt.core.checks import brief
+from lazyckpt.core.checks import at_least, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import write_whole
-from lazyckpt.io.storage import File, difference, storage_of
+from lazyckpt.io.patterns import inode
+from lazyckpt.io.range_cache import BLOCK, RangeCache
+from lazyckpt.io.storage import File, difference, is_local, one_file, storage_of
+
+CACHE_BYTES = 1 << 34
 
 _FORMAT = 1
 
@@ -28,6 +33,11 @@ class Files(Sequence[File]):
 
     def __init__(self, found: Iterable[File]) -> None:
         self._files = tuple(found)
+        for file in self._files:
+            if not isinstance(file, File):
+                raise ArgumentError(
+                    f"Files: it holds File, got {brief(file)}; lz.io.files(patterns) lists"
+                )
 
     def __len__(self) -> int:
         return len(self._files)
@@ -43,6 +53,23 @@ class Files(Sequence[File]):
 
     def __iter__(self) -> Iterator[File]:
         return iter(self._files)
+
+    def iter_blocks(self, start: int) -> Iterator[list[File]]:
+        """The files from number `start` on, all at once."""
+        yield list(self._files[start:])
+
+    def locate(self, index: int) -> File:
+        """Where what is made of a file comes from: the file."""
+        return self._files[index]
+
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        """What a state has of it, beside the number of files."""
+        return {"digest": self.digest}
+
+    def first_files(self, count: Any) -> Files | None:
+        """So many files alone; None if there are not so many."""
+        return self[:count] if isinstance(count, int) and 0 <= count <= len(self) else None
 
     def __eq__(self, other: object) -> bool:
         return self._files == other._files if isinstance(other, Files) else NotImplemented
@@ -89,7 +116,7 @@ class Files(Sequence[File]):
                 File(str(path), int(size), str(version)) for path, size, version in found["files"]
             )
             known = found["lazyckpt_files"], found["digest"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidState(f"not a listing of files: {brief(text)}: {error}") from None
         if known != (_FORMAT, made.digest):
             raise InvalidState(f"the listing is damaged, or of a newer format: {brief(text)}")
@@ -104,8 +131,19 @@ class Files(Sequence[File]):
         """The listing that `save` wrote."""
         return Files.from_json(Path(path).read_bytes())
 
+    def cached(self, cache_dir: str | os.PathLike[str], cache_bytes: int = CACHE_BYTES) -> Files:
+        """The same files, parts of which are kept on this machine, as of `files`."""
+        most = checked("files", "cache_bytes", cache_bytes, at_least(BLOCK))
+        cache = RangeCache(os.path.abspath(os.fspath(cache_dir)), most)
+        os.makedirs(cache.folder, exist_ok=True)
+        return Files(replace(file, cache=cache) for file in self)
+
     def check(self, saved: Files) -> None:
         """Compare with a saved listing; a `StateMismatch` names the first file that differs."""
+        if not isinstance(saved, Files):
+            raise ArgumentError(
+                f"files: a saved listing must be Files, as of Files.load(path), got {brief(saved)}"
+            )
         if self == saved:
             return
         raise StateMismatch(f"the files are not those of the saved listing: {self._change(saved)}")
@@ -131,16 +169,30 @@ def files(
     patterns: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     like: Files | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int = CACHE_BYTES,
 ) -> Files:
     """List files, once: those of each pattern in the order of the patterns.
 
     Within a pattern they come by path, character by character, so that `part-10` is
     before `part-2`. A pattern is a path or a URL, of which `*`, `?` and `[...]` match within
-    a folder, and `**` matches folders. Paths are made absolute.
+    a folder, and `**` matches folders; on this machine they leave out names that begin with a
+    dot. `[*]` stands for a star itself. Paths are made absolute.
+
+    URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec. Credentials are
+    those of the environment (`AWS_ACCESS_KEY_ID`, ...); a path may not have any. obstore
+    connects within 10 s, waits 60 s for an answer, and where a server is busy or a connection
+    ends tries up to 5 times within a minute; fsspec's packages do as each is set up.
 
     Args:
         patterns: One pattern, or several.
         like: A saved listing that this one has to equal.
+        cache_dir: A folder of this machine which keeps what is read of files elsewhere, by
+            blocks of 1 MiB: all processes share it, one fetches a block and the others wait.
+            It is verified against size and version, and outlives kills. None for no cache. A
+            saved listing has none; `Files.load(path).cached(cache_dir)` does.
+        cache_bytes: How many bytes it may take; blocks that were not used for long give way
+            to others. Where the disk has no room, nothing is kept.
 
     Raises:
         ArgumentError: A pattern matches no file, or a directory; two give the same file; a
@@ -157,7 +209,7 @@ def files(
     ...     [file.size for file in lz.io.files(f"{folder}/*.txt")]
     [13]
     """
-    given = [patterns] if isinstance(patterns, (str, os.PathLike)) else list(patterns)
+    given = [patterns] if isinstance(patterns, (str, bytes, os.PathLike)) else list(patterns)
     if not given:
         raise ArgumentError("files: at least one pattern is needed, got none")
     known: dict[str, str] = {}
@@ -173,10 +225,22 @@ def files(
                 )
             known[file.path] = pattern
         found += matched
+    if len(given) > 1:
+        _check_links(found)
     listed = Files(found)
     if like is not None:
         listed.check(like)
-    return listed
+    return listed if cache_dir is None else listed.cached(cache_dir, cache_bytes)
+
+
+def _check_links(found: Iterable[File]) -> None:
+    """Patterns may not match one file by two names; of one pattern its storage has checked that."""
+    known: dict[tuple[int, int], str] = {}
+    for file in found:
+        if is_local(file.path):
+            other = known.setdefault(inode(file.path), file.path)
+            if other != file.path:
+                raise one_file(other, file.path)
 
 
 def as_files(value: Any, stage: str) -> Files:
@@ -192,7 +256,10 @@ def as_files(value: Any, stage: str) -> Files:
 
 def _text(pattern: Any) -> str:
     if isinstance(pattern, File):
-        raise ArgumentError("files: of Files a slice is a listing: files[:3]; got a File")
+        raise ArgumentError(
+            "files: a pattern must be a str or a path, got a File; of Files a slice is a listing, "
+            "files[:3], and lz.io.Files(...) of a list of them"
+        )
     if not isinstance(pattern, (str, os.PathLike)):
         raise ArgumentError(f"files: a pattern must be a str or a path, got {brief(pattern)}")
     found: Callable[[Any], str | bytes] = os.fspath

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,13 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.errors import PipelineError
-from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import alone, cache_folder, storing, writing
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
+from lazyckpt.io.progress import shown
 from lazyckpt.io.storage import File, changed, storage_of
 from lazyckpt.pipeline import run
-
-T = TypeVar("T")
 
 _MOST_MAPPED = 256  # files whose entries are kept mapped
 
@@ -75,6 +73,7 @@ class Index:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
         self._mapped: OrderedDict[int, Numbers] = OrderedDict()
+        executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts = self._build(executor, progress) if found is None else found
 
@@ -96,6 +95,10 @@ class Index:
         """What it takes on disk."""
         numbers = range(len(self.files))
         return sum(os.path.getsize(self.path(number)) for number in numbers)
+
+    def __repr__(self) -> str:
+        rows = int(self.counts.sum())
+        return f"<Index of {len(self.files):,} files, {rows:,} rows, in {self.folder}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Index, (self.files, self.scan, self.folder)
@@ -125,8 +128,7 @@ class Index:
         ):
             if todo:
                 self._scan_all(executor, progress)
-                sizes = [entries_of(self.path(n)) for n in range(len(self.files))]
-                counts = np.array([_rows(size, self.scan) for size in sizes], np.uint64)
+                counts = np.array([self._count(n) for n in range(len(self.files))], np.uint64)
                 with writing(path) as temporary:
                     write_numbers(temporary, [counts], 1)
         found = _read_counts(path, len(self.files))
@@ -134,16 +136,25 @@ class Index:
             raise PipelineError(f"the index {path} was removed while it was built")
         return found
 
+    def _count(self, number: int) -> int:
+        size = entries_of(self.path(number))
+        if size is None:
+            raise PipelineError(
+                f"the index of {self.files[number].path} isn't in {self.folder}: an executor's "
+                "workers have to write to the same folder, and nobody may remove it meanwhile"
+            )
+        return _rows(size, self.scan)
+
     def _scan_all(self, executor: Executor | None, progress: bool) -> None:
         paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
         new = [file for file, path in paths.items() if entries_of(path) is None]
         if executor is None:
-            for file in _shown(new, len(new), progress):
+            for file in shown(new, len(new), progress, "index", "file"):
                 write_entries(self.scan, self.folder, file)
             return
         pipeline = source(new) | mapped(partial(write_entries, self.scan, self.folder))
         with run(pipeline, executor=executor) as done:
-            for _ in _shown(done, len(new), progress):
+            for _ in shown(done, len(new), progress, "index", "file"):
                 pass
 
 
@@ -197,8 +208,8 @@ def _read_counts(path: str, length: int) -> NDArray[np.int64] | None:
     return None if found is None or len(found) != length else found.astype(np.int64)
 
 
-def _rows(entries: int | None, scan: Scan) -> int:
-    return max(0, (entries or 0) - scan.is_bounds)
+def _rows(entries: int, scan: Scan) -> int:
+    return max(0, entries - scan.is_bounds)
 
 
 def _entries_path(scan: Scan, folder: str, file: File) -> str:
@@ -207,15 +218,3 @@ def _entries_path(scan: Scan, folder: str, file: File) -> str:
 
 def _key(file: File, scan: Scan) -> str:
     return f"{file.path}\n{file.size}\n{file.version}\n{scan.name}"
-
-
-def _shown(items: Iterable[T], total: int, progress: bool) -> Iterable[T]:
-    """The items, with a bar of tqdm where that is asked for and installed."""
-    if not progress or not total:
-        return items
-    try:
-        tqdm = import_module("tqdm").tqdm
-    except ImportError:
-        return items
-    bar: Iterable[T] = tqdm(items, total=total, desc="index", unit="file")
-    return bar

@@ -7,12 +7,14 @@ environment, so that no path, listing or state has any.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,7 +24,10 @@ from lazyckpt.io.storage import File, Ranges, Storage, changed, optional_module
 _OBSTORE = {"s3", "gs", "az"}
 _RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 _CLIENT = {"timeout": "60s", "connect_timeout": "10s"}
-_VERSIONS = ("ETag", "etag", "version_id", "mtime", "last_modified", "LastModified", "created")
+_VERSIONS = (
+    "ETag", "etag", "version_id", "mtime", "last_modified", "LastModified", "Last-Modified",
+    "created",
+)  # fmt: skip
 
 _first_process: int | None = None  # that has used obstore, which doesn't outlive a fork
 
@@ -44,7 +49,24 @@ def open_storage(scheme: str) -> Storage:
     )
 
 
-class ObstoreStorage:
+class RemoteStorage:
+    """Files elsewhere, of which parts may be kept on this machine. A subclass fetches them."""
+
+    def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        """The bytes of ranges, from where they are."""
+        raise NotImplementedError
+
+    def read(self, file: File, start: int, stop: int) -> bytes:
+        return self.read_ranges(file, [(start, stop)])[0]
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        if file.cache is None:
+            return self.fetch(file, ranges)
+        name = f"{file.path}\n{file.size}\n{file.version}"
+        return file.cache.read_ranges(name, file.size, ranges, partial(self.fetch, file))
+
+
+class ObstoreStorage(RemoteStorage):
     """An object store. What is read has to have the ETag of the listing."""
 
     def __init__(self, scheme: str) -> None:
@@ -63,26 +85,41 @@ class ObstoreStorage:
     def list(self, pattern: str) -> Sequence[File]:
         store, bucket, key = self._place(pattern)
         fixed = _MAGIC.split(key)[0]
-        if fixed == key:
-            return [self.stat(pattern)]
-        folder, matches = fixed.rpartition("/")[0], _matcher(key)
+        with _naming(pattern):
+            if fixed == key:
+                return [self._listed(pattern, store, key)]
+            folder, matches = fixed.rpartition("/")[0], _matcher(key)
+            found = {
+                each["path"]: each
+                for some in self._obstore.list(store, prefix=folder or None)
+                for each in some
+            }
+        keys = sorted(found)
         return [
-            self._file(f"{self.scheme}://{bucket}/{found['path']}", found)
-            for some in self._obstore.list(store, prefix=folder or None)
-            for found in some
-            if matches(found["path"])
+            self._file(f"{self.scheme}://{bucket}/{key}", found[key])
+            for key in keys
+            if matches(key) and (found[key]["size"] or not _is_folder(key, keys))
         ]
+
+    def _listed(self, path: str, store: Any, key: str) -> File:
+        try:
+            return self.stat(path)
+        except FileNotFoundError:
+            if any(self._obstore.list(store, prefix=key.rstrip("/"), chunk_size=1)):
+                raise _directory(path) from None
+            raise
 
     def stat(self, path: str) -> File:
         store, _, key = self._place(path)
-        return self._file(path, self._obstore.head(store, key))
+        with _naming(path):
+            return self._file(path, self._obstore.head(store, key))
 
-    def read(self, file: File, start: int, stop: int) -> bytes:
+    def _get(self, file: File, start: int, stop: int) -> bytes:
         if start == stop:
             return b""
         store, _, key = self._place(file.path)
         options = {"range": (start, stop), "if_match": f'"{file.version}"'}
-        with _naming(file):
+        with _naming(file.path):
             try:
                 found = bytes(self._obstore.get(store, key, options=options).bytes())
             except self._obstore.exceptions.PreconditionError as error:
@@ -91,12 +128,15 @@ class ObstoreStorage:
             raise changed(file, self.stat(file.path))
         return found
 
-    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+    def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        return _read_filled(ranges, lambda some: self._fetch_filled(file, some))
+
+    def _fetch_filled(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         if len(ranges) == 1:
-            return [self.read(file, *ranges[0])]
+            return [self._get(file, *ranges[0])]
         store, _, key = self._place(file.path)
         starts, ends = map(list, zip(*ranges, strict=True))
-        with _naming(file):
+        with _naming(file.path):
             found = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
         now = self.stat(file.path)  # it has no condition of its own
         if now != file:
@@ -114,7 +154,7 @@ class ObstoreStorage:
         return File(path, found["size"], version.strip('"'))
 
 
-class FsspecStorage:
+class FsspecStorage(RemoteStorage):
     """What fsspec reaches. A file's version is compared when a process first reads it."""
 
     def __init__(self, scheme: str) -> None:
@@ -131,26 +171,32 @@ class FsspecStorage:
     def list(self, pattern: str) -> Sequence[File]:
         if _MAGIC.search(pattern) is None:
             return [self.stat(pattern)]
-        found = self._system.glob(pattern, detail=True).values()
-        return [self._file(info) for info in found if info["type"] == "file"]
+        with _naming(pattern):
+            found = self._system.glob(pattern, detail=True).values()
+        return [
+            self.stat(info["name"]) if info["size"] is None else self._file(info)
+            for info in found
+            if info["type"] == "file" and not info["name"].endswith("/")
+        ]
 
     def stat(self, path: str) -> File:
         self._system.invalidate_cache()
-        info = self._system.info(path)
+        with _naming(path):
+            info = self._system.info(path)
         if info["type"] == "directory":
-            raise ArgumentError(f"files: {path} is a directory; write {path.rstrip('/')}/*")
+            raise _directory(path)
         return self._file(info)
 
-    def read(self, file: File, start: int, stop: int) -> bytes:
-        return self.read_ranges(file, [(start, stop)])[0]
-
-    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+    def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         if file not in self._known:
             self._check(file)
             self._known.add(file)
+        return _read_filled(ranges, lambda some: self._read_ranges(file, some))
+
+    def _read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         starts, ends = map(list, zip(*ranges, strict=True))
         paths = [file.path] * len(ranges)
-        with _naming(file):
+        with _naming(file.path):
             found: list[bytes] = self._system.cat_ranges(paths, starts, ends, on_error="raise")
         if any(len(part) != end - start for part, (start, end) in zip(found, ranges, strict=True)):
             self._check(file)
@@ -167,22 +213,49 @@ class FsspecStorage:
         if isinstance(version, datetime):  # some say the same in two ways
             version = version.timestamp()
         path = self._system.unstrip_protocol(info["name"])
+        if info["size"] is None:
+            raise PipelineError(f"{path}: its server doesn't say how many bytes it has")
         return File(path, info["size"], str(version).strip('"'))
 
 
+def _read_filled(ranges: Ranges, read: Callable[[Ranges], Sequence[bytes]]) -> Sequence[bytes]:
+    """The bytes of ranges, of which `read` is asked for those that have any."""
+    wanted = [(start, stop) for start, stop in ranges if start < stop]
+    found = iter(read(wanted) if wanted else ())
+    return [next(found) if start < stop else b"" for start, stop in ranges]
+
+
+def _directory(path: str) -> ArgumentError:
+    return ArgumentError(f"files: {path} is a directory; write {path.rstrip('/')}/*")
+
+
 @contextmanager
-def _naming(file: File) -> Iterator[None]:
-    """Errors of a package name the file that was read."""
+def _naming(path: str) -> Iterator[None]:
+    """Errors of a package name what was to be read."""
     try:
         yield
-    except (FileNotFoundError, PipelineError):
+    except (ArgumentError, PipelineError):
         raise
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     except Exception as error:
-        text = str(error).partition("\n")[0]
-        raise PipelineError(f"{file.path} can't be read: {text}") from error
+        raise PipelineError(f"{path} can't be read: {_reason(error)}") from error
 
 
-_MAGIC = re.compile(r"(\*\*/|[*?]|\[[^]]+\])")
+def _reason(error: Exception) -> str:
+    """What an error says in one line: of XML the code and the message, which have no names."""
+    text = str(error)
+    said = dict.fromkeys(re.findall("<(?:Code|Message)>([^<]*)<", text))
+    return ": ".join([re.split("\n|<", text)[0].rstrip(": "), *said])
+
+
+def _is_folder(key: str, keys: Sequence[str]) -> bool:
+    """Whether a key without content only makes a folder seen; `keys` are sorted."""
+    at = bisect_left(keys, f"{key}/")
+    return at < len(keys) and keys[at].startswith(f"{key}/")
+
+
+_MAGIC = re.compile(r"((?<![^/])\*\*(?:/|$)|[*?]|\[[^]]+\])")
 
 
 def _matcher(pattern: str) -> Callable[[str], object]:
@@ -192,7 +265,7 @@ def _matcher(pattern: str) -> Callable[[str], object]:
 
 
 def _expression(part: str) -> str:
-    known = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
+    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     if _MAGIC.fullmatch(part) and part not in known:
         return part.replace("[!", "[^")
     return known.get(part) or re.escape(part)

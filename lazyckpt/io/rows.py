@@ -5,8 +5,10 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from itertools import accumulate
-from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
+from typing import Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -14,14 +16,31 @@ from lazyckpt.core.checks import brief
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.files import Files
+from lazyckpt.io.storage import File
 
 T = TypeVar("T", covariant=True)
 
-_FIRST, _BLOCK = 1 << 14, 1 << 18  # bytes of rows that are made at once: at first, and later
+# Bytes of rows that are made at once: at first, and later. What is larger than 128 KiB
+# the allocator takes from the system for every block anew, which costs as much as to decode it.
+_FIRST, _BLOCK = 1 << 14, 7 << 14
 
 
 class RecordError(PipelineError, ValueError):
     """A record of a file can't be read; the message names record, offset and file."""
+
+
+@contextmanager
+def decoding(file: File) -> Iterator[None]:
+    """Errors of whatever decodes a file name it; those of its storage do so themselves."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        text = f"{error}".strip() or type(error).__name__
+        raise RecordError(f"{file.path}: {text}") from error
 
 
 class RowOrigin(NamedTuple):
@@ -89,7 +108,10 @@ class Rows(Sequence[T]):
         """Rows by their numbers, in that order; those of one file are read together."""
         if not len(indices):
             return []
-        wanted = np.asarray(indices, np.int64)
+        wanted = np.asarray(indices)
+        if wanted.dtype.kind not in "iu":
+            raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(indices)}")
+        wanted = wanted.astype(np.int64, copy=False)
         self._find(int(wanted.min())), self._find(int(wanted.max()))
         wanted = np.where(wanted < 0, wanted + self._length, wanted)
         order = np.argsort(wanted, kind="stable")
@@ -135,6 +157,15 @@ class Rows(Sequence[T]):
     def source_identity(self) -> dict[str, Any]:
         """What a state has of it, beside the number of rows."""
         return {"files": len(self.files), "digest": self.files.digest}
+
+    def first_files(self, count: Any) -> Self | None:
+        """The rows of so many files alone; None if there are not so many."""
+        if not isinstance(count, int) or not 0 <= count <= len(self.files):
+            return None
+        found = copy(self)
+        found.files, found._begins = self.files[:count], self._begins[: count + 1]
+        found._length = found._begins[-1]
+        return found
 
     def error(self, number: int, record: int, reason: object) -> RecordError:
         """The error of a record that can't be read."""

@@ -7,12 +7,14 @@ import os
 import stat as modes
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
 from lazyckpt.io.locks import ForkLock
+from lazyckpt.io.patterns import matching
+from lazyckpt.io.range_cache import RangeCache
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
@@ -28,11 +30,13 @@ class File:
         size: Its length in bytes.
         version: What changes with its content: the time of its last change in
             nanoseconds, or what an object store has: a version or an ETag.
+        cache: What keeps parts of it on this machine; no part of what the file is.
     """
 
     path: str
     size: int
     version: str
+    cache: RangeCache | None = field(default=None, compare=False, repr=False)
 
 
 class Storage(Protocol):
@@ -53,9 +57,15 @@ class Storage(Protocol):
 
 def storage_of(path: str) -> Storage:
     """The storage that a path or URL is on, opened once in each process."""
-    scheme, separator, _ = path.partition("://")
+    scheme, separator, rest = path.partition("://")
     if not separator or scheme == "file":
         return _local
+    _, is_user, host = rest.partition("/")[0].rpartition("@")
+    if is_user and ":" in rest.partition("@")[0]:
+        raise ArgumentError(
+            f"files: {scheme}://...@{host} has a password, which every listing would show; "
+            "set it in the environment"
+        )
     key = os.getpid(), scheme
     if key not in _opened:
         _opened[key] = import_module("lazyckpt.io.remote").open_storage(scheme)
@@ -120,23 +130,23 @@ class LocalStorage:
         self._lock = ForkLock()
 
     def list(self, pattern: str) -> Sequence[File]:
-        pattern = os.path.abspath(pattern.removeprefix("file://"))
+        pattern = _absolute(pattern)
         if not glob.has_magic(pattern):
             return [self.stat(pattern)]
         known: dict[tuple[int, int], str] = {}
         found = []
-        for path in glob.iglob(pattern, recursive=True):
+        for path in matching(pattern):
             status = os.stat(path)
             if modes.S_ISDIR(status.st_mode):
                 continue
             other = known.setdefault((status.st_dev, status.st_ino), path)
             if other != path:
-                raise ArgumentError(f"files: {other} and {path} are one file, by a link")
+                raise one_file(other, path)
             found.append(_regular(path, status))
         return found
 
     def stat(self, path: str) -> File:
-        path = os.path.abspath(path.removeprefix("file://"))
+        path = _absolute(path)
         return _regular(path, os.stat(path))
 
     def read(self, file: File, start: int, stop: int) -> bytes:
@@ -166,6 +176,16 @@ class LocalStorage:
             if len(self._handles) > _MOST_OPEN:
                 self._handles.popitem(last=False)
             return found
+
+
+def _absolute(path: str) -> str:
+    """A path of this machine from its root on, of which two slashes are no other one."""
+    return f"/{os.path.abspath(path.removeprefix('file://')).lstrip('/')}"
+
+
+def one_file(path: str, other: str) -> ArgumentError:
+    """The error where a file has two names."""
+    return ArgumentError(f"files: {path} and {other} are one file, by a link")
 
 
 def _regular(path: str, status: os.stat_result) -> File:

@@ -7,35 +7,41 @@ from io import BytesIO
 from os import PathLike, fspath
 from typing import Any
 
+from lazyckpt.core.checks import checked, function, optional, positive
 from lazyckpt.io.content import CHUNK
-from lazyckpt.io.decompress import pieces
-from lazyckpt.io.lines import without_end
+from lazyckpt.io.decompress import compression_of, pieces
+from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.ranges import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.text import json_loads
 
-_KINDS = {
-    "gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd",
-    "xz": "xz", "lzma": "xz", "bz2": "bz2",
-}  # fmt: skip
-
 
 def iter_text(
-    file: File | str | PathLike[str], *, encoding: str = "utf-8", errors: str = "strict"
+    file: File | str | PathLike[str],
+    *,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+    max_record_bytes: int = MAX_RECORD,
 ) -> Iterator[str]:
     """The lines of a file from its front, for `flat_map`, where it has no random access.
 
-    A resume reads the file it stands in from its front. It knows gzip, zstd, xz and bz2 by the
-    end of the name.
+    A state has the file and how many lines were given; a resume reads that file from its
+    front, as what has no index has no nearer point. `flat_map(read_text)` enters a file that
+    has random access at the line itself. It knows gzip, zstd, xz and bz2 by the end of the
+    name.
 
     Args:
         file: One of a listing, or a path.
         encoding: One in which a newline is one byte.
         errors: What becomes of bytes that are no text, as for `bytes.decode`.
+        max_record_bytes: A longer line is an error, and never in memory.
 
     Raises:
-        RecordError: For a line that is no text, or of more than 256 MiB.
+        RecordError: For a line that is no text, or longer; it names the record, its offset
+            and the file. What comes next is the line behind it, which
+            `on_error="skip"` goes on with.
+        SourceChanged: The file changed since the listing.
         PipelineError: For a compressed file that is damaged or cut off.
 
     >>> import lazyckpt as lz
@@ -47,20 +53,28 @@ def iter_text(
     ...     list(lz.source(files) | lz.flat_map(lz.io.iter_text))
     ['to be', 'or not']
     """
-    return _decoded(file, lambda line: str(without_end(line), encoding, errors), keeps_blank=True)
+    code = checked("iter_text", "encoding", encoding, encoding_check)
+    way = checked("iter_text", "errors", errors, errors_check)
+    most = checked("iter_text", "max_record_bytes", max_record_bytes, positive)
+    return _Values(file, lambda line: str(without_end(line), code, way), most, keeps_blank=True)
 
 
 def iter_jsonl(
-    file: File | str | PathLike[str], *, loads: Callable[[Any], Any] | None = None
+    file: File | str | PathLike[str],
+    *,
+    loads: Callable[[Any], Any] | None = None,
+    max_record_bytes: int = MAX_RECORD,
 ) -> Iterator[Any]:
     """The values of a file of JSON lines from its front, as `iter_text` for lines.
 
     Args:
         file: One of a listing, or a path.
         loads: From the bytes of a line to a value, as for `read_jsonl`.
+        max_record_bytes: A longer line is an error, and never in memory.
 
     Raises:
-        RecordError: For a line that is no JSON, or of more than 256 MiB.
+        RecordError: For a line that is no JSON, or longer; as for lines.
+        SourceChanged: The file changed since the listing.
         PipelineError: For a compressed file that is damaged or cut off.
 
     >>> import lazyckpt as lz
@@ -71,48 +85,89 @@ def iter_jsonl(
     ...     list(lz.io.iter_jsonl(f"{folder}/a.jsonl"))
     [[1], [2]]
     """
-    return _decoded(file, loads or json_loads(), keeps_blank=False)
+    decode = checked("iter_jsonl", "loads", loads, optional(function)) or json_loads()
+    most = checked("iter_jsonl", "max_record_bytes", max_record_bytes, positive)
+    return _Values(file, decode, most, keeps_blank=False)
 
 
-def _decoded(
-    file: File | str | PathLike[str], decode: Callable[[bytes], Any], *, keeps_blank: bool
-) -> Iterator[Any]:
-    found = file if isinstance(file, File) else storage_of(fspath(file)).stat(fspath(file))
-    offset = number = 0
-    for line in _lines(found):
-        if keeps_blank or line.strip(b"\r\n"):
+class _Values(Iterator[Any]):
+    """What the lines of a file are. After an error it goes on with the next one."""
+
+    goes_on = True
+
+    def __init__(
+        self,
+        file: File | str | PathLike[str],
+        decode: Callable[[bytes], Any],
+        most: int,
+        *,
+        keeps_blank: bool,
+    ) -> None:
+        found = file if isinstance(file, File) else storage_of(fspath(file)).stat(fspath(file))
+        self._path, self._most, self._lines = found.path, most, _lines(found, most)
+        self._decode, self._keeps_blank = decode, keeps_blank
+        self._number = self._offset = 0
+        self._has_failed = True
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._has_failed:
+            self._has_failed, self._pull = False, self._values()
+        return self._pull
+
+    def __next__(self) -> Any:
+        return next(iter(self))
+
+    def _values(self) -> Iterator[Any]:
+        decode, keeps_blank = self._decode, self._keeps_blank
+        number, offset = self._number, self._offset
+        for line in self._lines:
             try:
+                length = len(line)
+                if not (keeps_blank or line.strip(b"\r\n")):
+                    offset += length
+                    continue
                 made = decode(line)
             except Exception as error:
-                where = f"record {number:,} at byte {offset:,} of {found.path}"
-                raise RecordError(f"{where}: {error}") from error
+                reason: object = error
+                if type(line) is int:
+                    length = line
+                    reason = f"it has {line:,} bytes, and max_record_bytes is {self._most:,}"
+                self._number, self._offset, self._has_failed = number + 1, offset + length, True
+                where = f"record {number:,} at byte {offset:,} of {self._path}"
+                raise RecordError(f"{where}: {reason}") from error
             yield made
             number += 1
-        offset += len(line)
+            offset += length
 
 
-def _lines(file: File) -> Iterator[bytes]:
+def _lines(file: File, most: int) -> Iterator[Any]:
+    """Lines; of one that is longer than `most` bytes, how many it has."""
     rest: list[bytes] = []  # of a line that goes on
+    length = 0
     for chunk in _chunks(file):
         first, *more = BytesIO(chunk)
+        length += len(first)
         rest.append(first)
-        if sum(map(len, rest)) > MAX_RECORD:
-            raise RecordError(f"a line of {file.path} has more than {MAX_RECORD:,} bytes")
+        if length > most:
+            rest.clear()
         if not first.endswith(b"\n"):
             continue
-        yield b"".join(rest)
+        yield b"".join(rest) if length <= most else length
         *complete, last = more or [b""]
-        yield from complete
         if last.endswith(b"\n"):
-            yield last
+            complete.append(last)
             last = b""
-        rest = [last]
-    if any(rest):
-        yield b"".join(rest)
+        if len(chunk) <= most:
+            yield from complete
+        else:
+            yield from (line if len(line) <= most else len(line) for line in complete)
+        rest, length = [last], len(last)
+    if length:
+        yield b"".join(rest) if length <= most else length
 
 
 def _chunks(file: File) -> Iterator[bytes]:
-    kind = _KINDS.get(file.path.rpartition(".")[2])
+    kind = compression_of(file.path)
     if kind is not None:
         for made, _ in pieces(file, kind):
             yield made

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, content_of, inferred
+from lazyckpt.io.content import Compression, Content, content_of, inferred
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
@@ -31,7 +31,8 @@ _BUFFER = 1 << 13  # bytes that are read at once for a header
 class SampleScan:
     """Where samples begin: members in a row of one key, by the headers of all.
 
-    An archive that is cut has a last sample that can't be read.
+    An archive that is cut has a last sample that can't be read; of no bytes, where it is cut
+    between two.
     """
 
     compression: str
@@ -73,21 +74,24 @@ class SampleScan:
             if not end:
                 raise RecordError(f"{file.path}: {error}") from error
             is_cut = True
-        if is_stream or end <= file.size:
+        size = source.drained() if is_stream else file.size
+        if end <= size:
             yield end
-        if not is_stream and (is_cut or not self._is_end(file, end)):
-            yield file.size
+        if is_cut or size < end + _BLOCK or not self._is_end(file, end):
+            yield size
 
     def _is_end(self, file: File, end: int) -> bool:
-        """Whether there is no header, where tarfile found none."""
-        block = storage_of(file.path).read(file, end, min(end + _BLOCK, file.size))
+        """Whether the archive says that it ends, where tarfile found no header."""
+        (block,) = self._content(file).read_ranges(file, [(end, end + _BLOCK)])
         return not any(block)
 
     def _source(self, file: File) -> Any:
         if self.compression == "none" or (self.compression == "infer" and _is_plain(file)):
             return io.BufferedReader(StoredFile(file), _BUFFER)
-        content = content_of(file.path, self.compression, self.folder)
-        return _Stream(content.chunks(file))
+        return _Stream(self._content(file).chunks(file))
+
+    def _content(self, file: File) -> Content:
+        return content_of(file.path, self.compression, self.folder)
 
 
 def _is_plain(file: File) -> bool:
@@ -99,6 +103,7 @@ class _Stream:
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._left = chunks, b""
+        self._passed = 0
 
     def seekable(self) -> bool:
         return False
@@ -109,10 +114,15 @@ class _Stream:
             chunk = next(self._chunks, b"")
             if not chunk:
                 break
+            self._passed += len(chunk)
             parts.append(chunk)
         found = b"".join(parts)
         self._left = found[size:] if missing <= 0 else b""
         return found[:size]
+
+    def drained(self) -> int:
+        """How many bytes there are in all."""
+        return self._passed + sum(map(len, self._chunks))
 
 
 def _energon(file: File) -> NDArray[Any] | None:
@@ -158,6 +168,8 @@ class _Samples(Records[dict[str, Any]]):
             if len(content) < member.size:
                 raise ValueError(f"{member.name!r} is cut")
             found[extension] = content
+        if not found:
+            raise ValueError("it is cut: the archive doesn't say that it ends")
         return found
 
 
@@ -238,7 +250,7 @@ def read_tar(
         Yes.
 
     Memory:
-        Some 256 KiB of samples at a time, or one if that is larger.
+        Some 112 KiB of samples at a time, or one if that is larger.
 
     >>> import lazyckpt as lz
     >>> import io, tarfile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import index
+from operator import attrgetter, index
 from os import PathLike
 from typing import Any, NamedTuple, TypeAlias
 
@@ -49,7 +49,7 @@ class Rebased(NamedTuple):
     own: int | None
 
 
-@dataclass(frozen=True, init=False, repr=False)
+@dataclass(init=False, repr=False, eq=False)
 class State:
     """Where a pipeline stands: a few hundred bytes, immutable, hashable, comparable.
 
@@ -74,6 +74,9 @@ class State:
     True
     """
 
+    # There may be one for each item: it is made in a third of the time of a frozen dataclass.
+    __slots__ = ("__weakref__", "_items", "_position", "_rebased", "_skipped", "_stages")
+
     stages: Entries
     items: int
     position: Position
@@ -88,10 +91,8 @@ class State:
         skipped: Skipped = _NONE_SKIPPED,
         rebased: Rebased | None = None,
     ) -> None:
-        # A third of the time of what a frozen dataclass does, for there is a state for each item.
-        fields = self.__dict__
-        fields["stages"], fields["items"], fields["position"] = stages, items, position
-        fields["skipped"], fields["rebased"] = skipped, rebased
+        self._stages, self._items, self._position = stages, items, position
+        self._skipped, self._rebased = skipped, rebased
 
     @property
     def epoch(self) -> int:
@@ -214,6 +215,10 @@ class State:
     def from_dict(found: Mapping[str, Any]) -> State:
         """The state that `to_dict` or `Run.state_dict` gave."""
         return _from(found, False)
+
+
+for _name in State.__dataclass_fields__:
+    setattr(State, _name, property(attrgetter(f"_{_name}")))
 
 
 def _from(found: Any, is_checked: bool) -> State:

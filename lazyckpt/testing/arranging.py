@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,17 @@ def split_batch(items: Items, n: int) -> Items:
         return [batch[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(n)]
 
     return lambda epoch: (split(each) for each in items(epoch))
+
+
+def shard_batch(items: Items, num_shards: int, index: int, key: Any) -> Items:
+    def part(batch: list[Any]) -> list[Any]:
+        parts: list[list[int]] = [[] for _ in range(num_shards)]
+        for place in sorted(range(len(batch)), key=lambda place: -key(batch[place])):
+            least = min(parts, key=lambda some: (sum(key(batch[i]) for i in some), len(some)))
+            least.append(place)
+        return [batch[place] for place in sorted(parts[index])]
+
+    return lambda epoch: map(part, items(epoch))
 
 
 def bucket_batch(
@@ -253,6 +266,128 @@ def local_shuffle(
     return each
 
 
+def token_batch(
+    items: Items,
+    max_tokens: int,
+    key: Any,
+    pad_to_multiple_of: int,
+    max_items: int | None,
+    drop_longer: bool,
+) -> Items:
+    def width(batch: list[Any]) -> int:
+        return -(-int(max(map(key, batch))) // pad_to_multiple_of) * pad_to_multiple_of
+
+    def each(epoch: int) -> Iterator[Any]:
+        batch: list[Any] = []
+        for item in items(epoch):
+            if drop_longer and width([item]) > max_tokens:
+                continue
+            more = [*batch, item]
+            if width(more) * len(more) > max_tokens or len(batch) == max_items:
+                yield batch
+                more = [item]
+            batch = more
+        if batch:
+            yield batch
+
+    return each
+
+
+def dedupe(items: Items, key: Any, window: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        seen: list[Any] = []
+        for item in items(epoch):
+            if key(item) not in seen[-window:]:
+                yield item
+            seen.append(key(item))
+
+    return each
+
+
+def limit(items: Items, tokens: int, key: Any) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        given = 0
+        for item in items(epoch):
+            given += key(item)
+            if given > tokens:
+                return
+            yield item
+
+    return each
+
+
+def hash_range(
+    items: Items, start: float, stop: float, seed: int, by: Any, inverted: bool
+) -> Items:
+    key = derive(seed, "hash_range")
+
+    def share(number: int, item: Any) -> float:
+        if by is None:
+            return hashed(key, number) / 2**64
+        told = b"s" + by(item).encode()
+        digest = blake2b(told, digest_size=8, key=key.to_bytes(8, "little")).digest()
+        return int.from_bytes(digest, "little") / 2**64
+
+    def each(epoch: int) -> Iterator[Any]:
+        for number, item in enumerate(items(epoch)):
+            if (start <= share(number, item) < stop) != inverted:
+                yield item
+
+    return each
+
+
+def sample(
+    items: Items, weights: Any, seed: int, replacement: bool, num_samples: int | None
+) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        key = derive(seed, "sample", epoch)
+        if not replacement:
+            uniform = [(hashed(key, i) // 2**11 + 1) / 2**53 for i in range(len(every))]
+            keyed = sorted(
+                (-math.log(u) / weights[i], i) for i, u in enumerate(uniform) if weights[i]
+            )
+            yield from (every[i] for _, i in keyed[:num_samples])
+            return
+        sums = list(itertools.accumulate(weight / max(weights) for weight in weights))
+        edges = [int(each / sums[-1] * 2**53) for each in sums]
+        for number in range(num_samples or len(every)):
+            bits = hashed(key, number) // 2**11
+            yield every[next(i for i, edge in enumerate(edges) if bits < edge)]
+
+    return each
+
+
+def balanced(
+    items: Items, labels: Any, seed: int, num_samples: int | None, name: str = "balanced"
+) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        every = list(items(epoch))
+        classes = list(toolz.groupby(lambda i: labels[i], range(len(every))).values())
+        turns = derive(seed, name, "turns", epoch)
+        number = 0
+        for turn in itertools.count() if every else ():
+            keyed = [(hashed(turns, turn * len(classes) + c), c) for c in range(len(classes))]
+            for _, c in sorted(keyed):
+                if number == (len(every) if num_samples is None else num_samples):
+                    return
+                size = len(classes[c])
+                order = Permutation(derive(seed, name, epoch, c, turn // size), size)
+                yield every[classes[c][order[turn % size]]]
+                number += 1
+
+    return each
+
+
+def oversample(items: Items, labels: Any, seed: int) -> Items:
+    def each(epoch: int) -> Iterator[Any]:
+        sizes = toolz.frequencies(labels).values()
+        most = len(sizes) * max(sizes, default=0)
+        return balanced(items, labels, seed, most, "oversample")(epoch)
+
+    return each
+
+
 def repeat(items: Items, count: int | None) -> Items:
     def epochs(epoch: int) -> Iterable[int]:
         return (
@@ -283,6 +418,7 @@ def shard(items: Items, num_shards: int, index: int, contiguous: bool, remainder
 ARRANGING: dict[str, Callable[..., Items]] = {
     f.__name__: f
     for f in (
+        shard_batch, token_batch, dedupe, limit, hash_range, sample, balanced, oversample,
         filter, take, skip, take_while, drop_while, gather,
         batch, sliding_window, group_by, split_batch, bucket_batch, bucket_by_boundaries,
         concat_then_split, pack_first_fit, shuffle, block_shuffle, local_shuffle, repeat, shard,

@@ -120,6 +120,24 @@ def _array(indices: list[int]) -> NDArray[np.int64]:
     return np.array(indices, np.int64)
 
 
+def _sampled(items: list[Any], seed: int, replacement: bool, more: int | None) -> Pipeline[Any]:
+    weights = [1 + _crc(item) % 3 if number else 0 for number, item in enumerate(items)]
+    if not any(weights):
+        return lz.source(items) | lz.take(0)
+    most = more if replacement or more is None else min(more, len(items) - 1)
+    stage = lz.sample(weights, seed=seed, replacement=replacement, num_samples=most)
+    return lz.source(items) | stage
+
+
+def _classed(items: list[Any], seed: int, more: int | None) -> Pipeline[Any]:
+    labels = [parity(item) for item in items]
+    return lz.source(items) | lz.balanced(labels, seed=seed, num_samples=more)
+
+
+def _oversampled(items: list[Any], seed: int) -> Pipeline[Any]:
+    return lz.source(items) | lz.oversample(np.array([kept(x) for x in items], bool), seed=seed)
+
+
 class Blocks(list[Any]):
     """A list that is stored in blocks, some of which may be empty."""
 
@@ -142,6 +160,9 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "source(range)": _lengths.map(range).map(lz.source),
     "source(array)": _lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
     "source(blocks)": st.builds(_in_blocks, _items, st.lists(counts), st.integers(1, 3), seeds),
+    "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
+    "balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
+    "oversample": st.builds(_oversampled, _items, seeds),
     "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
     "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
     "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
@@ -168,6 +189,7 @@ def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
 INSTEAD = {
     "shuffle": "shuffle(buffer)",
     "cache": "map",
+    "hash_range": "hash_range(by)",
     "gather": "block_shuffle",
     "local_shuffle": "block_shuffle",
     "shard(contiguous)": "shard",
@@ -201,6 +223,28 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "batch(pad)": st.builds(lz.batch, sizes, pad=st.just(0)),
     "sliding_window": st.builds(lz.sliding_window, sizes, stride=sizes),
     "group_by": st.just(lz.group_by(kept)),
+    "token_batch": st.builds(
+        lz.token_batch,
+        st.integers(8, 20),
+        key=st.just(length_of),
+        pad_to_multiple_of=st.integers(1, 3),
+        max_items=st.none() | sizes,
+    ),
+    "token_batch(drop_longer)": st.builds(
+        lz.token_batch, sizes, key=st.just(length_of), drop_longer=st.just(True)
+    ),
+    "dedupe": st.builds(lz.dedupe, st.just(length_of), window=sizes),
+    "limit": st.builds(lz.limit, st.integers(0, 40), key=st.just(length_of)),
+    "hash_range": st.builds(
+        lz.hash_range,
+        st.sampled_from([0, 0.3]),
+        st.sampled_from([0.3, 0.8, 1]),
+        seed=seeds,
+        inverted=st.booleans(),
+    ),
+    "hash_range(by)": st.builds(
+        lz.hash_range, st.just(0), st.sampled_from([0.4, 1]), seed=seeds, by=st.just(repr)
+    ),
     "bucket_batch": st.builds(
         lz.bucket_batch,
         st.one_of(sizes, st.just(size_of)),
@@ -235,6 +279,13 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.sampled_from([tokens, features]),
         sizes,
         sizes,
+    ),
+    "shard_batch": st.builds(
+        lambda size, index: (
+            lz.batch(size) | lz.shard_batch(num_shards=3, index=index, key=length_of)
+        ),
+        sizes,
+        st.integers(0, 2),
     ),
     "split_batch": st.builds(lambda size, n: lz.batch(size) | lz.split_batch(n), sizes, sizes),
     "shuffle": st.builds(lz.shuffle, seed=seeds),

@@ -50,6 +50,22 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "sliding_window": {"width": "positive", "stride": "positive"},
     "group_by": {"key": "function"},
+    "token_batch": {
+        "max_tokens": "positive", "key": "function", "pad_to_multiple_of": "positive",
+        "max_items": "positive?", "drop_longer": "boolean",
+    },
+    "shard_batch": {"num_shards": "positive", "index": "zero", "key": "function"},
+    "dedupe": {"key": "function", "window": "positive"},
+    "limit": {"tokens": "natural", "key": "function"},
+    "hash_range": {
+        "start": "unit", "stop": "one", "seed": "natural", "by": "function?", "inverted": "boolean",
+    },
+    "sample": {
+        "weights": "weights", "seed": "natural", "replacement": "boolean",
+        "num_samples": "positive?",
+    },
+    "balanced": {"labels": "indices", "seed": "natural", "num_samples": "positive?"},
+    "oversample": {"labels": "indices", "seed": "natural"},
     "split_batch": {"n": "positive"},
     "bucket_batch": {
         "batch_size": "size", "key": "function?", "window_size": "positive",
@@ -93,6 +109,7 @@ GOOD: dict[str, list[Any]] = {
     "none": [None],
     "parts": [(lz.source([0]),)],
     "one": [1],
+    "unit": [0, 0.5, 1],
     "zero": [0],
     "pipeline": [lz.source([0])],
     "size": [3],
@@ -153,7 +170,7 @@ def test_every_argument_is_in_the_table(name: str) -> None:
 def test_good_values_are_taken(name: str, argument: str, value: Any) -> None:
     stage = call(name, **{argument: value})
     kept = stage.calls[0].arguments[argument]
-    assert kept == value
+    assert kept == value if not isinstance(kept, np.ndarray) else kept.tolist() == value
     if isinstance(value, (np.generic, np.ndarray, torch.Tensor)):
         assert type(kept) is int
 
@@ -172,6 +189,10 @@ def test_a_seed_is_never_optional(name: str) -> None:
         "block_shuffle": [3],
         "local_shuffle": [3],
         "random_map": [len],
+        "hash_range": [0, 1],
+        "sample": [[1]],
+        "balanced": [[1]],
+        "oversample": [[1]],
         "random_indices": [[1]],
     }.get(name, [])
     message = refusal(lambda: lz.registry[name].public(*first))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -52,3 +53,26 @@ def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
     assert lz.state_at(endless, 0) == lz.init(endless)
     with pytest.raises(lz.PipelineError, match="is empty"):
         next(iter(endless | lz.skip(2) | lz.batch(2)))
+
+
+@pytest.mark.parametrize("count", [1, 3, None])
+@pytest.mark.parametrize("data", [[4, 5, 6], range(2), b"ab", list(range(513))], ids=len)
+def test_epochs_of_few_items_that_are_there_have_the_places_of_any_other(
+    data: Any, count: int | None
+) -> None:
+    check_pipeline(lz.source(data) | lz.repeat(count), limit=20)
+    run, n = lz.run(lz.source(data) | lz.repeat(count)), len(data)
+    for number, (item, state) in enumerate(islice(run.with_state(), 3 * n)):
+        assert (item, state.position) == (data[number % n], (number // n, number % n + 1))
+        assert state.items == number + 1
+
+
+def test_data_that_change_in_the_last_epoch_are_noticed_at_its_end() -> None:
+    data = [1, 2]
+    run = lz.run(lz.source(data) | lz.repeat(3))
+    found = [next(run) for _ in range(5)]
+    data.append(3)
+    with pytest.raises(lz.SourceChanged):
+        found.extend(run)
+    assert found == [1, 2] * 3
+    assert run.state.items == 6

@@ -74,6 +74,36 @@ def test_switch_picks_by_truth() -> None:
     assert list(lz.switch(truths, lz.count(), lz.count(100))) == [0, 101, 102, 3, 104]
 
 
+@pytest.mark.parametrize("at", [0, 1, 2_047, 2_048, 2_500])
+def test_what_is_neither_true_nor_false_is_an_error_at_its_place(at: int) -> None:
+    selectors: list[Any] = [i % 2 for i in range(3_000)]
+    expected = [i if i % 2 else -i for i in range(3_000)]
+    selectors[at] = np.array([0, 1])
+    items, others = lz.source(range(3_000)), lz.source(range(0, -3_000, -1))
+    run, found = lz.run(lz.switch(lz.source(selectors), items, others)), list[int]()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="truth value") as info:
+            found.extend(run)
+        assert "lazyckpt: in switch" in info.value.__notes__[0]
+        assert found == expected[:at]
+        assert run.state.items == at
+    selectors[at] = at % 2
+    assert [*found, *run] == expected
+
+
+def test_a_switch_of_what_is_there_has_a_place_before_each_item() -> None:
+    n = 5_000
+    pipeline = lz.switch(
+        lz.source([i % 3 for i in range(n)]), lz.count(), lz.source(range(n, 3 * n))
+    )
+    testing.check_pipeline(pipeline, limit=30)
+    for cut in (0, 1, 2_047, 2_048, 2_049, n - 1, n):
+        run = lz.run(pipeline)
+        found = list(islice(run, cut))
+        assert run.state == lz.state_at(pipeline, cut)
+        assert [*found, *lz.run(pipeline, run.state)] == [i if i % 3 else n + i for i in range(n)]
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ def nothing_left() -> Iterator[None]:
     if workers():  # perhaps of a run that is part of a cycle
         gc.collect()
     until(lambda: not workers())
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    assert signal.SIGINT not in blocked  # later children would inherit it
 
 
 @pytest.fixture

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,6 +18,8 @@ from hypothesis import settings
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.pools.forking import forking
+from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
@@ -179,3 +184,17 @@ def test_an_item_that_waits_for_its_state_comes_again(
         with run:
             found.extend(run.with_state())
         assert found == expected, number
+
+
+def test_what_is_held_back_for_a_fork_goes_on_after_an_interrupt() -> None:
+    """Or nobody could be interrupted any more, nor a thread of ours begin to work."""
+    for number in count(1):
+        at = At(number, interrupt, lines=True)
+        with suppress(Interrupt), at, forking(tell=False), without_interrupts():
+            pass
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        with lz.run(lz.source([1]) | lz.map(abs), executor=lz.threads(timeout=9)) as run:
+            assert next(run) == 1
+        if not at.has_come:
+            assert number > 20
+            return

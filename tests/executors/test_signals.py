@@ -80,7 +80,10 @@ def test_a_ctrl_c_in_the_consumer(executor: str, stage: str, tmp_path: Path) -> 
             until((tmp_path / "ready1").exists)
         begun = monotonic()
         os.killpg(process.pid, signal.SIGINT)
-        out, error = process.communicate(timeout=30)
+        try:
+            out, error = process.communicate(timeout=30)
+        finally:
+            process.kill()  # if it goes on, which nobody waits for
         assert monotonic() - begun < 2 * SOON
     assert (out.decode().strip(), error.decode()) == ("[0, 1, 2, 3, 4, 5]", "")
 

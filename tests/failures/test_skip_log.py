@@ -177,7 +177,9 @@ def test_without_marks_a_resume_would_miss_some(monkeypatch: pytest.MonkeyPatch)
         assert walk(WINDOWED) == steps
         assert walk(WINDOWED, steps[5][1]) != steps[6:]
     with monkeypatch.context() as patch:
-        patch.setattr(import_module("lazyckpt.run"), "with_marks", lambda position, marks: position)
+        patch.setattr(
+            import_module("lazyckpt.delivery"), "with_marks", lambda position, marks: position
+        )
         assert walk(WINDOWED, steps[5][1]) != steps[6:]
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,7 @@ def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
     content = zstd_content.content(rows.row_index.folder)
-    assert sum(map(len, content._made.values())) <= 100
+    assert sum(piece.size for piece in content._pieces.values()) <= 100
 
 
 @pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k])
@@ -172,8 +173,78 @@ def test_streams_name_records_offset_and_file() -> None:
     assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(lz.io.RecordError, match=f"record 2 at byte 6 of {files[0].path}: "):
         next(stream)
-    with lz.run(lz.source(files) | lz.flat_map(lz.io.iter_jsonl), on_error="skip") as run:
-        assert list(run) == [1, 2]
+    assert next(stream) == 3
+    assert list(stream) == []
+    for expand in (lz.io.iter_jsonl, lambda file: lz.io.iter_jsonl(file, loads=json.loads)):
+        with lz.run(lz.source(files) | lz.flat_map(expand), on_error="skip") as run:
+            assert list(run) == [1, 2, 3]
+        assert run.skipped == 1
+
+
+@pytest.mark.parametrize("raw", [1, 3, 1 << 18])
+def test_a_long_line_of_a_stream_is_left_out(raw: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decompress, "_RAW", raw)
+    monkeypatch.setattr(decompress, "_MADE", raw)
+    files = written([bz2.compress(b"1\n" + b"2" * 20 + b"\n3\n" + b"4" * 9)], ".bz2")
+    expand = partial(lz.io.iter_text, max_record_bytes=8)
+    stream = expand(files[0])
+    assert next(stream) == "1"
+    message = f"record 1 at byte 2 of {files[0].path}: it has 21 bytes, and max_record_bytes is 8"
+    with pytest.raises(lz.io.RecordError, match=message):
+        next(stream)
+    with lz.run(lz.source(files) | lz.flat_map(expand), on_error="skip") as run:
+        assert [next(run), next(run)] == ["1", "3"]
+        state = run.state
+        assert list(run) == []
+    assert run.skipped == 2
+    with lz.run(lz.source(files) | lz.flat_map(expand), state, on_error="skip") as again:
+        assert list(again) == []
+    assert again.skipped == 2
+
+
+def test_what_is_no_argument_of_a_stream_is_refused() -> None:
+    files = written([b"a\n"], ".txt")
+    for arguments, message in (
+        ({"encoding": "utf-16"}, "encoding must be an encoding in which"),
+        ({"errors": "loose"}, "errors must be one of Python's ways"),
+        ({"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
+    ):
+        with pytest.raises(lz.ArgumentError, match=message):
+            lz.io.iter_text(files[0], **arguments)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_an_expansion_with_random_access_is_entered_where_it_was(
+    suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compress = PIECES["gzip" if suffix == ".gz" else "zstd"][1]
+    parts = [TEXT[start : start + 2000] for start in range(0, len(TEXT), 2000)]
+    files = written([b"".join(compress(part.encode()) for part in parts)] * 2, suffix)
+    pipeline = lz.source(files) | lz.flat_map(lz.io.read_text)
+    lines = TEXT.splitlines() * 2
+    assert list(pipeline) == lines
+    state = lz.state_at(pipeline, 1990)
+    made: list[int] = []
+    read = framed.Framed._piece
+    monkeypatch.setattr(framed, "_KEPT", 0)
+    for content in (gzip_content.content, zstd_content.content):
+        content.cache_clear()
+
+    def noted(self: framed.Framed, file: lz.io.File, number: int) -> bytes:
+        made.append(number)
+        return read(self, file, number)
+
+    monkeypatch.setattr(framed.Framed, "_piece", noted)
+    with lz.run(pipeline, state) as run:
+        assert list(run) == lines[1990:]
+    assert {*made} == {len(parts) - 1}
+
+
+def test_rows_of_an_expansion_are_left_out_one_by_one() -> None:
+    files = written([b"1\n{\n3\n", b"4\n"], ".jsonl")
+    pipeline = lz.source(files) | lz.flat_map(lz.io.read_jsonl)
+    with lz.run(pipeline, on_error="skip") as run:
+        assert list(run) == [1, 3, 4]
     assert run.skipped == 1
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+from glob import glob
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files
+from lazyckpt.io.patterns import matching
 from tests.io.cases import folder
 
 
@@ -97,7 +100,9 @@ def test_a_listing_is_saved_and_loaded(place: Path) -> None:
     assert not list(place.glob("*.tmp"))
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"files": [["a", 1]]}', '{"files": 3}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "[" * 100_000, "{}", "[1]", '{"files": [["a", 1]]}', '{"files": 3}', "null"]
+)
 def test_what_is_no_listing_is_refused(text: str) -> None:
     with pytest.raises(lz.InvalidState, match="not a listing of files"):
         Files.from_json(text)
@@ -134,6 +139,73 @@ def test_files_can_be_compared_with_a_saved_listing(place: Path) -> None:
         lz.io.files(f"{place}/*.txt", like=saved)
 
 
+PATTERNS = ["*", "*.txt", "part-?.txt", "[!p]*", "**", "**/*", "**/*.txt", "d*/**/*", "*/er/*",
+            "deep/er/part-1.txt", "de[e]p/er/p*", "**/er/**", ".*", "**/.hidden", "*/*", "no/*",
+            "other.csv/*", "**/**/*.txt"]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_match_what_those_of_glob_do(place: Path, pattern: str) -> None:
+    for name in (".hidden", "deep/.hidden", ".folder/a.txt"):
+        Path(place, name).parent.mkdir(exist_ok=True)
+        Path(place, name).touch()
+    os.symlink("deep", place / "link")
+    expected = {p for p in glob(f"{place}/{pattern}", recursive=True) if os.path.isfile(p)}
+    found = [path for path in matching(f"{place}/{pattern}") if os.path.isfile(path)]
+    assert sorted(found) == sorted(expected)
+
+
+def test_links_that_lead_back_end(place: Path) -> None:
+    for name in ("a", "b", "deep/c"):
+        os.symlink(place, place / name)
+    with pytest.raises(lz.ArgumentError, match="no file matches"):
+        lz.io.files(f"{place}/**/*.nothing")
+    with pytest.raises(lz.ArgumentError, match="are one file, by a link"):
+        lz.io.files(f"{place}/**/*.csv")
+
+
+def _lists(pattern: str) -> bool:
+    """Whether somebody without rights may list."""
+    if os.getuid() == 0:
+        os.setuid(65534)
+    try:
+        lz.io.files(pattern)
+    except PermissionError as error:
+        return "closed" not in str(error)
+    return True
+
+
+@pytest.mark.parametrize("pattern", ["**/*.txt", "*/*.txt", "**"])
+def test_a_folder_that_can_not_be_read_is_an_error(pattern: str) -> None:
+    with TemporaryDirectory() as top:
+        os.chmod(top, 0o755)
+        for name in ("open", "closed"):
+            Path(top, name).mkdir()
+            Path(top, name, "a.txt").touch()
+        os.chmod(Path(top, "closed"), 0)
+        if not (child := os.fork()):
+            os._exit(_lists(f"{top}/{pattern}"))
+        status = os.waitpid(child, 0)[1]
+        os.chmod(Path(top, "closed"), 0o755)
+        assert status == 0
+
+
+def test_a_state_of_files_knows_them(place: Path) -> None:
+    lines = lz.flat_map(lz.io.iter_text)
+    found = lz.io.files(f"{place}/*.txt")
+    state = lz.state_at(found | lines, 1)
+    assert list(lz.run(found | lines, state)) == ["part-2.txt"]
+    assert lz.trace(found | lines, 1)[0].row == found[1]
+    (origin,) = lz.trace(found | lz.flat_map(lz.io.read_text) | lz.map(str.upper), 1)
+    assert (origin.place, origin.row) == (1, (found[1].path, 0, 0, 10))
+    Path(found[0].path).write_text("other line")
+    now = lz.io.files(f"{place}/*.txt")
+    with pytest.raises(lz.StateMismatch, match=f'digest="{found.digest}"'):
+        lz.run(now | lines, state)
+    with pytest.raises(lz.SourceChanged, match=r"part-10\.txt changed since it was listed"):
+        list(found | lines)
+
+
 def test_what_can_not_be_listed_is_named(place: Path) -> None:
     os.symlink("loop", place / "loop")
     os.symlink(".", place / "again")
@@ -147,6 +219,13 @@ def test_what_can_not_be_listed_is_named(place: Path) -> None:
         patterns = [f"{place}/{each}" for each in pattern.split()]
         with pytest.raises(lz.ArgumentError, match=message):
             lz.io.files(patterns)
+    os.symlink("other.csv", place / "link.dat")
+    os.link(place / "other.csv", place / "hard.dat")
+    for name in ("link.dat", "hard.dat"):
+        with pytest.raises(lz.ArgumentError, match=rf"other\.csv and .*{name} are one file, by a"):
+            lz.io.files([place / "other.csv", place / name])
+    with pytest.raises(lz.ArgumentError, match="listed twice"):
+        lz.io.files([place / "other.csv", f"/{place}/other.csv"])
     with pytest.raises(OSError, match="loop"):
         lz.io.files(place / "loop")
     for pattern in ("missing.txt", "*.txt"):
@@ -154,8 +233,21 @@ def test_what_can_not_be_listed_is_named(place: Path) -> None:
             lz.io.files(place / pattern)
 
 
+def test_files_that_are_chosen_are_a_listing(place: Path) -> None:
+    found = lz.io.files(f"{place}/*")
+    chosen = [file for file in found if file.path.endswith(".txt")]
+    with pytest.raises(lz.ArgumentError, match=r"got a File; .* lz\.io\.Files\(\.\.\.\) of a list"):
+        lz.io.read_text(chosen)
+    assert len(lz.io.read_text(Files(chosen))) == 2
+    with pytest.raises(lz.ArgumentError, match=r"holds File, got 'a\.txt'; lz\.io\.files"):
+        Files(["a.txt"])  # type: ignore[list-item]
+    with pytest.raises(lz.ArgumentError, match=r"must be Files, as of Files\.load.*, got 'a.json'"):
+        lz.io.files(f"{place}/*", like="a.json")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    ("patterns", "message"), [([], "at least one"), (3, "iterable"), ([3], "got 3")]
+    ("patterns", "message"),
+    [([], "at least one"), (3, "iterable"), ([3], "got 3"), (b"a.txt", "got b'a.txt'")],
 )
 def test_what_are_no_patterns_is_refused(patterns: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
-from lazyckpt.io.cache import cache_folder
+from lazyckpt.io.cache import alone, cache_folder
 from lazyckpt.io.lines import LineScan
 from tests.helpers import until
 from tests.io.cases import folder, written
@@ -186,6 +189,35 @@ def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
     assert scan.log.read_text().split() == ["000", "001", "002", "002", "003"]
 
 
+def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
+    here, there = socket.socketpair()
+    with alone(f"{place}/lock", lambda: False):
+        if not (child := os.fork()):
+            here.close()
+            there.send(b"1")
+            there.recv(1)
+            os._exit(0)
+        there.close()
+        here.recv(1)  # by now it has closed what it inherited
+    with open(place / "lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    here.close()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_entries_that_are_nowhere_are_not_taken_for_none(place: Path) -> None:
+    files = written(FILES, ".bin")
+
+    class Removing(Noted):
+        def __call__(self, file: File) -> Iterator[NDArray[Any]]:
+            for path in place.glob("*.index"):
+                path.unlink()
+            return super().__call__(file)
+
+    with pytest.raises(lz.PipelineError, match=rf"index of .*000\.bin isn't in {place}: an exec"):
+        Index(files, Removing(place / "log"), place)
+
+
 @pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)])
 def test_files_are_scanned_in_parallel(place: Path, executor: lz.Executor) -> None:
     scan, files = Noted(place / "log"), written(FILES, ".bin")
@@ -201,3 +233,16 @@ def test_the_cache_folder_is_what_the_environment_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert cache_folder() == "/caches/lazyckpt"
+
+
+def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = written([b"%d\n" % number for number in range(300)], ".txt")
+    rows = lz.io.read_text(files, index_dir=place)
+    opened: list[str] = []
+    module = import_module("lazyckpt.io.numbers")
+    plain = module.entries_of
+    monkeypatch.setattr(module, "entries_of", lambda path: opened.append(path) or plain(path))
+    again = lz.io.read_text(files, index_dir=place)
+    assert (len(again), len(opened)) == (300, 1)
+    assert again[299] == rows[299] == "299"
+    assert len(opened) > 1

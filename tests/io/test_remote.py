@@ -6,9 +6,11 @@ import logging
 import os
 import pickle
 import signal
-import sys
-from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import util
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,60 +18,11 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io import remote, storage
+from tests.io.buckets import BUCKET, SECRET, put
 from tests.io.cases import check_reader, folder
-from tests.io.faults import Proxy, proxy
-
-BUCKET = "corpus"
-SECRET = "no-one-may-see"
+from tests.io.faults import Proxy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of others' packages
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    """A client of boto's, of a server that has one bucket."""
-    boto3 = pytest.importorskip("boto3")
-    moto = pytest.importorskip("moto.server")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    patch = pytest.MonkeyPatch()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "someone",
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-        "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        patch.setenv(name, value)
-    client = boto3.client("s3")
-    client.create_bucket(Bucket=BUCKET)
-    yield client
-    patch.undo()
-    running.stop()
-
-
-@pytest.fixture(params=["obstore", "s3fs"])
-def client(
-    request: pytest.FixtureRequest, server: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
-    """The same, read by either package, with nothing in the bucket."""
-    monkeypatch.setattr(storage, "_opened", {})
-    if request.param == "s3fs":
-        monkeypatch.setattr(remote, "_OBSTORE", set())
-    for found in server.list_objects_v2(Bucket=BUCKET).get("Contents", []):
-        server.delete_object(Bucket=BUCKET, Key=found["Key"])
-    storage.storage_of("s3://x")
-    is_obstore = isinstance(storage.storage_of("s3://x"), remote.ObstoreStorage)
-    assert is_obstore == (request.param == "obstore")
-    return server  # type: ignore[no-any-return]
-
-
-def put(client: Any, **contents: bytes) -> None:
-    for name, content in contents.items():
-        key = f"web/{name.replace('_', '/')}.jsonl"
-        client.put_object(Bucket=BUCKET, Key=key, Body=content)
 
 
 def test_rows_are_read_from_a_bucket(client: Any) -> None:
@@ -85,11 +38,46 @@ def test_rows_are_read_from_a_bucket(client: Any) -> None:
     testing.check_resume(rows | lz.shuffle(seed=0) | lz.batch(2), limit=2)
 
 
+def test_keys_are_whatever_a_bucket_allows(client: Any) -> None:
+    names = ["a b", "é", "a%20b", "a#1", "a+b", "a[1]", "q{w}", "a&b", "c:d", ".hidden"]
+    for name in names:
+        client.put_object(Bucket=BUCKET, Key=f"odd/{name}", Body=name.encode())
+    files = lz.io.files(f"s3://{BUCKET}/odd/*")
+    assert sorted(lz.io.read_text(files, index_dir=folder())) == sorted(names)
+
+
+def test_a_folder_is_no_file(client: Any) -> None:
+    put(client, a=b"1\n", deep_er=b"2\n")
+    client.put_object(Bucket=BUCKET, Key="web/", Body=b"")
+    client.put_object(Bucket=BUCKET, Key="empty", Body=b"")
+    assert [f.path for f in lz.io.files(f"s3://{BUCKET}/*")] == [f"s3://{BUCKET}/empty"]
+    assert len(lz.io.files(f"s3://{BUCKET}/web/**")) == 2
+    for path in (f"s3://{BUCKET}/web", f"s3://{BUCKET}/web/"):
+        with pytest.raises(lz.ArgumentError, match=rf"{path} is a directory; write s3://.*/web/\*"):
+            lz.io.files(path)
+
+
 def test_what_is_not_there_is_named(client: Any) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=f"file or directory: 's3://{BUCKET}/web/no.jsonl'"):
         lz.io.files(f"s3://{BUCKET}/web/no.jsonl")
     with pytest.raises(lz.ArgumentError, match="no file matches"):
         lz.io.files(f"s3://{BUCKET}/web/*.no")
+    with pytest.raises(lz.PipelineError, match=r"s3://\*/a/\* can't be read: "):
+        lz.io.files("s3://*/a/*")
+    put(client, a=b"1\n")
+    rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
+    client.delete_object(Bucket=BUCKET, Key="web/a.jsonl")
+    with pytest.raises(FileNotFoundError, match=f"'s3://{BUCKET}/web/a.jsonl'"):
+        rows[0]
+
+
+def test_ranges_may_be_empty(client: Any) -> None:
+    put(client, a=b"012345")
+    (file,) = lz.io.files(f"s3://{BUCKET}/web/a.jsonl")
+    found = storage.storage_of(file.path)
+    assert found.read(file, 2, 2) == b""
+    assert found.read_ranges(file, [(6, 6)]) == [b""]
+    assert found.read_ranges(file, [(0, 0), (1, 3), (3, 3), (4, 6)]) == [b"", b"12", b"", b"45"]
 
 
 def test_an_object_that_changed_is_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,14 +90,27 @@ def test_an_object_that_changed_is_named(client: Any, monkeypatch: pytest.Monkey
             read()
 
 
-def test_no_credentials_are_told(client: Any) -> None:
+def test_no_credentials_are_told(client: Any, caplog: pytest.LogCaptureFixture) -> None:
     put(client, a=b"1\n{\n")
+    caplog.set_level(logging.DEBUG)
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/*.jsonl", index_dir=folder())
+    run = lz.run(lz.source(rows))
     with pytest.raises(lz.io.RecordError) as caught:
-        list(rows)
-    texts = [repr(rows), rows.files.to_json(), lz.init(lz.source(rows)).to_json(), caught.value]
-    assert SECRET not in "".join(map(str, texts))
+        list(run)
+    told = [repr(rows), rows.files.to_json(), run.state.to_json(), run, caught.value, caplog.text]
+    assert SECRET not in "".join(map(str, [*told, *caught.value.__notes__]))
     assert SECRET.encode() not in pickle.dumps(rows)
+    with lz.run(lz.source(rows), on_error="skip") as skipping:
+        assert list(skipping) == [1]
+    assert SECRET not in skipping.state.to_json()
+
+
+@pytest.mark.parametrize("url", ["s3://me:{}@bucket/*", "https://me:{}@server/a/b.txt"])
+def test_a_password_in_a_path_is_refused_and_not_told(url: str) -> None:
+    for read in (lz.io.files, lambda path: list(lz.io.iter_text(path))):
+        with pytest.raises(lz.ArgumentError, match=r"@(bucket|server) has a password") as caught:
+            read(url.format(SECRET))
+        assert SECRET not in str(caught.value)
 
 
 def test_workers_read_a_bucket(client: Any) -> None:
@@ -162,6 +163,27 @@ def test_fsspec_reads_all_else() -> None:
         lz.io.files("memory://h6/deep")
 
 
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_web_server_is_read() -> None:
+    pytest.importorskip("aiohttp")
+    place = folder()
+    Path(place, "a.txt").write_text("a\nb\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(place))) as server:
+        serving = Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        files = lz.io.files(f"{url}/*.txt")
+        assert files == lz.io.files(f"{url}/a.txt")
+        assert (files[0].size, bool(files[0].version)) == (4, True)
+        assert lz.io.read_text(files, index_dir=place)[:] == ["a", "b"]
+        server.shutdown()
+        serving.join()
+
+
 @pytest.mark.parametrize(
     ("module", "url", "extra"),
     [("obstore", "s3://b/a", "s3"), ("fsspec", "memory://a", "fsspec")],
@@ -183,6 +205,8 @@ def test_a_missing_package_names_the_extra(
         ("a/**/*.x", ["a/b.x", "a/b/c/d.x"], ["b/a/c.x"]),
         ("?[0-9][!a].x", ["b1c.x"], ["/1c.x", "b1a.x", "bcc.x"]),
         ("a+(b).x", [], ["aa(b).x"]),
+        ("a/**", ["a/b", "a/b/c"], ["b/a"]),
+        ("a**/b", ["a/b", "ac/b"], ["ab", "a/c/b"]),
     ],
 )
 def test_patterns_match_as_on_disk(pattern: str, yes: list[str], no: list[str]) -> None:
@@ -196,21 +220,6 @@ def test_a_scheme_that_nobody_knows_is_told() -> None:
         lz.io.files("nowhere://a/b")
 
 
-@pytest.fixture
-def failing(client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    """A proxy before the server, by which alone it is reached."""
-    url = os.environ["AWS_ENDPOINT_URL"]
-    put(client, a=b"".join(b"%06d\n" % n for n in range(2000)))
-    with proxy(int(url.rpartition(":")[2])) as found:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
-        monkeypatch.setattr(storage, "_opened", {})
-        if "s3fs" in sys.modules:
-            sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
-        yield found
-    if "s3fs" in sys.modules:
-        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
-
-
 @pytest.mark.parametrize("way", ["busy", "cut"])
 def test_a_fault_that_passes_is_not_noticed(failing: Proxy, way: str) -> None:
     files = lz.io.files(f"s3://{BUCKET}/web/a.jsonl")
@@ -220,13 +229,14 @@ def test_a_fault_that_passes_is_not_noticed(failing: Proxy, way: str) -> None:
     assert failing.failed == 2
 
 
+@pytest.mark.parametrize(("way", "reason"), [("busy", "SlowDown"), ("cut", "")])
 def test_a_fault_that_stays_is_an_error_that_names_the_file(
-    failing: Proxy, monkeypatch: pytest.MonkeyPatch
+    failing: Proxy, way: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(remote._RETRY, "max_retries", 1)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr("s3fs.S3FileSystem.retries", 1)
     rows = lz.io.read_text(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
-    failing.fail("busy", 1_000_000)
-    with pytest.raises(lz.PipelineError, match=r"web/a\.jsonl can't be read: .*SlowDown"):
+    failing.fail(way, 1_000_000)
+    with pytest.raises(lz.PipelineError, match=rf"web/a\.jsonl can't be read: .*{reason}"):
         rows[0]

@@ -113,33 +113,39 @@ def test_an_empty_archive_has_no_samples() -> None:
 SAMPLE = [{"txt": b"a" * 600, "cls": b"1"} for _ in range(3)]  # 2,560 bytes each
 
 
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
 @pytest.mark.parametrize(
     ("size", "good", "bad"),
     [
-        (2 * 2560, 2, 0),
+        (2 * 2560, 2, 1),
+        (3 * 2560 + 100, 3, 1),
+        (3 * 2560 + 512, 3, 0),
         (2 * 2560 + 100, 2, 1),
         (2 * 2560 + 512, 2, 1),
         (2 * 2560 + 700, 2, 1),
         (2560 - 200, 0, 1),
     ],
 )
-def test_an_archive_that_is_cut(size: int, good: int, bad: int) -> None:
-    files = written([archive(flat(SAMPLE))[:size]], ".tar")
+def test_an_archive_that_is_cut(suffix: str, size: int, good: int, bad: int) -> None:
+    content = archive(flat(SAMPLE))[:size]
+    files = written([content if suffix == ".tar" else packed(content, ".gz")], suffix)
     reader = lz.io.read_tar(files)
     assert len(reader) == good + bad
     with lz.run(lz.source(reader), on_error="skip") as run:
         assert len(list(run)) == good
     assert run.skipped == bad
     if bad:
-        message = rf"record {good} at byte {good * 2560:,} of .*000\.tar: "
+        message = rf"record {good} at byte {good * 2560:,} of .*000\{suffix}: "
         with pytest.raises(lz.io.RecordError, match=message):
             reader[good]
 
 
-def test_a_damaged_header_ends_what_can_be_read() -> None:
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+def test_a_damaged_header_ends_what_can_be_read(suffix: str) -> None:
     content = bytearray(archive(flat(SAMPLE)))
     content[2560 + 20] ^= 255
-    reader = lz.io.read_tar(written([bytes(content)], ".tar"))
+    found = bytes(content) if suffix == ".tar" else packed(bytes(content), ".gz")
+    reader = lz.io.read_tar(written([found], suffix))
     assert reader[0]["cls"] == b"1"
     with pytest.raises(lz.io.RecordError, match=r"record 1 at byte 2,560 of .*: "):
         reader[1]

@@ -184,6 +184,8 @@ def table() -> list[lz.Pipeline[Any]]:
         *(lz.source(range(40)) | stage for stage in (
             lz.shuffle(seed=0), lz.shuffle(seed=0) | lz.repeat() | lz.block_shuffle(3, seed=0),
             lz.local_shuffle(2, seed=0, block_size=3), lz.gather([3, 1]), lz.cache(3),
+            lz.sample(range(40), seed=0), lz.sample(range(40), seed=0, replacement=False),
+            lz.balanced([*range(4)] * 10, seed=0), lz.hash_range(0, 0.5, seed=0),
             lz.map(str) | lz.cache(3),
             lz.shard(num_shards=3, index=1, contiguous=True),
             lz.shard(num_shards=3, index=1, contiguous=True, remainder="pad"),
@@ -210,6 +212,8 @@ def table() -> list[lz.Pipeline[Any]]:
                 lz.random_map(lambda rng, x: rng.random(), seed=0),
                 lz.take_while(lambda x: x < 30), lz.drop_while(lambda x: x < 3),
                 lz.sliding_window(3), lz.sliding_window(2, stride=3), lz.group_by(cut_by),
+                lz.token_batch(40, key=cut_by), lz.dedupe(cut_by, window=3),
+                lz.limit(30, key=cut_by), lz.hash_range(0, 0.5, seed=0, by=cut_by),
                 lz.batch(4) | lz.split_batch(2),
                 lz.bucket_batch(2, key=cut_by, window_size=6, seed=0),
                 lz.bucket_by_boundaries([2, 4], 2, length=cut_by),

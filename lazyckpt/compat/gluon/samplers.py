@@ -29,7 +29,7 @@ class Sampler:
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return lz.run(self.pipeline, lz.init(self.pipeline, epoch=epoch))
+        return iter(lz.run(self.pipeline, lz.init(self.pipeline, epoch=epoch)))
 
     def __len__(self) -> int:
         return len(self.pipeline)

@@ -107,6 +107,11 @@ class _Indexed:
         with self._lock:
             cursors = self._cursors
             if len(cursors) == 1 and (cursor := cursors[0]).next <= index:
+                if cursor.next == index:
+                    for item in cursor.items:
+                        cursor.kept.append(item)
+                        cursor.next = index + 1
+                        return item
                 return cursor.read(index)
             able = [c for c in cursors if c.next - len(c.kept) <= index]
             if able:
@@ -123,20 +128,15 @@ class _Cursor:
     """An iterator that knows how far it is, and the items before that."""
 
     def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
-        self._items, self._taken = counted(iter(iterable))
+        self.items, self._taken = counted(iter(iterable))
         self.kept: deque[Any] = deque(maxlen=cache_size + 1)
         self.next = 0
 
     def read(self, index: int) -> Any:
         """The item, which is kept or lies ahead."""
-        if self.next == index:
-            for item in self._items:
-                self.kept.append(item)
-                self.next += 1
-                return item
         if self.next <= index:
             try:
-                self.kept.extend(islice(self._items, index + 1 - self.next))
+                self.kept.extend(islice(self.items, index + 1 - self.next))
             finally:
                 self.next = self._taken()
             if self.next <= index:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
@@ -28,10 +29,18 @@ def debug(
     """
     checked("debug", "func", func, function)
     calls = checked("debug", "max_calls", max_calls, optional(natural))
-    watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
+    watch: Callable[[tuple[int, Any]], Any] = partial(_seen, func)
+    if calls is not None or max_rate:
+        watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
     items = LazySequence.of(sequence)
     numbered = lz.zip(places(items.machine.length), items)
     return LazySequence(numbered | lz.map(watch))
+
+
+def _seen(func: Callable[[int, Any], Any], numbered: tuple[int, Any]) -> Any:
+    number, item = numbered
+    func(number, item)
+    return item
 
 
 @dataclass
@@ -41,14 +50,9 @@ class _Watch:
     pause: float
     last: float = -math.inf
 
-    def __post_init__(self) -> None:
-        self.is_free = self.left == math.inf and not self.pause
-
     def __call__(self, numbered: tuple[int, Any]) -> Any:
         number, item = numbered
-        if self.is_free:
-            self.func(number, item)
-        elif self.left and (not self.pause or monotonic() - self.last >= self.pause):
+        if self.left and (not self.pause or monotonic() - self.last >= self.pause):
             self.func(number, item)
             self.last = monotonic()
             self.left -= 1

@@ -89,7 +89,8 @@ def forking(*, tell: bool) -> Iterator[None]:
                 # Python's own, from 3.12 on, of threads whether they hold a lock or not.
                 warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
                 yield
-        finally:
+            _forking.discard(me)
+        finally:  # done twice, as a signal's handler may raise just before either
             _forking.discard(me)
 
 

@@ -21,7 +21,7 @@ from lazyckpt.executors.ipc.serialization import (
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
 from lazyckpt.executors.pools.forking import resting
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 from lazyckpt.failures.notes import Failure, add_note, as_failure
 
 _CACHED_RUNS = 8  # the last ones, whose handlers a worker keeps
@@ -171,7 +171,7 @@ class FuturesPool(WorkerPool):
                 raise TaskLost
             try:
                 with resting():
-                    future = job.done.get(timeout=self._timeout)
+                    future = get_within(job.done, self._timeout)
             except Empty:
                 self.stop()
                 raise WorkerTimeout(f"no item within {self._timeout} s, from {self}") from None

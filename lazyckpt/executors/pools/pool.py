@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lazyckpt.core.flow import Position
 from lazyckpt.executors.plan.handlers import Outcome
@@ -13,6 +15,8 @@ from lazyckpt.failures.notes import Failure
 
 if TYPE_CHECKING:
     from lazyckpt.executors.ipc.transport import Message
+
+T = TypeVar("T")
 
 
 class PendingTask:
@@ -176,3 +180,13 @@ def abandon(pending_tasks: Iterable[PendingTask]) -> None:
     """Mark tasks whose outcome nobody wants any more."""
     for pending in pending_tasks:
         pending.generation = -1
+
+
+def get_within(queue: SimpleQueue[T], seconds: float | None) -> T:
+    """As `queue.get(timeout=seconds)`, which in CPython 3.11 may wait without an end.
+
+    That it does where the time is up before it waits, for the first time with that queue.
+    """
+    with suppress(Empty):
+        return queue.get_nowait()
+    return queue.get(timeout=seconds)

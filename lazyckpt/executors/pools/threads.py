@@ -17,7 +17,7 @@ from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
 from lazyckpt.executors.pools.forking import own_threads, resting, working
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
 from lazyckpt.failures.notes import Failure
 
 _TICK = 0.25  # seconds after which a signal is seen that came just before a wait
@@ -92,9 +92,8 @@ class ThreadPool(WorkerPool):
         deadline = monotonic() + patience
         while True:
             try:
-                found: Outcome | None = pending.handle.get(
-                    timeout=max(0.0, min(_TICK, deadline - monotonic()))
-                )
+                seconds = max(0.0, min(_TICK, deadline - monotonic()))
+                found: Outcome | None = get_within(pending.handle, seconds)
                 return found
             except Empty:
                 if not self._is_allowed or any(pool.is_awaited for pool in self._drives):
@@ -214,7 +213,7 @@ class _ThreadGate:
     def wait(self) -> None:
         while not self.is_open:
             with suppress(Empty):
-                self._wakeups.get(timeout=_TICK)
+                get_within(self._wakeups, _TICK)
 
 
 def _serve(

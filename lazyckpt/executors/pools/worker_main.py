@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -65,7 +66,7 @@ def serve(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
     name = multiprocessing.current_process().name
-    _start_thread(_end_with, os.getppid())
+    start_new_thread(_end_with, (os.getppid(),))  # a `Thread` would first wait for it
     receiver = Receiver(connection)
     sender = Sender(connection, slots=0)
     try:
@@ -142,14 +143,10 @@ def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
             tasks.put(task)
         tasks.put(None)
 
-    _start_thread(listen)
-    return tasks.get
-
-
-def _start_thread(target: Callable[..., None], *args: Any) -> None:
-    thread = threading.Thread(target=target, args=args, daemon=True)
+    thread = threading.Thread(target=listen, daemon=True)
     own_threads.add(thread)
     thread.start()
+    return tasks.get
 
 
 def _end_with(parent: int) -> None:
@@ -180,7 +177,7 @@ def _limit_libraries(count: int) -> bool:
     Before that, OpenBLAS would first start all its threads, which spin for 25 ms.
     """
     with suppress(OSError):
-        if len(os.listdir("/proc/self/task")) <= threading.active_count():
+        if len(os.listdir("/proc/self/task")) <= threading.active_count() + 1:  # of `_end_with`
             return False
     if has_threadpoolctl():
         import_module("threadpoolctl").threadpool_limits(count)

@@ -188,16 +188,28 @@ def kill_all(processes: Iterable[Any]) -> None:
         process.kill()
 
 
+_tracked: int | None = None  # the process that has a resource tracker
+
+
+def _ensure_tracker() -> None:
+    """Start the resource tracker, once: to ask whether it lives wakes that process up."""
+    global _tracked
+    if _tracked != os.getpid():
+        resource_tracker.ensure_running()
+        _tracked = os.getpid()
+
+
 @contextmanager
 def without_interrupts() -> Iterator[None]:
     """Hold a Ctrl-C back, from workers too, which inherit this: it is not theirs."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # which would let it through
+    _ensure_tracker()  # whose start would let it through
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:  # a Ctrl-C that came before is raised by the next line, which blocks those behind it
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         yield
-    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    finally:  # done twice, as another signal's handler may raise just before either
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,130 @@
+"""`dedupe`: items that have not come lately."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from lazyckpt.core.checks import brief, function, positive
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.lengths import is_raised_here
+from lazyckpt.core.machine import Machine, Reread, begun, within
+from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
+from lazyckpt.errors import SourceChanged
+
+A = TypeVar("A")
+
+
+@combinator(checks={"key": function, "window": positive}, functions={"key": "look"})
+def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -> Machine[A]:
+    """The items whose key none of the `window` items before has.
+
+    Args:
+        key: What is compared, of an item; hashable. A digest holds less memory than a text.
+        window: How many items back are looked at, an int >= 1, whether they were given
+            or left out.
+
+    Raises:
+        TypeError: For a key that has no hash.
+
+    State:
+        The place of an item that lies `window` items back or more, and a count since.
+
+    Resume:
+        Re-reads at most twice `window` items.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
+
+    Memory:
+        `window` keys.
+
+    >>> import lazyckpt as lz
+    >>> "".join(lz.source(list("mississippi")) | lz.dedupe(str, window=2))
+    'misiipi'
+    """
+
+    def flow(position: Position) -> Flow[A]:
+        anchor, passed = position
+        before = upstream.flow(anchor)
+        last = _Last(window)
+        # A place every `window` items: the last but one has a whole window behind it.
+        older, newer, since, ready = anchor, anchor, passed, False
+
+        def noted(item: A) -> bool:
+            found = key(item)
+            try:
+                hash(found)
+            except TypeError as error:
+                if not is_raised_here(error):
+                    raise
+                raise TypeError(
+                    f"dedupe: key must give something with a hash, got {brief(found)} "
+                    f"({type(found).__name__})"
+                ) from error
+            return last.add(found)
+
+        def items() -> Iterator[A]:
+            nonlocal older, newer, since, ready
+            stream = iter(before)
+            count = 0
+            for count, item in enumerate(islice(stream, passed), 1):
+                noted(item)
+                if count == window:
+                    newer = before.snapshot()
+            if count < passed:
+                raise SourceChanged(
+                    f"dedupe: the state has read {passed} items since its place, "
+                    f"where there are {count}"
+                )
+            ready = True
+            for item in stream:
+                is_new = noted(item)
+                since += 1
+                if since % window == 0:
+                    if since == 2 * window:
+                        older, since = newer, window
+                    newer = before.snapshot()
+                if is_new:
+                    yield item
+
+        def reached() -> Position:
+            return (older, since) if ready else position
+
+        return Flow(items(), reached)
+
+    return stateful(
+        "dedupe",
+        upstream,
+        check=lambda passed: within("dedupe", passed, 2 * window - 1),
+        rereads=lambda at: [Reread(at[0], max(at[1], begun(upstream, at[0])))],
+        flow=flow,
+    )
+
+
+class _Last:
+    """The keys of the last items."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._keys: deque[Any] = deque()
+        self._counts: dict[Any, int] = {}
+
+    def add(self, key: Any) -> bool:
+        """Take in the next item's key, and say whether none of the others has it."""
+        counts = self._counts
+        is_new = key not in counts
+        counts[key] = counts.get(key, 0) + 1
+        self._keys.append(key)
+        if len(self._keys) > self._window:
+            oldest = self._keys.popleft()
+            counts[oldest] -= 1
+            if not counts[oldest]:
+                del counts[oldest]
+        return is_new

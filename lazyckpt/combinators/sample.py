@@ -1,0 +1,328 @@
+"""Items drawn by weight or by class: `sample`, `balanced`, `oversample`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.combinators.reordered import Listed, Order, reordered
+from lazyckpt.core.checks import Unfit, boolean, natural, optional, positive
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.prng import (
+    Indices,
+    Permutation,
+    as_array,
+    derive,
+    exponentials_at,
+    hashed,
+    hashes_at,
+)
+from lazyckpt.decorators import combinator
+from lazyckpt.errors import ArgumentError
+
+A = TypeVar("A")
+
+_FINEST = 53  # bits of a float's mantissa
+
+
+def _weights(value: Any) -> NDArray[np.float64]:
+    try:
+        found = np.asarray(value)
+        is_number = found.ndim == 1 and found.dtype.kind in "iuf"
+        weights = found.astype(np.float64) if is_number else None
+    except (TypeError, ValueError):
+        weights = None
+    if weights is None:
+        raise Unfit("a sequence or one-dimensional array of numbers")
+    bad = np.flatnonzero(~((weights >= 0) & (weights < math.inf)))
+    if len(bad):
+        raise Unfit(f"finite numbers >= 0, and weight {bad[0]} is {weights[bad[0]]}")
+    if not weights.any():
+        raise Unfit("above 0 in at least one place")
+    return weights
+
+
+def _labels(value: Any) -> Any:
+    is_array = isinstance(value, np.ndarray) and value.ndim == 1
+    if not is_array and not isinstance(value, (list, tuple, range)):
+        raise Unfit("a list, tuple or one-dimensional array of labels, one for each item")
+    return value
+
+
+@combinator(
+    keeps_items=True,
+    checks={
+        "weights": _weights,
+        "seed": natural,
+        "replacement": boolean,
+        "num_samples": optional(positive),
+    },
+)
+def sample(
+    upstream: Machine[A],
+    weights: Sequence[float] | NDArray[Any],
+    *,
+    seed: int,
+    replacement: bool = True,
+    num_samples: int | None = None,
+) -> Machine[A]:
+    """Items drawn at random, each as often as its weight says, others in each epoch.
+
+    Args:
+        weights: A finite number >= 0 for each of upstream's items; they need not sum to 1.
+        seed: An int >= 0; the same seed gives the same items.
+        replacement: Whether an item may come again in an epoch. If not, each next one is
+            drawn by weight from those that are left.
+        num_samples: Items an epoch, an int >= 1; None for as many as upstream has, or
+            without replacement as have a weight above 0.
+
+    Raises:
+        ArgumentError: Where upstream has no random access or not as many items as there
+            are weights; without replacement, also for more samples than weights above 0.
+
+    State:
+        A count of items.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        16 bytes an item of upstream's; without replacement, 24, and a sort for each epoch.
+
+    Source:
+        With replacement, inversion of the cumulated weights (Devroye, "Non-Uniform Random
+        Variate Generation", 1986, chapter III); without, exponential keys (Efraimidis and
+        Spirakis, "Weighted random sampling with a reservoir", 2006).
+
+    >>> import lazyckpt as lz
+    >>> "".join(lz.source(list("abc")) | lz.sample([1, 0, 3], seed=2, num_samples=12))
+    'ccacccccccac'
+    """
+    length = _length("sample", upstream)
+    chosen: NDArray[np.float64] = np.asarray(weights)
+    if len(chosen) != length:
+        raise ArgumentError(f"sample: {len(chosen)} weights for {length} items")
+    if replacement:
+        bounds = _bounds(chosen)
+        return reordered(
+            "sample",
+            upstream,
+            num_samples or length,
+            lambda epoch: _Drawn(derive(seed, "sample", epoch), bounds),
+        )
+    most = int(np.count_nonzero(chosen))
+    if num_samples is not None and num_samples > most:
+        raise ArgumentError(
+            f"sample: num_samples={num_samples} without replacement, of {most} items with a "
+            "weight above 0"
+        )
+
+    @lru_cache(maxsize=2)
+    def order(epoch: int) -> Order:
+        keys = exponentials_at(derive(seed, "sample", epoch), np.arange(length, dtype=np.uint64))
+        with np.errstate(divide="ignore"):
+            keys /= chosen
+        return Listed(np.argsort(keys, kind="stable")[:most])
+
+    return reordered("sample", upstream, num_samples or most, order)
+
+
+@combinator(
+    keeps_items=True,
+    checks={"labels": _labels, "seed": natural, "num_samples": optional(positive)},
+)
+def balanced(
+    upstream: Machine[A],
+    labels: Sequence[Hashable] | NDArray[Any],
+    *,
+    seed: int,
+    num_samples: int | None = None,
+) -> Machine[A]:
+    """Items of all classes equally often, in random order, others in each epoch.
+
+    Of n classes, every n items have one of each. Of each class all items come once before
+    one comes again.
+
+    Args:
+        labels: The class of each of upstream's items.
+        seed: An int >= 0; the same seed gives the same items.
+        num_samples: Items an epoch, an int >= 1; None for as many as upstream has.
+
+    Raises:
+        ArgumentError: Where upstream has no random access or not as many items as there
+            are labels.
+
+    State:
+        A count of items.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        8 bytes an item of upstream's, and the labels.
+
+    >>> import lazyckpt as lz
+    >>> "".join(lz.source(list("aaaab")) | lz.balanced([0, 0, 0, 0, 1], seed=0, num_samples=8))
+    'bababaab'
+    """
+    classes = _Classes("balanced", labels, _length("balanced", upstream))
+    return _balanced("balanced", upstream, classes, seed, num_samples or classes.items)
+
+
+@combinator(keeps_items=True, checks={"labels": _labels, "seed": natural})
+def oversample(
+    upstream: Machine[A], labels: Sequence[Hashable] | NDArray[Any], *, seed: int
+) -> Machine[A]:
+    """All items in random order, those of smaller classes so often that all classes are equal.
+
+    It is `balanced` with as many samples as that takes.
+
+    Args:
+        labels: The class of each of upstream's items.
+        seed: An int >= 0; the same seed gives the same items.
+
+    Raises:
+        ArgumentError: Where upstream has no random access or not as many items as there
+            are labels.
+
+    State:
+        A count of items.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        8 bytes an item of upstream's, and the labels.
+
+    >>> import lazyckpt as lz
+    >>> "".join(lz.source(list("aaab")) | lz.oversample([0, 0, 0, 1], seed=0))
+    'abbaab'
+    """
+    classes = _Classes("oversample", labels, _length("oversample", upstream))
+    return _balanced("oversample", upstream, classes, seed, len(classes.sizes) * classes.largest)
+
+
+def _length(name: str, upstream: Machine[Any]) -> int:
+    length = upstream.length
+    if upstream.skip is None or not isinstance(length, int):
+        why = "is endless" if length == math.inf else "has no random access"
+        raise ArgumentError(
+            f"{name}: what comes before it {why}; put it before the stage that makes it so"
+        )
+    return length
+
+
+def _bounds(weights: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Where the share of each weight ends, of all numbers of 53 bits."""
+    sums = np.cumsum(weights / weights.max())
+    found: NDArray[np.uint64] = np.floor(sums / sums[-1] * 2.0**_FINEST).astype(np.uint64)
+    return found
+
+
+class _Drawn:
+    """Indices drawn with replacement."""
+
+    def __init__(self, key: int, bounds: NDArray[np.uint64]) -> None:
+        self._key, self._bounds = key, bounds
+
+    def __getitem__(self, index: int) -> int:
+        bits = np.uint64(hashed(self._key, index) >> (64 - _FINEST))
+        return int(self._bounds.searchsorted(bits, side="right"))
+
+    def at(self, indices: Indices) -> Indices:
+        bits = hashes_at(self._key, as_array(indices).astype(np.uint64))
+        bits >>= np.uint64(64 - _FINEST)
+        return self._bounds.searchsorted(bits, side="right").astype(np.int64)
+
+
+class _Classes:
+    """Which items have which label."""
+
+    def __init__(self, name: str, labels: Any, items: int) -> None:
+        if len(labels) != items:
+            raise ArgumentError(f"{name}: {len(labels)} labels for {items} items")
+        self.items = items
+        codes = _codes(name, labels)
+        self.places = np.argsort(codes, kind="stable")
+        self.sizes = np.bincount(codes)
+        self.begins = np.cumsum(self.sizes) - self.sizes
+        self.largest = int(self.sizes.max(initial=0))
+
+
+def _codes(name: str, labels: Any) -> NDArray[np.int64]:
+    """A number for each label, by first appearance."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
+        _, first, which = np.unique(labels, return_index=True, return_inverse=True)
+        numbered: NDArray[np.int64] = np.argsort(np.argsort(first))[which]
+        return numbered
+    numbers: dict[Any, int] = {}
+    try:
+        found = [numbers.setdefault(label, len(numbers)) for label in labels]
+    except TypeError as error:
+        raise ArgumentError(f"{name}: labels must have a hash: {error}") from error
+    return np.array(found, np.int64)
+
+
+def _balanced(
+    name: str, upstream: Machine[A], classes: _Classes, seed: int, length: int
+) -> Machine[A]:
+    length = length if classes.items else 0
+    make: Callable[[int], Order] = lru_cache(maxsize=2)(
+        lambda epoch: _Balanced(classes, name, seed, epoch)
+    )
+    return reordered(name, upstream, length, make)
+
+
+class _Balanced:
+    """One item of each class after another, the classes in random order each time."""
+
+    def __init__(self, classes: _Classes, name: str, seed: int, epoch: int) -> None:
+        self._classes = classes
+        self._turns = derive(seed, name, "turns", epoch)
+        self._of = lru_cache(maxsize=2 * len(classes.sizes))(
+            lambda number, turn: Permutation(
+                derive(seed, name, epoch, number, turn), int(classes.sizes[number])
+            )
+        )
+
+    def __getitem__(self, index: int) -> int:
+        return int(as_array(self.at(range(index, index + 1)))[0])
+
+    def at(self, indices: Indices) -> Indices:
+        classes = self._classes
+        width = len(classes.sizes)
+        rounds, places = np.divmod(as_array(indices), width)
+        each, inverse = np.unique(rounds, return_inverse=True)
+        counters = (each[:, None] * width + np.arange(width)).astype(np.uint64)
+        order = np.argsort(hashes_at(self._turns, counters), axis=1, kind="stable")
+        numbers = order[inverse, places]
+        turns, offsets = np.divmod(rounds, classes.sizes[numbers])
+        found = np.empty_like(rounds)
+        for number, turn in {*zip(numbers.tolist(), turns.tolist(), strict=True)}:
+            mine = (numbers == number) & (turns == turn)
+            found[mine] = as_array(self._of(number, turn).at(offsets[mine]))
+        chosen: NDArray[np.int64] = classes.places[classes.begins[numbers] + found]
+        return chosen

@@ -1,0 +1,226 @@
+"""Parts of the data that stay what they are when data grow: `hash_range`, `split`, `kfold`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.combinators.filter import selected
+from lazyckpt.combinators.reordered import Listed, reordered
+from lazyckpt.core.checks import (
+    Unfit,
+    at_least,
+    boolean,
+    brief,
+    checked,
+    finite,
+    function,
+    is_integer,
+    natural,
+    optional,
+)
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.prng import derive, hashes
+from lazyckpt.decorators import combinator
+from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Stage
+
+A = TypeVar("A")
+
+Key = str | bytes | int
+
+_CHUNK = 1 << 20  # indices hashed at once
+_NEAR = 1e-9  # how far fractions may be from a sum of 1
+
+
+def _rising(start: float, stop: float, **_: Any) -> None:
+    if start > stop:
+        raise ArgumentError(f"hash_range: start={start} is above stop={stop}")
+
+
+_unit = finite("from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+@combinator(
+    keeps_items=True,
+    checks={
+        "start": _unit,
+        "stop": _unit,
+        "seed": natural,
+        "by": optional(function),
+        "inverted": boolean,
+    },
+    validate=_rising,
+    functions=lambda by, **_: {"by": "look"} if by else {},
+)
+def hash_range(
+    upstream: Machine[A],
+    start: float,
+    stop: float,
+    *,
+    seed: int,
+    by: Callable[[A], Key] | None = None,
+    inverted: bool = False,
+) -> Machine[A]:
+    """The items whose hash, from 0 up to but without 1, is at least `start` and below `stop`.
+
+    An item keeps its hash when data are added: with `by` always, else when they are added
+    at the end.
+
+    Args:
+        start: From 0 to 1.
+        stop: From `start` to 1.
+        seed: An int >= 0; another seed gives other hashes.
+        by: What of an item is hashed, a str, bytes or an int; items with the same are always
+            together. None for its number.
+        inverted: Whether to give the other items instead.
+
+    Raises:
+        ArgumentError: Without `by`, where upstream has no random access.
+        TypeError: For a key that is no str, bytes or int.
+
+    State:
+        A count of items; with `by`, none.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept; with `by`, no.
+
+    Rank-free:
+        Yes; with `by`, no.
+
+    Memory:
+        8 bytes for each of its items; with `by`, none.
+
+    >>> import lazyckpt as lz
+    >>> list(lz.source(range(12)) | lz.hash_range(0, 0.5, seed=0))
+    [2, 7]
+    """
+    low, high = (math.floor(each * 2.0**64) for each in (start, stop))
+    key = derive(seed, "hash_range")
+    if by is not None:
+        salt = key.to_bytes(8, "little")
+        return selected(upstream, lambda item: (low <= _hash(by(item), salt) < high) != inverted)
+    length = upstream.length
+    if upstream.skip is None or not isinstance(length, int):
+        why = "is endless" if length == math.inf else "has no random access"
+        raise ArgumentError(
+            f"hash_range: what comes before it {why}, so that items have no number; give `by`"
+        )
+    order = Listed(_numbers(key, length, low, high, inverted))
+    return reordered("hash_range", upstream, len(order), lambda epoch: order)
+
+
+def _numbers(key: int, length: int, low: int, high: int, inverted: bool) -> NDArray[np.int64]:
+    """The numbers whose hash is in the range."""
+    parts = [np.empty(0, np.int64)]
+    for begin in range(0, length, _CHUNK):
+        found = hashes(key, begin, min(begin + _CHUNK, length))
+        if low < high:
+            inside = (found >= np.uint64(low)) & (found <= np.uint64(high - 1))
+        else:
+            inside = np.zeros(len(found), bool)
+        parts.append(np.flatnonzero(inside != inverted) + begin)
+    return np.concatenate(parts)
+
+
+def _hash(value: Any, salt: bytes) -> int:
+    """64 bits out of a str, bytes or an int."""
+    if isinstance(value, str):
+        told = b"s" + value.encode("utf-8", "surrogatepass")
+    elif isinstance(value, bytes):
+        told = b"b" + value
+    elif is_integer(value):
+        told = b"i%d" % int(value)
+    else:
+        raise TypeError(
+            f"hash_range: by must give a str, bytes or an int, got {brief(value)} "
+            f"({type(value).__name__})"
+        )
+    return int.from_bytes(blake2b(told, digest_size=8, key=salt).digest(), "little")
+
+
+def _fractions(value: Any) -> list[float]:
+    try:
+        found = [_unit(each) for each in value]
+    except (TypeError, Unfit):
+        raise Unfit("numbers from 0 to 1, as a list or a dict of them") from None
+    if not found or math.fsum(found) > 1 + _NEAR:
+        raise Unfit("at least one number, of a sum of at most 1")
+    return found
+
+
+@overload
+def split(
+    fractions: Mapping[str, float], *, seed: int, by: Callable[[A], Key] | None = None
+) -> dict[str, Stage[A, A]]: ...
+@overload
+def split(
+    fractions: Sequence[float], *, seed: int, by: Callable[[A], Key] | None = None
+) -> tuple[Stage[A, A], ...]: ...
+def split(
+    fractions: Mapping[str, float] | Sequence[float],
+    *,
+    seed: int,
+    by: Callable[[A], Key] | None = None,
+) -> Any:
+    """Stages for disjoint parts of the data, such as train, validation and test.
+
+    An item stays in its part when data are added: with `by` always, else when they are
+    added at the end. A first part that grows takes items from the next one alone.
+
+    Args:
+        fractions: The share of each part, from 0 to 1, of a sum of at most 1, in a list or by
+            name; what is left is in no part. Shares are those of many items, not exact ones.
+        seed: An int >= 0; the same seed gives the same parts.
+        by: What of an item decides, a str, bytes or an int, so that items with the same are
+            in one part; None for its number, which keeps random access.
+
+    Returns:
+        A stage for each, `hash_range`, in a tuple or by name.
+
+    >>> import lazyckpt as lz
+    >>> train, test = split([0.75, 0.25], seed=1)
+    >>> list(lz.source(range(12)) | test), len(lz.source(range(12)) | train)
+    ([2, 4, 10], 9)
+    """
+    shares = fractions.values() if isinstance(fractions, Mapping) else fractions
+    edges = [0.0, *accumulate(checked("split", "fractions", shares, _fractions))]
+    edges = [1.0 if abs(edge - 1) < _NEAR else edge for edge in edges]
+    parts = tuple(hash_range(*ends, seed=seed, by=by) for ends in pairwise(edges))
+    return dict(zip(fractions, parts, strict=True)) if isinstance(fractions, Mapping) else parts
+
+
+def kfold(
+    k: int, *, seed: int, by: Callable[[A], Key] | None = None
+) -> list[tuple[Stage[A, A], Stage[A, A]]]:
+    """Stages for training and validation data, k times: each item is once in the latter.
+
+    Args:
+        k: How many parts, an int >= 2.
+        seed: An int >= 0; the same seed gives the same parts.
+        by: As of `split`.
+
+    Returns:
+        Pairs of stages, `hash_range`.
+
+    >>> import lazyckpt as lz
+    >>> for train, test in kfold(3, seed=4):
+    ...     print(list(lz.source(range(9)) | test), list(lz.source(range(9)) | train))
+    [1, 2, 4, 5] [0, 3, 6, 7, 8]
+    [3, 7] [0, 1, 2, 4, 5, 6, 8]
+    [0, 6, 8] [1, 2, 3, 4, 5, 7]
+    """
+    checked("kfold", "k", k, at_least(2))
+    edges = [number / k for number in range(k + 1)]
+    tests = [hash_range(*ends, seed=seed, by=by) for ends in pairwise(edges)]
+    trains = [hash_range(*ends, seed=seed, by=by, inverted=True) for ends in pairwise(edges)]
+    return list(zip(trains, tests, strict=True))

@@ -1,0 +1,127 @@
+"""`token_batch`: batches of consecutive items within a budget of tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from lazyckpt.core.checks import boolean, brief, function, is_integer, optional, positive
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import Machine, Reread, begun
+from lazyckpt.core.stages import stateless
+from lazyckpt.decorators import combinator
+
+A = TypeVar("A")
+
+
+@combinator(
+    checks={
+        "max_tokens": positive,
+        "key": function,
+        "pad_to_multiple_of": positive,
+        "max_items": optional(positive),
+        "drop_longer": boolean,
+    },
+    functions={"key": "look"},
+)
+def token_batch(
+    upstream: Machine[A],
+    max_tokens: int,
+    *,
+    key: Callable[[A], int],
+    pad_to_multiple_of: int = 1,
+    max_items: int | None = None,
+    drop_longer: bool = False,
+) -> Machine[list[A]]:
+    """Batches of consecutive items that have at most `max_tokens` tokens when they are padded.
+
+    A batch of n items counts as n times the longest of them. Behind a sort by length, or
+    `bucket_batch` and `unbatch`, little of that is padding.
+
+    Args:
+        max_tokens: Tokens a batch, padding included, an int >= 1.
+        key: How many tokens an item has, an int >= 0.
+        pad_to_multiple_of: What lengths are padded to a multiple of, an int >= 1.
+        max_items: Items a batch at most, an int >= 1; None for no limit.
+        drop_longer: Whether to leave out an item that is longer than a batch.
+
+    Raises:
+        ValueError: For such an item, without `drop_longer`.
+        TypeError: For a length that is no int >= 0.
+
+    State:
+        None; the place is that of the next batch's first item.
+
+    Resume:
+        Re-reads one item at most.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No; behind it, `shard` gives each rank every n-th batch.
+
+    Memory:
+        One batch.
+
+    >>> import lazyckpt as lz
+    >>> words = lz.source("the mind of man is capable of anything".split())
+    >>> list(words | lz.token_batch(8, key=len))
+    [['the', 'mind'], ['of', 'man'], ['is'], ['capable'], ['of'], ['anything']]
+    """
+    jump, most = upstream.skip, max_items or math.inf
+
+    def size_of(item: A) -> int:
+        size = key(item)
+        if not is_integer(size) or size < 0:
+            raise TypeError(
+                f"token_batch: key must give an int >= 0, got {brief(size)} "
+                f"({type(size).__name__}) for {brief(item)}"
+            )
+        size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
+        if size > max_tokens and not drop_longer:
+            raise ValueError(
+                f"token_batch: an item of {size} tokens is longer than "
+                f"max_tokens={max_tokens}: {brief(item)}"
+            )
+        return size
+
+    def flow(position: Position) -> Flow[list[A]]:
+        before = upstream.flow(position)
+        read, given, mark, held = 0, 0, position, False
+
+        def batches() -> Iterator[list[A]]:
+            nonlocal read, given, mark, held
+            here, batch, longest = position, list[A](), 0
+            for item in before:
+                size = size_of(item)
+                if size <= max_tokens:
+                    width = max(longest, size)
+                    if batch and width * (len(batch) + 1) > max_tokens:
+                        given, mark, held = read, here, True
+                        yield batch
+                        batch, width = [], size
+                    batch.append(item)
+                    longest = width
+                read += 1
+                if len(batch) >= most or longest * (len(batch) + 1) > max_tokens:
+                    held = False
+                    yield batch
+                    batch, longest = [], 0
+                if jump is None:
+                    here = before.snapshot()
+            held = False
+            if batch:
+                yield batch
+
+        def reached() -> Position:
+            if not held:
+                return before.snapshot()
+            return mark if jump is None else jump(position, given)[0]
+
+        return Flow(batches(), reached)
+
+    return stateless(
+        upstream, rereads=lambda position: [Reread(position, begun(upstream, position))], flow=flow
+    )

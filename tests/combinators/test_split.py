@@ -1,0 +1,109 @@
+"""`hash_range`, `split`, `kfold`: parts are disjoint, whole, and stay what they are."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+
+KEYS = [None, str, lambda item: str(item).encode(), int]
+SEEDS = st.integers(0, 2**64)
+
+
+@given(st.sampled_from(KEYS), SEEDS, st.integers(0, 60), st.integers(0, 60))
+def test_parts_are_disjoint_and_stay_when_data_grow(
+    by: Any, seed: int, size: int, more: int
+) -> None:
+    stages = lz.split([0.5, 0.3, 0.2], seed=seed, by=by)
+    before = [list(lz.source(range(size)) | stage) for stage in stages]
+    after = [list(lz.source(range(size + more)) | stage) for stage in stages]
+    assert sorted(chain.from_iterable(before)) == list(range(size))
+    assert [[item for item in part if item < size] for part in after] == before
+
+
+@given(SEEDS)
+def test_a_part_that_grows_takes_of_the_next_alone(seed: int) -> None:
+    data = lz.source(range(200))
+    less, _ = lz.split([0.6, 0.4], seed=seed)
+    more, _ = lz.split([0.7, 0.3], seed=seed)
+    assert {*(data | less)} <= {*(data | more)}
+
+
+@pytest.mark.parametrize("by", KEYS[:2])
+def test_shares_are_what_was_asked_for(by: Any) -> None:
+    parts = lz.split({"train": 0.8, "valid": 0.1, "test": 0.1}, seed=0, by=by)
+    sizes = {name: len(list(lz.source(range(20_000)) | part)) for name, part in parts.items()}
+    assert sum(sizes.values()) == 20_000
+    assert abs(sizes["train"] - 16_000) < 300
+    assert abs(sizes["test"] - 2_000) < 220
+
+
+def test_items_with_one_key_stay_together() -> None:
+    train, _ = lz.split([0.5, 0.5], seed=1, by=lambda item: item % 7)
+    chosen = {*(lz.source(range(70)) | train)}
+    for key in range(7):
+        assert len({*range(key, 70, 7)} & chosen) in (0, 10)
+
+
+@given(st.integers(2, 6), st.sampled_from(KEYS), SEEDS)
+def test_folds(k: int, by: Any, seed: int) -> None:
+    data = lz.source(range(50))
+    folds = [
+        (list(data | train), list(data | test)) for train, test in lz.kfold(k, seed=seed, by=by)
+    ]
+    assert sorted(chain.from_iterable(test for _, test in folds)) == list(range(50))
+    assert all(sorted(train + test) == list(range(50)) for train, test in folds)
+
+
+def test_parts_have_random_access_and_read_nothing_else() -> None:
+    read: list[int] = []
+    train, _ = lz.split([0.5, 0.5], seed=0)
+    part = lz.source(range(100)) | lz.tap(read.append) | train | lz.shuffle(seed=1)
+    assert part[3] in range(100)
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("fractions", [[], [1.5], [0.5, 0.6], [-0.1], "ab", None, 3, {}, [True]])
+def test_bad_fractions(fractions: Any) -> None:
+    with pytest.raises(lz.ArgumentError, match="split: fractions must be"):
+        lz.split(fractions, seed=0)
+
+
+@pytest.mark.parametrize("key", [None, 1.5, (1,), [1]], ids=repr)
+def test_a_key_that_cannot_be_hashed(key: Any) -> None:
+    stage, _ = lz.split([0.5, 0.5], seed=0, by=lambda item: key)
+    with pytest.raises(TypeError, match="by must give a str, bytes or an int"):
+        list(lz.source([1]) | stage)
+
+
+def test_numbers_need_random_access() -> None:
+    stage, _ = lz.split([0.5, 0.5], seed=0)
+    with pytest.raises(lz.ArgumentError, match="give `by`"):
+        _ = (lz.unfold(lambda state: None, 0) | stage).machine
+    with pytest.raises(lz.ArgumentError, match="is endless"):
+        _ = (lz.count() | stage).machine
+
+
+def test_ends_in_their_order() -> None:
+    with pytest.raises(lz.ArgumentError, match=r"start=0\.6 is above stop=0\.5"):
+        lz.hash_range(0.6, 0.5, seed=0)
+
+
+def test_parts_stay_what_they_are() -> None:
+    stages = lz.split([0.4, 0.6], seed=9)
+    named = lz.split([0.4, 0.6], seed=9, by=str)
+    found = [list(lz.source(range(12)) | stage) for stage in (*stages, *named)]
+    assert found == GOLDEN
+
+
+GOLDEN = [
+    [0, 1, 5],
+    [2, 3, 4, 6, 7, 8, 9, 10, 11],
+    [5, 8, 11],
+    [0, 1, 2, 3, 4, 6, 7, 9, 10],
+]

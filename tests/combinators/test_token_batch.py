@@ -1,0 +1,89 @@
+"""`token_batch`, `limit`: budgets of tokens."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from tests.combinators.cases import LENGTHS
+
+
+@given(LENGTHS, st.integers(1, 60), st.integers(1, 9), st.none() | st.integers(1, 5))
+def test_no_batch_is_above_the_budget_and_none_could_take_the_next_item(
+    lengths: list[int], budget: int, multiple: int, most: int | None
+) -> None:
+    stage = lz.token_batch(
+        budget, key=abs, pad_to_multiple_of=multiple, max_items=most, drop_longer=True
+    )
+
+    def cost(batch: list[int]) -> int:
+        return -(-max(batch) // multiple) * multiple * len(batch)
+
+    batches = list(lz.source(lengths) | stage)
+    fitting = [size for size in lengths if cost([size]) <= budget]
+    assert [size for batch in batches for size in batch] == fitting
+    assert all(cost(batch) <= budget and len(batch) <= (most or 60) for batch in batches)
+    for batch, after in pairwise(batches):
+        assert len(batch) == most or cost([*batch, after[0]]) > budget
+
+
+def test_an_item_above_the_budget_is_named_and_nothing_is_lost() -> None:
+    pipeline = lz.source(["be", "question", "or"]) | lz.token_batch(4, key=len)
+    with lz.run(pipeline) as run, pytest.raises(ValueError, match=r"8 tokens.*'question'"):
+        next(run)
+    left_out = lz.source(["be", "question", "or"]) | lz.token_batch(4, key=len, drop_longer=True)
+    assert list(left_out) == [["be", "or"]]
+
+
+@pytest.mark.parametrize("size", [None, -1, 2.0, "3", True, [1]])
+@pytest.mark.parametrize("stage", [lz.token_batch, lz.limit])
+def test_a_length_that_is_none(stage: Any, size: Any) -> None:
+    pipeline = lz.source(["word"]) | stage(9, key=lambda item: size)
+    with pytest.raises(TypeError, match=r"key must give an int >= 0, got .* for 'word'"):
+        list(pipeline)
+
+
+def test_what_is_full_is_given_before_more_is_read() -> None:
+    read: list[int] = []
+    pipeline = lz.source([4, 4, 4, 9]) | lz.tap(read.append) | lz.token_batch(8, key=int)
+    with lz.run(pipeline) as run:
+        assert next(run) == [4, 4]
+    assert read == [4, 4]
+
+
+@given(LENGTHS, st.integers(1, 5), st.integers(1, 20))
+def test_ranks_share_every_batch_evenly(lengths: list[int], ranks: int, size: int) -> None:
+    batches = lz.source(lengths) | lz.batch(size)
+    parts = [
+        list(batches | lz.shard_batch(num_shards=ranks, index=rank, key=int))
+        for rank in range(ranks)
+    ]
+    for batch, *shares in zip(batches, *parts, strict=True):
+        assert sorted(item for share in shares for item in share) == sorted(batch)
+        costs = [sum(share) for share in shares]
+        assert max(costs) - min(costs) <= max(batch)
+
+
+@pytest.mark.parametrize(("item", "cost"), [([1], None), ([1], -1), ([1], "1"), (3, 1)])
+def test_what_ranks_cannot_share(item: Any, cost: Any) -> None:
+    stage = lz.shard_batch(num_shards=2, index=0, key=lambda _: cost)
+    with pytest.raises(TypeError, match="shard_batch: "):
+        list(lz.source([item]) | stage)
+
+
+@given(LENGTHS, st.integers(0, 300))
+def test_a_limit_is_the_longest_beginning_within_it(lengths: list[int], tokens: int) -> None:
+    found = list(lz.source(lengths) | lz.limit(tokens, key=int))
+    assert found == lengths[: len(found)]
+    assert sum(found) <= tokens
+    assert found == lengths or sum(lengths[: len(found) + 1]) > tokens
+
+
+def test_a_limit_of_all_epochs() -> None:
+    pipeline = lz.source([3, 4]) | lz.repeat() | lz.limit(15, key=int)
+    assert list(pipeline) == [3, 4, 3, 4]

@@ -1,0 +1,74 @@
+"""Every reader, with every compression, on every storage: all laws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import fsspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing import equal
+from tests.io.cases import check_reader, folder, written
+from tests.io.formats import COMPRESSIONS, STREAMED, WHOLE, compressed
+from tests.io.test_remote import BUCKET, client, server  # noqa: F401  # fixtures
+
+FEW = settings(max_examples=max(2, settings.default.max_examples // 30))
+
+FORMATS = STREAMED | WHOLE
+CASES = [(name, kind) for name in STREAMED for kind in COMPRESSIONS] + [(n, "none") for n in WHOLE]
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of others' packages
+_numbers = count()
+
+
+def in_memory(contents: Sequence[bytes], suffix: str) -> lz.io.Files:
+    place = f"/laws/{next(_numbers)}"
+    system = fsspec.filesystem("memory")
+    system.pipe({f"{place}/{n:03}{suffix}": content for n, content in enumerate(contents)})
+    return lz.io.files(f"memory:/{place}/*{suffix}")
+
+
+@pytest.mark.parametrize("storage", [written, in_memory])
+@pytest.mark.parametrize(("name", "compression"), CASES)
+def test_readers_keep_all_laws(name: str, compression: str, storage: Any) -> None:
+    form, ending = FORMATS[name], COMPRESSIONS[compression][0]
+
+    @FEW
+    @given(drawn=form.contents, size=st.sampled_from([1 << 20, 700]))
+    def holds(drawn: Any, size: int) -> None:
+        contents, rows = drawn
+        found = [compressed(content, compression, size) for content in contents]
+        check_reader(form.read(storage(found, f"{form.suffix}{ending}"), index_dir=folder()), rows)
+
+    holds()
+
+
+@pytest.mark.parametrize(("name", "compression"), CASES)
+def test_rows_of_a_bucket_are_those_of_a_disk(
+    name: str,
+    compression: str,
+    client: Any,  # noqa: F811
+) -> None:
+    form, ending = FORMATS[name], COMPRESSIONS[compression][0]
+
+    @settings(FEW, max_examples=2)
+    @given(drawn=form.contents.filter(lambda drawn: drawn[1]))
+    def holds(drawn: Any) -> None:
+        contents, rows = drawn
+        place = f"laws/{next(_numbers)}"
+        for number, content in enumerate(contents):
+            key = f"{place}/{number:03}{form.suffix}{ending}"
+            body = compressed(content, compression, 700)
+            client.put_object(Bucket=BUCKET, Key=key, Body=body)
+        found = form.read(lz.io.files(f"s3://{BUCKET}/{place}/*"), index_dir=folder())
+        assert equal(found[::-1], rows[::-1])
+        assert equal(found[len(rows) // 2], rows[len(rows) // 2])
+        state = lz.state_at(lz.source(found), len(rows) // 2)
+        assert equal(list(lz.run(lz.source(found), state)), rows[len(rows) // 2 :])
+
+    holds()
