@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_index(commands: Any) -> None:
     scanned = commands.add_parser(
         "index",
-        help="find the rows of text, JSON lines and CSV files ahead, for readers of lazyckpt.io",
+        help="find the rows of files ahead, for readers of lazyckpt.io",
         description=(
             "Finds where rows begin and keeps that where readers look for it. A file that is "
             "indexed already is not read again. Patterns have to be quoted for the shell."

@@ -131,6 +131,24 @@ def test_the_best_of_several_ways_counts(tmp_path: Path) -> None:
     assert row["values"] == [1e9, 1e9]
 
 
+FILES = """
+import json, sys
+sys.path.insert(0, {benchmarks!r})
+from contestants.of_lazyckpt import w11jsonl
+print(json.dumps(w11jsonl(200_000)()))
+"""
+
+
+def test_readers_of_files_are_measured(tmp_path: Path) -> None:
+    env = ENV | {"LAZYCKPT_BENCHMARK_FILES": str(tmp_path)}
+    code = FILES.format(benchmarks=str(BENCHMARKS))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["inexact"] == 0
+    assert all(found[key] > 0 for key in ("order", "shuffled", "local", "10%", "90%", "peak"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +14,18 @@ from lazyckpt.core.checks import Unfit
 from lazyckpt.core.prng import Indices, as_array
 
 _NUMBERS = "biuf"  # kinds of NumPy
+_TEXTS = {"string", "large_string", "string_view"}  # types of pyarrow
 
 
 class Column(NamedTuple):
-    """Values by place: one, or many as an array of numbers or a list."""
+    """Values by place: one, or many as an array of numbers or a list.
+
+    `is_text` says that each is a str.
+    """
 
     get: Callable[[int], Any]
     take: Callable[[Indices], NDArray[Any] | list[Any]]
+    is_text: bool = False
 
 
 Columns = dict[str, Column]
@@ -57,7 +62,9 @@ def _row_of(names: tuple[str, ...]) -> Callable[..., dict[str, Any]]:
 
 
 def _column(values: Any) -> Column:
-    if hasattr(values, "combine_chunks"):
+    if getattr(values, "num_chunks", 0) == 1:
+        values = values.chunk(0)  # which copies nothing
+    elif hasattr(values, "combine_chunks"):
         values = values.combine_chunks()
     if not hasattr(values, "chunks"):  # it may be more than one array holds
         if _is_number(values.type):
@@ -77,7 +84,7 @@ def _is_number(kind: Any) -> bool:
 def _numbers(values: Any) -> Column:
     found = _filled(values)
     if not values.null_count:
-        return Column(found.__getitem__, lambda places: picked(found, places))
+        return Column(found.__getitem__, partial(picked, found))
     is_missing = values.is_null().to_numpy(zero_copy_only=False)
 
     def get(place: int) -> Any:
@@ -133,7 +140,8 @@ def _objects(values: Any) -> Column:
         found: list[Any] = some.to_pylist()
         return found
 
-    return Column(lambda place: values[place].as_py(), take)
+    is_text = str(values.type) in _TEXTS and not values.null_count
+    return Column(lambda place: values[place].as_py(), take, is_text)
 
 
 def joined(parts: Sequence[NDArray[Any] | list[Any]]) -> NDArray[Any] | list[Any]:

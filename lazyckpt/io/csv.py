@@ -178,7 +178,7 @@ def read_csv(
         Yes.
 
     Memory:
-        Some 256 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
+        Some 112 KiB of rows at a time, and pieces of compressed files, at most 64 MiB.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -15,8 +15,9 @@ from typing import Any, overload
 from lazyckpt.core.checks import at_least, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import write_whole
+from lazyckpt.io.patterns import inode
 from lazyckpt.io.range_cache import BLOCK, RangeCache
-from lazyckpt.io.storage import File, difference, inode, is_local, one_file, storage_of
+from lazyckpt.io.storage import File, difference, is_local, one_file, storage_of
 
 CACHE_BYTES = 1 << 34
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
-from lazyckpt.core.prng import Indices, as_array
+from lazyckpt.core.prng import Indices
+from lazyckpt.errors import SourceChanged
 from lazyckpt.io.columns import Columns, columns_of, joined, row, rows
 from lazyckpt.io.files import Files
 from lazyckpt.io.index import Index
@@ -86,13 +87,27 @@ class GroupCache:
                 total -= self._kept.popitem(last=False)[1].nbytes
 
 
-def _stacked(values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None) -> Any:
+def _stacked(
+    values: NDArray[Any] | list[Any], places: NDArray[np.int64] | None, is_text: bool
+) -> Any:
     """A column of a batch, of its values in the order of `places`."""
     if isinstance(values, np.ndarray):
         return values if places is None else values[places]
     if places is not None:
         values = [values[place] for place in places.tolist()]
-    return values if {*map(type, values)} <= {str} else stack(values)
+    return values if is_text or {*map(type, values)} <= {str} else stack(values)
+
+
+def _stacked_parts(
+    parts: Sequence[tuple[Columns, Indices]], places: NDArray[np.int64] | None
+) -> dict[str, Any]:
+    """A batch of some rows of each group, in the order of `places`."""
+    found = {}
+    for name in parts[0][0]:
+        taken = [columns[name].take(some) for columns, some in parts]
+        is_text = all(columns[name].is_text for columns, _ in parts)
+        found[name] = _stacked(joined(taken) if len(taken) > 1 else taken[0], places, is_text)
+    return found
 
 
 class GroupedRows(Rows[dict[str, Any]]):
@@ -155,29 +170,46 @@ class GroupedRows(Rows[dict[str, Any]]):
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
         """Rows as `stack` makes them a batch, column by column."""
-        ascending = as_array(indices)
         places = None
-        if not isinstance(indices, range):  # which rises
-            order = np.argsort(ascending, kind="stable")
-            ascending = ascending[order]
-            places = np.empty_like(order)
-            places[order] = np.arange(len(order))
-        files = np.searchsorted(self._begins, ascending, side="right") - 1
-        parts = [
-            part
-            for number in np.unique(files).tolist()
-            for part in self._parts(number, ascending[files == number] - self._begins[number])
-        ]
-        names = list(parts[0][0])
+        if isinstance(indices, range):  # which rises
+            parts = self._spans(indices)
+        else:
+            parts, places = self._found(indices)
         try:
-            return {
-                name: _stacked(joined([each[name].take(some) for each, some in parts]), places)
-                for name in names
-            }
+            return _stacked_parts(parts, places)
         except UnicodeDecodeError:
             for index in indices:  # one of them is named
                 self[int(index)]
             raise
+
+    def _found(
+        self, indices: NDArray[np.int64]
+    ) -> tuple[list[tuple[Columns, Indices]], NDArray[np.int64]]:
+        """As `_spans`, of rows in any order, and where each of them is among those found."""
+        order = np.argsort(indices, kind="stable")
+        ascending = indices[order]
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        files = np.searchsorted(self._begins, ascending, side="right") - 1
+        parts: list[tuple[Columns, Indices]] = [
+            part
+            for number in np.unique(files).tolist()
+            for part in self._parts(number, ascending[files == number] - self._begins[number])
+        ]
+        return parts, places
+
+    def _spans(self, indices: range) -> list[tuple[Columns, Indices]]:
+        """The columns of each group that has some of these rows, and their places in it."""
+        found: list[tuple[Columns, Indices]] = []
+        while indices:
+            number, record = self._find(indices[0])
+            place, begin = self._place(number, record)
+            count = -(-(self._edges[number][place + 1] - record) // indices.step)
+            some, indices = indices[:count], indices[count:]
+            shift = self._begins[number] + begin
+            places = range(some.start - shift, some.stop - shift, some.step)
+            found.append((self._columns(number, place), places))
+        return found
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         group = self.group(number, self._place(number, record)[0])
@@ -211,6 +243,8 @@ class GroupedRows(Rows[dict[str, Any]]):
         def decode() -> Any:
             try:
                 return self.decode(number, self.group(number, place))
+            except SourceChanged:
+                raise
             except Exception as error:
                 raise self.error(number, self._edges[number][place], error) from error
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.errors import PipelineError
-from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import alone, cache_folder, storing, writing
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
@@ -73,6 +73,7 @@ class Index:
         self.files, self.scan = files, scan
         self.folder = cache_folder() if folder is None else os.path.abspath(os.fspath(folder))
         self._mapped: OrderedDict[int, Numbers] = OrderedDict()
+        executor = as_executor(executor)
         found = _read_counts(self._counts_path, len(files))
         self.counts = self._build(executor, progress) if found is None else found
 
@@ -94,6 +95,10 @@ class Index:
         """What it takes on disk."""
         numbers = range(len(self.files))
         return sum(os.path.getsize(self.path(number)) for number in numbers)
+
+    def __repr__(self) -> str:
+        rows = int(self.counts.sum())
+        return f"<Index of {len(self.files):,} files, {rows:,} rows, in {self.folder}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Index, (self.files, self.scan, self.folder)

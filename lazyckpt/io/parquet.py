@@ -19,7 +19,7 @@ from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.groups import CACHE_BYTES, Group, GroupedRows
 from lazyckpt.io.index import Index
 from lazyckpt.io.rows import decoding
-from lazyckpt.io.storage import File, optional_module
+from lazyckpt.io.storage import File, changed, is_local, optional_module, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
 Filters = Any  # of pyarrow: [("a", ">", 1), ...], or a list of such lists
@@ -50,7 +50,7 @@ class GroupScan:
     def _matching(self, file: File) -> Any:
         expression = _parquet().filters_to_expression(self.filters)
         kind = optional_module("pyarrow.dataset", "parquet", "read_parquet").ParquetFileFormat()
-        fragment = kind.make_fragment(_arrow().PythonFile(StoredFile(file), mode="r"))
+        fragment = kind.make_fragment(_source(file))
         some = fragment.subset(filter=expression, schema=fragment.physical_schema)
         return [group.id for group in some.row_groups]
 
@@ -82,7 +82,22 @@ def _parquet() -> Any:
 
 @lru_cache(maxsize=64)
 def _metadata(file: File) -> Any:
-    return _parquet().read_metadata(_arrow().PythonFile(StoredFile(file), mode="r"))
+    return _parquet().read_metadata(_source(file))
+
+
+def _source(file: File) -> Any:
+    """The bytes of a file: those of this machine read by pyarrow, into memory of its own."""
+    if not is_local(file.path):
+        return _arrow().PythonFile(StoredFile(file), mode="r")
+    opened = _arrow().OSFile(file.path)
+    _check(file)
+    return opened
+
+
+def _check(file: File) -> None:
+    """Raises an error for a file of this machine that isn't the one listed."""
+    if is_local(file.path) and (now := storage_of(file.path).stat(file.path)) != file:
+        raise changed(file, now)
 
 
 class _ParquetRows(GroupedRows):
@@ -93,6 +108,7 @@ class _ParquetRows(GroupedRows):
         arguments = {name: value for name, value in given.items() if value is not None}
         self._chosen = columns
         self._names = _names(files[0], columns)
+        self._readers: dict[int, Any] = {}  # of the file read last
         super().__init__("read_parquet", files, index, cache, arguments)
 
     @property
@@ -103,12 +119,19 @@ class _ParquetRows(GroupedRows):
         text = f"{found['digest']}\n{_ordered(self.arguments['filters'])!r}"
         return {**found, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_readers": {}}
+
     def decode(self, number: int, group: Group) -> Any:
         file = self.files[number]
-        source = _arrow().PythonFile(StoredFile(file), mode="r")
-        reader = _parquet().ParquetFile(source, metadata=_metadata(file))
+        reader = self._readers.pop(number, None)  # which no other thread has meanwhile
+        if reader is None:
+            reader = _parquet().ParquetFile(_source(file), metadata=_metadata(file))
+        else:
+            _check(file)
         # without pyarrow's own threads, which a fork would not have
         table = reader.read_row_group(group.number, columns=self._chosen, use_threads=False)
+        self._readers = {number: reader}
         if missing := set(self._names) - set(table.schema.names):
             raise PipelineError(
                 f"it has no column {min(missing)!r}, which {self.files[0].path} has"

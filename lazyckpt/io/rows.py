@@ -20,7 +20,9 @@ from lazyckpt.io.storage import File
 
 T = TypeVar("T", covariant=True)
 
-_FIRST, _BLOCK = 1 << 14, 1 << 18  # bytes of rows that are made at once: at first, and later
+# Bytes of rows that are made at once: at first, and later. What is larger than 128 KiB
+# the allocator takes from the system for every block anew, which costs as much as to decode it.
+_FIRST, _BLOCK = 1 << 14, 7 << 14
 
 
 class RecordError(PipelineError, ValueError):
@@ -106,7 +108,10 @@ class Rows(Sequence[T]):
         """Rows by their numbers, in that order; those of one file are read together."""
         if not len(indices):
             return []
-        wanted = np.asarray(indices, np.int64)
+        wanted = np.asarray(indices)
+        if wanted.dtype.kind not in "iu":
+            raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(indices)}")
+        wanted = wanted.astype(np.int64, copy=False)
         self._find(int(wanted.min())), self._find(int(wanted.max()))
         wanted = np.where(wanted < 0, wanted + self._length, wanted)
         order = np.argsort(wanted, kind="stable")

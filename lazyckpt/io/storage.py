@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
 from lazyckpt.io.locks import ForkLock
+from lazyckpt.io.patterns import matching
 from lazyckpt.io.range_cache import RangeCache
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
@@ -134,7 +135,7 @@ class LocalStorage:
             return [self.stat(pattern)]
         known: dict[tuple[int, int], str] = {}
         found = []
-        for path in glob.iglob(pattern, recursive=True):
+        for path in matching(pattern):
             status = os.stat(path)
             if modes.S_ISDIR(status.st_mode):
                 continue
@@ -180,12 +181,6 @@ class LocalStorage:
 def _absolute(path: str) -> str:
     """A path of this machine from its root on, of which two slashes are no other one."""
     return f"/{os.path.abspath(path.removeprefix('file://')).lstrip('/')}"
-
-
-def inode(path: str) -> tuple[int, int]:
-    """What a local file is by whatever name."""
-    status = os.stat(path.removeprefix("file://"))
-    return status.st_dev, status.st_ino
 
 
 def one_file(path: str, other: str) -> ArgumentError:

@@ -250,7 +250,7 @@ def read_tar(
         Yes.
 
     Memory:
-        Some 256 KiB of samples at a time, or one if that is larger.
+        Some 112 KiB of samples at a time, or one if that is larger.
 
     >>> import lazyckpt as lz
     >>> import io, tarfile

@@ -157,7 +157,7 @@ def read_tfrecord(
         Yes.
 
     Memory:
-        Some 256 KiB of records at a time, or one if that is larger.
+        Some 112 KiB of records at a time, or one if that is larger.
 
     >>> import lazyckpt as lz
     >>> from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ _HEADER = 34  # bytes of an index of Megatron's, before what it says of sequence
 MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
 
 
-class _Part(NamedTuple):
+class TokenPart(NamedTuple):
     """Where numbers are in a file.
 
     - `dtype`: their type
@@ -49,24 +49,32 @@ class _Documents(NamedTuple):
 
 
 class TokenRows(Rows[NDArray[Any]]):
-    """Rows of tokens as arrays: `length` of them from every `stride`-th on, or documents."""
+    """Rows of tokens as arrays: `length` of them from every `stride`-th on, or documents.
+
+    Args:
+        reader: The reader's name.
+        files: The files.
+        parts: Where tokens are in each of them.
+        length: As of `read_tokens`.
+        stride: As of `read_tokens`.
+        arguments: The reader's other arguments; None for those at their defaults.
+    """
 
     def __init__(
         self,
+        reader: str,
         files: Files,
+        parts: Sequence[TokenPart],
         length: int | None,
         stride: int | None,
-        dtype: np.dtype[Any] | None,
-        name: str | None,
+        arguments: Mapping[str, Any],
     ) -> None:
-        self.length, self.stride = length, stride or length
-        self._parts = [_part(file, dtype, name) for file in files]
-        counts = list(map(self._count, files, self._parts))
-        given = {"length": length, "stride": stride, "dtype": dtype and dtype.str, "name": name}
-        arguments = {name: value for name, value in given.items() if value is not None}
-        super().__init__("read_tokens", files, counts, arguments)
+        self.length, self.stride, self._parts = length, stride or length, parts
+        counts = list(map(self._count, files, parts))
+        given = {"length": length, "stride": stride, **arguments}
+        super().__init__(reader, files, counts, {n: v for n, v in given.items() if v is not None})
 
-    def _count(self, file: File, part: _Part) -> int:
+    def _count(self, file: File, part: TokenPart) -> int:
         if self.length is not None and self.stride is not None:
             return max(0, (part.size - self.length) // self.stride + 1)
         if part.megatron is not None:
@@ -114,7 +122,7 @@ class TokenRows(Rows[NDArray[Any]]):
         return part.start + first * width, part.start + (first + size) * width
 
 
-def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> _Part:
+def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> TokenPart:
     if file.path.endswith(".npy"):
         return _array(file, 0, StoredFile(file))
     if file.path.endswith(".npz"):
@@ -128,10 +136,10 @@ def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> _Part:
         )
     if file.size % found.itemsize:
         raise RecordError(f"{file.path}: {file.size:,} bytes are no whole number of {found.name}")
-    return _Part(found, 0, file.size // found.itemsize, None, index)
+    return TokenPart(found, 0, file.size // found.itemsize, None, index)
 
 
-def _array(file: File, start: int, source: Any) -> _Part:
+def _array(file: File, start: int, source: Any) -> TokenPart:
     """What the header of NumPy's format says, which begins at byte `start` of a file."""
     with decoding(file):
         version = npy.read_magic(source)
@@ -148,10 +156,10 @@ def _array(file: File, start: int, source: Any) -> _Part:
     size = int(np.prod(shape))
     if begin + size * dtype.itemsize > file.size:
         raise RecordError(f"{file.path}: it is cut: {shape} of {dtype} don't fit into its bytes")
-    return _Part(dtype, begin, size, int(shape[1]) if len(shape) == 2 else None)
+    return TokenPart(dtype, begin, size, int(shape[1]) if len(shape) == 2 else None)
 
 
-def _member(file: File, name: str | None) -> _Part:
+def _member(file: File, name: str | None) -> TokenPart:
     """Where an array of an `.npz` is, which must not be compressed."""
     with decoding(file), zipfile.ZipFile(StoredFile(file)) as archive:
         found = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
@@ -278,7 +286,7 @@ def read_tokens(
         Yes.
 
     Memory:
-        Some 256 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
+        Some 112 KiB of rows at a time, or one if that is larger; of documents 8 bytes each, of up
         to 256 files.
 
     >>> import lazyckpt as lz
@@ -297,4 +305,7 @@ def read_tokens(
     key = checked("read_tokens", "name", name, optional(_text))
     if step is not None and size is None:
         raise ArgumentError(f"read_tokens: stride={step} is given, and no length")
-    return TokenRows(as_files(files, "read_tokens"), size, step, kind, key)
+    listed = as_files(files, "read_tokens")
+    parts = [_part(file, kind, key) for file in listed]
+    others = {"dtype": kind and kind.str, "name": key}
+    return TokenRows("read_tokens", listed, parts, size, step, others)

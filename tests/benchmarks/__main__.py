@@ -9,7 +9,9 @@ contestants in turn, with all consumed by a `for` loop as in training:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -17,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contest import BY_HAND, OURS, PEERS, Contest, hold
+from files import FOLDER
 from harness import Case, Row
 from report import Report, plot
 from workloads import CONTESTS
@@ -61,6 +64,8 @@ def main() -> None:
     options = arguments()
     report = Report(options.json, options.rounds)
     report.begin()
+    folder = tempfile.TemporaryDirectory()
+    os.environ.setdefault(FOLDER, folder.name)
     try:
         for name in options.only:
             for case in CASES[name]:
@@ -69,6 +74,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(f"interrupted; {len(report.rows)} rows are measured")
     finally:
+        folder.cleanup()
         report.end()
         if options.plot:
             plot(report.rows, options.plot)
@@ -80,7 +86,9 @@ def measured(name: str, case: Case | Contest, options: argparse.Namespace) -> It
         if not isinstance(case, Contest):
             yield from case(options.rounds)
             return
-        if options.quick:
+        if options.megabytes and case.row == "W11":
+            case = replace(case, n=options.megabytes * 1_000_000)
+        elif options.quick:
             case = replace(case, n=case.n // 10)
         yield from hold(case, [BY_HAND, OURS, *options.peers], options.rounds, options.limit)
     except Exception as error:
@@ -100,6 +108,7 @@ def arguments() -> argparse.Namespace:
         metavar="NAMES",
         help=f"other libraries too: all, or some of {', '.join(PEERS)}",
     )
+    parser.add_argument("--megabytes", type=int, help="of files that W11 reads (1,000)")
     parser.add_argument("--limit", type=float, default=60, help="seconds for a peer's round (60)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the rows, in this file too")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="a picture of the rows")

@@ -34,7 +34,7 @@ def ways(module: Any, row: str, n: int) -> dict[str, Way]:
 def cost(figures: Figures) -> float:
     """What the best way has least of: its seconds, or those of its resumes."""
     resumes = [value for key, value in figures.items() if key.endswith("%")]
-    return sum(resumes) if resumes else figures["seconds"]
+    return sum(resumes) if resumes else figures.get("seconds", 0)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contest import Contest
+from files import FIGURES
 
 LINES = 857_886  # of the standard library's own text, about; the last tenth varies
 STATES = {
@@ -14,6 +15,15 @@ STATES = {
     "inexact": ("resumes not exact", "of3", 1.0),
 }
 FIRST = {"first": ("the first", "ms", 1e3)}
+FORMATS = {
+    "text": "lines",
+    "jsonl": "JSON lines",
+    "gzip": "JSON lines in gzip",
+    "zstd": "JSON lines in zstd",
+    "parquet": "Parquet",
+    "tar": "tar",
+}
+FOR_ALL = ("order", "columns", "peak", "index", "kept")
 SECONDS = {"seconds": ("", "ns", 1e9)}
 
 CONTESTS = [
@@ -37,6 +47,10 @@ CONTESTS = [
         "W10", "documents split into rows of 2,048 tokens", 1_000_000, rounds=3, key="w10split"
     ),
     Contest("W10", "documents packed whole, first fit", 1_000_000, rounds=3, key="w10fit"),
+    *(
+        Contest("W11", what, 1_000_000_000, FIGURES, rounds=2, key=f"w11{key}", for_all=FOR_ALL)
+        for key, what in FORMATS.items()
+    ),
     Contest(
         "W12",
         "training on packed tokens, 2 workers",

@@ -50,6 +50,7 @@ def client(
     monkeypatch.setattr(storage, "_opened", {})
     if request.param == "s3fs":
         monkeypatch.setattr(remote, "_OBSTORE", set())
+        pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # of another server
     for found in server.list_objects_v2(Bucket=BUCKET).get("Contents", []):
         server.delete_object(Bucket=BUCKET, Key=found["Key"])
     storage.storage_of("s3://x")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+from glob import glob
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files
+from lazyckpt.io.patterns import matching
 from tests.io.cases import folder
 
 
@@ -134,6 +137,57 @@ def test_files_can_be_compared_with_a_saved_listing(place: Path) -> None:
     os.remove(place / "part-2.txt")
     with pytest.raises(lz.StateMismatch, match=r"file 1, .*part-2\.txt, is gone"):
         lz.io.files(f"{place}/*.txt", like=saved)
+
+
+PATTERNS = ["*", "*.txt", "part-?.txt", "[!p]*", "**", "**/*", "**/*.txt", "d*/**/*", "*/er/*",
+            "deep/er/part-1.txt", "de[e]p/er/p*", "**/er/**", ".*", "**/.hidden", "*/*", "no/*",
+            "other.csv/*", "**/**/*.txt"]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_match_what_those_of_glob_do(place: Path, pattern: str) -> None:
+    for name in (".hidden", "deep/.hidden", ".folder/a.txt"):
+        Path(place, name).parent.mkdir(exist_ok=True)
+        Path(place, name).touch()
+    os.symlink("deep", place / "link")
+    expected = {p for p in glob(f"{place}/{pattern}", recursive=True) if os.path.isfile(p)}
+    found = [path for path in matching(f"{place}/{pattern}") if os.path.isfile(path)]
+    assert sorted(found) == sorted(expected)
+
+
+def test_links_that_lead_back_end(place: Path) -> None:
+    for name in ("a", "b", "deep/c"):
+        os.symlink(place, place / name)
+    with pytest.raises(lz.ArgumentError, match="no file matches"):
+        lz.io.files(f"{place}/**/*.nothing")
+    with pytest.raises(lz.ArgumentError, match="are one file, by a link"):
+        lz.io.files(f"{place}/**/*.csv")
+
+
+def _lists(pattern: str) -> bool:
+    """Whether somebody without rights may list."""
+    if os.getuid() == 0:
+        os.setuid(65534)
+    try:
+        lz.io.files(pattern)
+    except PermissionError as error:
+        return "closed" not in str(error)
+    return True
+
+
+@pytest.mark.parametrize("pattern", ["**/*.txt", "*/*.txt", "**"])
+def test_a_folder_that_can_not_be_read_is_an_error(pattern: str) -> None:
+    with TemporaryDirectory() as top:
+        os.chmod(top, 0o755)
+        for name in ("open", "closed"):
+            Path(top, name).mkdir()
+            Path(top, name, "a.txt").touch()
+        os.chmod(Path(top, "closed"), 0)
+        if not (child := os.fork()):
+            os._exit(_lists(f"{top}/{pattern}"))
+        status = os.waitpid(child, 0)[1]
+        os.chmod(Path(top, "closed"), 0o755)
+        assert status == 0
 
 
 def test_a_state_of_files_knows_them(place: Path) -> None:

@@ -7,9 +7,11 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -188,16 +190,18 @@ def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
 
 
 def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
-    read, write = os.pipe()
+    here, there = socket.socketpair()
     with alone(f"{place}/lock", lambda: False):
         if not (child := os.fork()):
-            os.close(write)
-            os.read(read, 1)
+            here.close()
+            there.send(b"1")
+            there.recv(1)
             os._exit(0)
+        there.close()
+        here.recv(1)  # by now it has closed what it inherited
     with open(place / "lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(read)
-    os.close(write)
+    here.close()
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -229,3 +233,16 @@ def test_the_cache_folder_is_what_the_environment_says(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert cache_folder() == "/caches/lazyckpt"
+
+
+def test_a_warm_index_of_many_files_opens_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = written([b"%d\n" % number for number in range(300)], ".txt")
+    rows = lz.io.read_text(files, index_dir=place)
+    opened: list[str] = []
+    module = import_module("lazyckpt.io.numbers")
+    plain = module.entries_of
+    monkeypatch.setattr(module, "entries_of", lambda path: opened.append(path) or plain(path))
+    again = lz.io.read_text(files, index_dir=place)
+    assert (len(again), len(opened)) == (300, 1)
+    assert again[299] == rows[299] == "299"
+    assert len(opened) > 1

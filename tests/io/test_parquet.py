@@ -107,6 +107,17 @@ def test_in_order_each_group_is_decoded_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(done) == 14
 
 
+def test_a_file_that_changes_while_it_is_read_is_named() -> None:
+    files = numbers(20, 20)
+    rows = lz.io.read_parquet(files)
+    run = lz.run(rows | lz.batch(10, collate=lz.stack))
+    next(run)
+    os.utime(files[0].path, ns=(1, 1))
+    with pytest.raises(lz.SourceChanged, match=r"000\.parquet changed since"):
+        next(run)
+    assert run.state.items == 1
+
+
 def test_decoded_groups_are_bounded_in_bytes() -> None:
     cache = groups.GroupCache(1000)
     for number in range(50):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.io import content
+from lazyckpt.io import content, text
 from lazyckpt.io.storage import LocalStorage
 from tests.io.cases import check_reader, folder, written
 
@@ -120,15 +123,54 @@ def test_what_is_no_json_is_left_out_where_asked() -> None:
     assert list(lz.run(rows | lz.map(str), run.state, on_error="skip")) == []
 
 
-@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
-def test_what_json_lacks_is_refused_with_and_without_orjson(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = written([f"[{text}]\n".encode()], ".jsonl")
+PARTS = [
+    "1",
+    "[2",
+    "3]",
+    "4,5",
+    "6],[7",
+    '{"a":',
+    "8}",
+    '"9',
+    '"',
+    "[]",
+    "{}",
+    "\ufeff1",
+    "\0",
+    " ",
+]
+
+
+@FEW
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=7), st.booleans(), st.booleans())
+@example(["[2", "3]", "4,5"], True, False)
+def test_lines_are_json_each_for_itself(lines: list[str], is_ended: bool, is_plain: bool) -> None:
+    content = "\n".join(lines) + "\n" * is_ended
+    with pytest.MonkeyPatch.context() as patch:
+        if is_plain:  # as where orjson isn't installed
+            patch.setattr(text, "json_loads", lambda: text.plain_loads)
+        rows = lz.io.read_jsonl(written([content.encode()], ".jsonl"))
+    alone = good(rows[n] for n in range(len(rows)))
+    assert good(iter(lz.run(lz.source(rows)))) == alone
+    assert good(iter(rows)) == alone
+
+
+def good(rows: Iterator[Any]) -> list[Any]:
+    """Those before the first that can't be read."""
+    found = []
+    with suppress(lz.io.RecordError):
+        for row in rows:
+            found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+def test_what_json_lacks_is_refused_with_and_without_orjson(name: str) -> None:
+    files = written([f"[{name}]\n".encode()], ".jsonl")
     with pytest.raises(lz.io.RecordError):
         lz.io.read_jsonl(files)[0]
-    with pytest.raises(lz.io.RecordError, match=f"{text} is no JSON"):
-        lz.io.read_jsonl(files, loads=lz.io.text.plain_loads)[0]
+    with pytest.raises(lz.io.RecordError, match=f"{name} is no JSON"):
+        lz.io.read_jsonl(files, loads=text.plain_loads)[0]
 
 
 def test_a_long_record_is_not_read() -> None:
@@ -156,6 +198,17 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> N
     files = written([b"a\n"], ".txt")
     with pytest.raises(lz.ArgumentError, match=message):
         lz.io.read_text(files, **arguments)
+
+
+def test_numbers_of_rows_are_ints() -> None:
+    rows = lz.io.read_text(written([b"a\nb\n"], ".txt"))
+    assert rows.__getitems__(np.array([1, 0], np.uint8)) == ["b", "a"]
+    for wrong in ([1.5], ["a"]):
+        with pytest.raises(TypeError, match="read_text: rows have ints as numbers"):
+            rows.__getitems__(wrong)  # type: ignore[arg-type]
+    with pytest.raises(lz.ArgumentError, match="executor must be"):
+        lz.io.read_text(rows.files, executor=4)  # type: ignore[arg-type]
+    assert repr(rows.row_index).startswith("<Index of 1 files, 2 rows, in /")
 
 
 def test_a_format_without_random_access_names_a_stream() -> None:

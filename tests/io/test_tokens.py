@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +216,23 @@ def test_executors_give_the_rows() -> None:
     for executor in (lz.threads(2), lz.processes(2)):
         with lz.run(pipeline, executor=executor) as run:
             assert equal(list(run), expected)
+
+
+def test_a_file_of_20_gb_takes_no_memory() -> None:
+    path = f"{folder()}/large.bin"
+    size = 20 * 10**9
+    with open(path, "wb") as file:
+        file.truncate(size)  # of holes, which take no place on disk
+    tracemalloc.start()
+    try:
+        rows = lz.io.read_tokens(path, length=1_000, dtype="uint16")
+        pipeline = rows | lz.shuffle(seed=0) | lz.batch(4, collate=lz.stack)
+        run = lz.run(pipeline, lz.state_at(pipeline, len(pipeline) // 2))
+        assert all(next(run).shape == (4, 1_000) for _ in range(50))
+        assert rows[len(rows) - 1].sum() == 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        os.remove(path)
+    assert len(rows) == size // 2_000
+    assert peak < 2_000_000

@@ -39,6 +39,7 @@ from lazyckpt.executors.pools.worker_process import (
 )
 
 _PATIENCE = 0.2  # seconds that stopping waits for a message under way
+_MOST_SLOTS = 1024  # of a worker, however many segments there are
 _TICK = 0.25  # seconds between two looks whether a worker lives, if others hold its pipe open
 
 _pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
@@ -105,8 +106,9 @@ class ProcessPool(WorkerPool):
         self._handlers = handlers
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
-        slots = 2 * workers + buffer_size + 2 + LENT_SLOTS
-        self._settings = settings._replace(slots=slots, first=number)
+        slots = 3 * workers + buffer_size + 2  # what one worker may have to do of a segment
+        slots = max(slots, min(slots * len(handlers), _MOST_SLOTS))
+        self._settings = settings._replace(slots=slots + LENT_SLOTS, first=number)
         self._workers: list[WorkerProcess] = []
         self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops

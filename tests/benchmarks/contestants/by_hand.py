@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
+import tarfile
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import accumulate, islice
 from time import perf_counter
+from typing import Any
 
 import numpy as np
+import orjson
 import transport
+from backports import zstd
 from contestant import Figures, Way
 from data import BINS, LENGTH, WEIGHTS, Documents, buffer_size, busy, files, lines_of
+from files import corpus, figures
 from grouping import by_hand as by_length
 from harness import spent, spent_by_workers
 from resuming import resumes
@@ -172,3 +179,46 @@ def filled(row: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         tokens[begin:end], segments[begin:end] = document, number
         begin = end
     return tokens, segments
+
+
+def lines(n: int, kind: str, opened: Callable[..., Any], decode: Callable[[Any], Any]) -> Way:
+    def loop() -> Iterator[Any]:
+        for path in corpus(kind, n):
+            with opened(path) as file:
+                for line in file:
+                    yield decode(line)
+
+    return figures(order=loop)
+
+
+def w11text(n: int) -> Way:
+    return lines(n, "txt", open, lambda line: line.rstrip("\n"))
+
+
+def w11jsonl(n: int) -> Way:
+    return lines(n, "jsonl", partial(open, mode="rb"), orjson.loads)
+
+
+def w11gzip(n: int) -> Way:
+    return lines(n, "jsonl.gz", gzip.open, orjson.loads)
+
+
+def w11zstd(n: int) -> Way:
+    return lines(n, "jsonl.zst", zstd.open, orjson.loads)
+
+
+def w11tar(n: int) -> Way:
+    def loop() -> Iterator[dict[str, bytes]]:
+        for path in corpus("tar", n):
+            with tarfile.open(path, "r:") as archive:
+                sample: dict[str, bytes] = {}
+                for member in archive:
+                    if member.name.endswith(".bin"):
+                        sample = {}
+                    file = archive.extractfile(member)
+                    assert file
+                    sample[member.name.partition(".")[2]] = file.read()
+                    if member.name.endswith(".cls"):
+                        yield sample
+
+    return figures(order=loop)

@@ -8,12 +8,14 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import datasets
 from contestant import Figures, Way
 from data import LENGTH, WEIGHTS, Documents, buffer_size, files
+from files import BATCH, corpus, figures, rows_of, timed
 from harness import spent
 from resuming import dumped, loaded, resumes
 from wide import add, keep, table
@@ -109,3 +111,49 @@ def w10split(n: int) -> Way:
     """As its examples cut texts: a thousand documents at a time, what is left over dropped."""
     stream = datasets.IterableDataset.from_generator(partial(documents, n))
     return lambda: spent(stream.map(cut, batched=True))
+
+
+def table_of(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
+    """Map-style: files converted to Arrow, whose rows are shuffled by number."""
+    names = [str(path) for path in corpus(kind, n)]
+    place = str(Path(names[0]).parent / "datasets")
+
+    def made() -> Any:
+        return datasets.load_dataset(form, data_files=names, split="train", cache_dir=place)
+
+    def start() -> tuple[Any, Any]:
+        found = shuffled.to_iterable_dataset()
+        return found, iter(found)
+
+    def resume(text: bytes) -> Any:
+        found = shuffled.to_iterable_dataset()
+        found.load_state_dict(loaded(text))
+        return iter(found)
+
+    seconds, rows = timed(made)
+    shuffled = rows.shuffle(seed=0)
+    kept = sum(path.stat().st_size for path in Path(place).rglob("*.arrow"))
+    return figures(
+        order=lambda: rows,
+        columns=(lambda: rows.with_format("numpy").iter(BATCH)) if has_columns else None,
+        shuffled=lambda: shuffled,
+        resumed=resumes(rows_of(n), start, lambda found: dumped(found.state_dict()), resume),
+        index=seconds / (n / 1e6),
+        kept=kept / len(rows),
+    )
+
+
+def w11text(n: int) -> Way:
+    return table_of("txt", "text", n)
+
+
+def w11jsonl(n: int) -> Way:
+    return table_of("jsonl", "json", n)
+
+
+def w11gzip(n: int) -> Way:
+    return table_of("jsonl.gz", "json", n)
+
+
+def w11parquet(n: int) -> Way:
+    return table_of("parquet", "parquet", n, has_columns=True)

@@ -27,6 +27,7 @@ from data import (
     texts,
     tokenize,
 )
+from files import corpus, figures, rows_of
 from grain.experimental import (
     ConcatThenSplitIterDataset,
     FirstFitPackIterDataset,
@@ -168,3 +169,42 @@ def w12(n: int) -> Way:
     batches = rows.map(lambda row: row["tokens"]).batch(ROWS)
     ahead = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
     return trained(n, lambda: ahead)
+
+
+def w11parquet(n: int) -> Way:
+    paths = [str(path) for path in corpus("parquet", n)]
+
+    def rows() -> Any:
+        return grain.experimental.InterleaveIterDataset(
+            [grain.experimental.ParquetIterDataset(path) for path in paths], cycle_length=1
+        )
+
+    return figures(order=rows, resumed=saved(rows, rows_of(n)))
+
+
+def w11parquet_as_array_record(n: int) -> Way:
+    """The same rows in its own format."""
+    source = grain.sources.ArrayRecordDataSource([str(p) for p in corpus("arrayrecord", n)])
+    rows = grain.MapDataset.source(source).map(json.loads)
+
+    def shuffled() -> Any:
+        return rows.shuffle(seed=0).to_iter_dataset(ALONE)
+
+    return figures(
+        order=lambda: rows.to_iter_dataset(ALONE),
+        shuffled=shuffled,
+        resumed=saved(shuffled, rows_of(n)),
+    )
+
+
+def saved(make: Any, n: int) -> Way:
+    def start() -> tuple[Any, Any]:
+        stream = iter(make())
+        return stream, stream
+
+    def resume(text: bytes) -> Any:
+        stream = iter(make())
+        stream.set_state(json.loads(text))
+        return stream
+
+    return resumes(n, start, lambda stream: json.dumps(stream.get_state()).encode(), resume)

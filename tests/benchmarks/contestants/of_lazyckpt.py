@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from time import perf_counter
@@ -23,9 +24,10 @@ from data import (
     texts,
     tokenize,
 )
+from files import BATCH, BLOCKS, corpus, figures, timed
 from grouping import BLOCK, SIZE, WINDOW
 from harness import spent, spent_by_workers
-from resuming import resumes
+from resuming import AFTER, resumes
 from wide import add, keep, table
 
 import lazyckpt as lz
@@ -129,3 +131,65 @@ def w12(n: int) -> Way:
             yield from run
 
     return trained(n, run)
+
+
+def read(reader: Callable[..., Any], kind: str, n: int, *, has_columns: bool = False) -> Way:
+    paths = corpus(kind, n)
+    folder = paths[0].parent / f"index of {kind}"
+    shutil.rmtree(folder, ignore_errors=True)
+
+    def opened() -> Any:
+        return reader(lz.io.files(paths), index_dir=folder)
+
+    seconds, rows = timed(opened)
+    kept = sum(path.stat().st_size for path in folder.iterdir())
+    has_blocks = getattr(rows, "block_starts", None) is not None
+    shuffled = rows | lz.shuffle(seed=0)
+
+    def resumed() -> Figures:
+        found: Figures = {"open": timed(opened)[0], "inexact": 0}
+        for share in (10, 50, 90):
+            run = lz.run(shuffled, lz.state_at(shuffled, len(rows) * share // 100))
+            next(run)
+            text, after = run.state.to_json(), [repr(next(run)) for _ in range(AFTER)]
+            pipeline = opened() | lz.shuffle(seed=0)
+            found[f"{share}%"], first = timed(lambda p=pipeline, text=text: next(lz.run(p, text)))
+            rest = islice(lz.run(pipeline, text), 1, AFTER)
+            found["inexact"] += [repr(first), *map(repr, rest)] != after
+        return found
+
+    return figures(
+        order=lambda: lz.run(lz.source(rows)),
+        columns=(lambda: rows | lz.batch(BATCH, collate=lz.stack)) if has_columns else None,
+        shuffled=lambda: shuffled,
+        local=lambda: (
+            rows | lz.local_shuffle(BLOCKS, seed=0, block_size=None if has_blocks else 1_000)
+        ),
+        resumed=resumed,
+        index=seconds / (n / 1e6),
+        kept=kept / len(rows),
+    )
+
+
+def w11text(n: int) -> Way:
+    return read(lz.io.read_text, "txt", n)
+
+
+def w11jsonl(n: int) -> Way:
+    return read(lz.io.read_jsonl, "jsonl", n)
+
+
+def w11gzip(n: int) -> Way:
+    return read(lz.io.read_jsonl, "jsonl.gz", n)
+
+
+def w11zstd(n: int) -> Way:
+    return read(lz.io.read_jsonl, "jsonl.zst", n)
+
+
+def w11parquet(n: int) -> Way:
+    return read(lz.io.read_parquet, "parquet", n, has_columns=True)
+
+
+def w11tar(n: int) -> Way:
+    return read(lz.io.read_tar, "tar", n)

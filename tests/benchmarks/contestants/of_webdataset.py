@@ -8,6 +8,7 @@ from time import perf_counter
 import webdataset as wds
 from contestant import Figures, Way
 from data import WEIGHTS
+from files import BUFFER, corpus, figures
 from harness import spent
 from wide import add, keep
 
@@ -27,3 +28,12 @@ def w9(n: int) -> Way:
         return {"seconds": perf_counter() - begun}
 
     return mixed
+
+
+def w11tar(n: int) -> Way:
+    names = [str(path) for path in corpus("tar", n)]
+
+    def samples() -> wds.DataPipeline:
+        return wds.WebDataset(names, shardshuffle=False, empty_check=False)
+
+    return figures(order=samples, local=lambda: samples().shuffle(BUFFER))
