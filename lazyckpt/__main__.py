@@ -1,4 +1,4 @@
-"""The command line: `lazyckpt demo`, `lazyckpt index`, or `python -m lazyckpt ...`."""
+"""The command line: `lazyckpt demo`, `index` and `convert`, or `python -m lazyckpt ...`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import lazyckpt
 from lazyckpt.demo.show import demo
 from lazyckpt.errors import PipelineError
-from lazyckpt.io.indexing import indexing
+from lazyckpt.io.conversion import FORMATS
+from lazyckpt.io.converting import converting
+from lazyckpt.io.indexing import READERS, indexing
 
 LEAST_KILLS = 5
 
@@ -40,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_demo(commands)
     _add_index(commands)
+    _add_convert(commands)
     return parser
 
 
@@ -56,21 +59,84 @@ def _add_index(commands: Any) -> None:
     scanned.add_argument("patterns", nargs="+", metavar="PATTERN", help="a path, URL or pattern")
     scanned.add_argument(
         "--format",
-        choices=("text", "jsonl", "csv", "parquet", "arrow", "tar", "tfrecord"),
+        choices=tuple(READERS),
         help="what the files hold (default: by the end of their names)",
     )
-    scanned.add_argument(
+    _add_reading(scanned)
+
+
+def _add_reading(command: Any) -> None:
+    command.add_argument(
         "--index-dir",
         metavar="PATH",
         help="where the index is kept (default: LAZYCKPT_CACHE, or the user's cache folder)",
     )
-    scanned.add_argument(
+    command.add_argument(
         "--workers",
         type=_at_least(0),
         default=0,
         metavar="N",
         help="processes that read files in parallel (default: none beside this one)",
     )
+
+
+def _add_convert(commands: Any) -> None:
+    converted = commands.add_parser(
+        "convert",
+        help="write a corpus anew, in files of so many rows of a format with random access",
+        description=(
+            "Reads files and writes their rows to others, of N rows each, with a listing of "
+            "counts and digests. After a kill the same command goes on where it was. Patterns "
+            "have to be quoted for the shell."
+        ),
+    )
+    converted.set_defaults(run=_convert)
+    converted.add_argument("patterns", nargs="+", metavar="INPUT", help="a path, URL or pattern")
+    converted.add_argument("folder", metavar="OUTPUT", help="a folder: new, empty, or unfinished")
+    converted.add_argument(
+        "--rows", type=_at_least(1), required=True, metavar="N", help="rows that a file has"
+    )
+    converted.add_argument("--format", choices=FORMATS, required=True, help="of the output")
+    converted.add_argument(
+        "--from",
+        dest="read_as",
+        choices=tuple(READERS),
+        help="what the input holds (default: by the end of its names)",
+    )
+    converted.add_argument(
+        "--column", metavar="NAME", help="write what rows have by this name, and nothing else"
+    )
+    converted.add_argument(
+        "--dtype", default="uint16", help="of tokens, which are ints (default: %(default)s)"
+    )
+    converted.add_argument(
+        "--skip-errors",
+        dest="on_error",
+        action="store_const",
+        const="skip",
+        default="raise",
+        help="leave out rows that can't be read (default: stop at the first)",
+    )
+    _add_reading(converted)
+
+
+def _convert(chosen: argparse.Namespace) -> int:
+    try:
+        return converting(
+            chosen.patterns,
+            chosen.folder,
+            form=chosen.format,
+            rows=chosen.rows,
+            read_as=chosen.read_as,
+            column=chosen.column,
+            dtype=chosen.dtype,
+            index_dir=chosen.index_dir,
+            workers=chosen.workers,
+            on_error=chosen.on_error,
+        )
+    except (PipelineError, OSError) as error:
+        print(f"lazyckpt convert: {error}", file=sys.stderr)
+        return 2
 
 
 def _index(chosen: argparse.Namespace) -> int:

@@ -91,6 +91,7 @@ def source_combinator(
     describe: Callable[..., dict[str, Any]] | None = None,
     sized: bool = False,
     rebase: Callable[..., Any] | None = None,
+    before: Callable[..., dict[str, Any]] | None = None,
     reshard: Callable[..., Any] | None = None,
     **options: Unpack[Options],
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
@@ -104,6 +105,8 @@ def source_combinator(
         rebase: What `rebase` makes of a position and the entry that a state has of the
             stage, where all arguments follow by keyword; it raises
             `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
+        before: Of data that may have become more: from what a state has of the arguments, and
+            these by keyword, to those that differ, as they were; it raises `Unfit`, too.
         reshard: What `reshard` makes of the positions of all ranks and another number of
             ranks: the positions of these.
         options: As for `combinator`.
@@ -117,6 +120,7 @@ def source_combinator(
             describe=describe,
             sized=sized,
             rebase=rebase,
+            before=before,
             reshard=reshard,
             **options,
         )

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from lazyckpt.combinators.indexed import by_index, by_row, indexed, looking_up
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import brief, optional, short
+from lazyckpt.core.checks import Unfit, brief, optional, short
 from lazyckpt.core.flow import Flow, Position, Table, counted
 from lazyckpt.core.frames import is_frame, is_reader, kinds
 from lazyckpt.core.lengths import is_raised_here
@@ -44,8 +44,23 @@ def _described(data: Any, name: str | None) -> dict[str, Any]:
     return identity if name is None else {**identity, "name": name}
 
 
+def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
+    """The data as a state knows it: those of a reader, to which files were appended."""
+    if not hasattr(data, "first_files") or "digest" not in known:
+        raise Unfit("length decides the order")
+    first = data.first_files(known.get("files", known.get("length")))
+    if first is None or {**known, **first.source_identity, "length": len(first)} != known:
+        raise Unfit("the files that the state knows aren't the first ones of these")
+    return {"data": first}
+
+
 @source_combinator(
-    checks={"name": optional(short)}, describe=_described, sized=True, functions={"data": "data"}
+    checks={"name": optional(short)},
+    describe=_described,
+    sized=True,
+    functions={"data": "data"},
+    rebasable={"length": "any", "files": "any", "digest": "any"},
+    before=_as_it_was,
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
@@ -57,7 +72,8 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
     Args:
         data: Anything with `__len__` and `__getitem__` (list, range, array,
             memory map, map-style dataset, reader of `lazyckpt.io`; a `__getitems__` is
-            used too, and a `block_starts` by `local_shuffle`), or any iterable that
+            used too, and a `block_starts` by `local_shuffle`; of files and of their readers a
+            state has a digest, and `rebase` follows what is appended to them), or any iterable that
             begins anew each time, such as a file reader object. It must give the same
             items in the same order each time. A data frame of pandas or polars and a
             table of pyarrow give rows as dicts, of which

@@ -46,6 +46,7 @@ def define(
     rebasable: Mapping[str, str] | None = None,
     branch: Callable[..., Any] | None = None,
     rebase: Callable[..., Any] | None = None,
+    before: Callable[..., dict[str, Any]] | None = None,
     reshard: Callable[..., Any] | None = None,
     trace: Callable[..., Any] | None = None,
     registered: bool = True,
@@ -82,6 +83,7 @@ def define(
         rebasable=rebasable or {},
         branch=branch,
         rebase=rebase,
+        before=before,
         reshard=reshard,
         trace=trace,
     )

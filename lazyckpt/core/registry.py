@@ -62,6 +62,7 @@ class Combinator(NamedTuple):
     rebasable: Mapping[str, str]
     branch: Callable[..., Any] | None
     rebase: Callable[..., Any] | None
+    before: Callable[..., dict[str, Any]] | None
     reshard: Callable[..., Any] | None
     trace: Callable[..., Any] | None
 

@@ -6,9 +6,10 @@
 
 Names are imported when first used. Each module imports only from those before it:
 
-- locks, cache, numbers, patterns, storage, remote, files, index, decompress, framed, gzip, zstd
+- locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
+- decompress, framed, gzip, zstd
 - content, rows, lines, ranges
-- text, csv, stream, indexing
+- text, csv, stream, encoders, conversion, indexing, converting
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ from lazyckpt.io.files import Files, files
 from lazyckpt.io.index import Index, Scan, index
 
 if TYPE_CHECKING:
+    from lazyckpt.io.array_record import read_array_record
     from lazyckpt.io.arrow import read_arrow
+    from lazyckpt.io.conversion import convert
     from lazyckpt.io.csv import read_csv
+    from lazyckpt.io.decode import decode_audio, decode_image, decode_video
+    from lazyckpt.io.duckdb import read_duckdb
+    from lazyckpt.io.huggingface import read_dataset, stream_dataset
+    from lazyckpt.io.litdata import read_litdata
+    from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
     from lazyckpt.io.rows import RecordError, RowOrigin, Rows
     from lazyckpt.io.sqlite import read_sqlite
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from lazyckpt.io.text import read_jsonl, read_text
     from lazyckpt.io.tfrecord import read_tfrecord
     from lazyckpt.io.tokens import read_tokens
+    from lazyckpt.io.zarr import read_zarr
 
 __all__ = [
     "File",
@@ -43,24 +52,42 @@ __all__ = [
     "Rows",
     "Scan",
     "Storage",
+    "convert",
+    "decode_audio",
+    "decode_image",
+    "decode_video",
     "files",
     "index",
     "iter_jsonl",
     "iter_text",
+    "read_array_record",
     "read_arrow",
     "read_csv",
+    "read_dataset",
+    "read_duckdb",
     "read_jsonl",
+    "read_litdata",
+    "read_mds",
     "read_parquet",
     "read_sqlite",
     "read_tar",
     "read_text",
     "read_tfrecord",
     "read_tokens",
+    "read_zarr",
+    "stream_dataset",
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
+    "array_record": "read_array_record",
     "arrow": "read_arrow",
+    "conversion": "convert",
     "csv": "read_csv",
+    "decode": "decode_audio decode_image decode_video",
+    "duckdb": "read_duckdb",
+    "huggingface": "read_dataset stream_dataset",
+    "litdata": "read_litdata",
+    "mds": "read_mds",
     "parquet": "read_parquet",
     "rows": "RecordError RowOrigin Rows",
     "sqlite": "read_sqlite",
@@ -70,6 +97,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "tfrecord": "read_tfrecord",
     "tokens": "read_tokens",
     "text": "read_jsonl read_text",
+    "zarr": "read_zarr",
 }
 _places = {
     name: f"lazyckpt.io.{module}" for module, names in _MODULES.items() for name in names.split()

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Literal, Protocol, TypeAlias
 
+import numpy as np
+
 from lazyckpt.core.checks import Check, one_of
 from lazyckpt.errors import ArgumentError
+from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.storage import File, Ranges, storage_of
 
 Compression: TypeAlias = Literal["infer", "none", "gzip", "zstd"]
@@ -30,6 +33,9 @@ class Content(Protocol):
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         """Those of several ranges."""
 
+    def block_begins(self, file: File) -> Numbers:
+        """The offsets at which what is decompressed together begins."""
+
 
 class _Plain:
     """Files that aren't compressed."""
@@ -41,6 +47,9 @@ class _Plain:
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         return storage_of(file.path).read_ranges(file, ranges)
+
+    def block_begins(self, file: File) -> Numbers:
+        return np.zeros(1, np.uint64)
 
 
 _plain = _Plain()

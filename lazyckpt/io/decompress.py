@@ -30,10 +30,10 @@ class Decompressor(Protocol):
 
 
 class Gunzip:
-    """zlib's decompressor of a gzip member, as the others are."""
+    """zlib's decompressor, of a gzip member unless another is given, as the others are."""
 
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(31)
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = inner or zlib.decompressobj(31)
         self._is_full = False  # it may have made more than it gave
 
     @property
@@ -74,21 +74,21 @@ _KINDS: dict[str, Callable[[], Decompressor]] = {
     "xz": lzma.LZMADecompressor,
     "bz2": bz2.BZ2Decompressor,
 }
+_SUFFIXES = {
+    "gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd",
+    "xz": "xz", "lzma": "xz", "bz2": "bz2",
+}  # fmt: skip
 _PADDED = {"gzip", "xz"}  # zeros may stand between pieces
+
+
+def compression_of(path: str) -> str | None:
+    """The compression that the end of a name says, of those that are read from the front."""
+    return _SUFFIXES.get(path.rpartition(".")[2])
 
 
 def decompressor(kind: str) -> Decompressor:
     """What undoes one piece."""
     return _KINDS[kind]()
-
-
-def whole(kind: str, content: bytes, size: int) -> bytes:
-    """One piece, of which the size without compression is known."""
-    inner = decompressor(kind)
-    found = inner.decompress(content, size)
-    while len(found) < size and not inner.eof and not inner.needs_input:
-        found += inner.decompress(b"", size - len(found))
-    return found
 
 
 def pieces(file: File, kind: str) -> Iterator[tuple[bytes, int]]:

@@ -6,16 +6,20 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
 
-from lazyckpt.core.checks import brief
+from lazyckpt.core.checks import at_least, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import write_whole
 from lazyckpt.io.patterns import inode
+from lazyckpt.io.range_cache import BLOCK, RangeCache
 from lazyckpt.io.storage import File, difference, is_local, one_file, storage_of
+
+CACHE_BYTES = 1 << 34
 
 _FORMAT = 1
 
@@ -62,6 +66,10 @@ class Files(Sequence[File]):
     def source_identity(self) -> dict[str, Any]:
         """What a state has of it, beside the number of files."""
         return {"digest": self.digest}
+
+    def first_files(self, count: Any) -> Files | None:
+        """So many files alone; None if there are not so many."""
+        return self[:count] if isinstance(count, int) and 0 <= count <= len(self) else None
 
     def __eq__(self, other: object) -> bool:
         return self._files == other._files if isinstance(other, Files) else NotImplemented
@@ -123,6 +131,13 @@ class Files(Sequence[File]):
         """The listing that `save` wrote."""
         return Files.from_json(Path(path).read_bytes())
 
+    def cached(self, cache_dir: str | os.PathLike[str], cache_bytes: int = CACHE_BYTES) -> Files:
+        """The same files, parts of which are kept on this machine, as of `files`."""
+        most = checked("files", "cache_bytes", cache_bytes, at_least(BLOCK))
+        cache = RangeCache(os.path.abspath(os.fspath(cache_dir)), most)
+        os.makedirs(cache.folder, exist_ok=True)
+        return Files(replace(file, cache=cache) for file in self)
+
     def check(self, saved: Files) -> None:
         """Compare with a saved listing; a `StateMismatch` names the first file that differs."""
         if not isinstance(saved, Files):
@@ -154,6 +169,8 @@ def files(
     patterns: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     like: Files | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_bytes: int = CACHE_BYTES,
 ) -> Files:
     """List files, once: those of each pattern in the order of the patterns.
 
@@ -170,6 +187,12 @@ def files(
     Args:
         patterns: One pattern, or several.
         like: A saved listing that this one has to equal.
+        cache_dir: A folder of this machine which keeps what is read of files elsewhere, by
+            blocks of 1 MiB: all processes share it, one fetches a block and the others wait.
+            It is verified against size and version, and outlives kills. None for no cache. A
+            saved listing has none; `Files.load(path).cached(cache_dir)` does.
+        cache_bytes: How many bytes it may take; blocks that were not used for long give way
+            to others. Where the disk has no room, nothing is kept.
 
     Raises:
         ArgumentError: A pattern matches no file, or a directory; two give the same file; a
@@ -207,7 +230,7 @@ def files(
     listed = Files(found)
     if like is not None:
         listed.check(like)
-    return listed
+    return listed if cache_dir is None else listed.cached(cache_dir, cache_bytes)
 
 
 def _check_links(found: Iterable[File]) -> None:

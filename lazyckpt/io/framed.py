@@ -1,8 +1,9 @@
-"""Files of pieces that are compressed each for itself, by the offsets of what is in them."""
+"""Files of pieces that are decompressed each for itself, by the offsets of what is in them."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
@@ -10,13 +11,37 @@ import numpy as np
 
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.cache import storing, writing
-from lazyckpt.io.decompress import damaged, pieces, whole
-from lazyckpt.io.locks import ForkLock
+from lazyckpt.io.decompress import Decompressor, damaged, decompressor, pieces
 from lazyckpt.io.numbers import Numbers, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.storage import File, Ranges, storage_of
 
 _KEPT = 1 << 26  # bytes of pieces that are kept without compression
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
+_STEP = 1 << 17  # bytes that are made at once
+
+
+class _Piece:
+    """What a piece holds, made as far as was asked for."""
+
+    def __init__(self, inner: Decompressor, content: bytes, size: int) -> None:
+        self.size = size
+        self._inner, self._content, self._made = inner, content, bytearray()
+        self._lock = threading.Lock()
+
+    def read(self, start: int, stop: int) -> bytes:
+        with self._lock:
+            if len(self._made) < stop:
+                self._extend(min(self.size, -(-stop // _STEP) * _STEP))
+            with memoryview(self._made) as made:
+                return bytes(made[start:stop])
+
+    def _extend(self, stop: int) -> None:
+        inner, made = self._inner, self._made
+        while (missing := stop - len(made)) > 0:
+            if inner.eof or (inner.needs_input and not self._content):
+                raise ValueError("it ends too early")
+            content, self._content = self._content, b""
+            made += inner.decompress(content, missing)
 
 
 class Framed:
@@ -30,9 +55,12 @@ class Framed:
     def __init__(self, kind: str, folder: str) -> None:
         self.kind, self.folder = kind, folder
         self._bounds: OrderedDict[File, Numbers] = OrderedDict()
-        self._made: OrderedDict[tuple[File, int], bytes] = OrderedDict()
+        self._renew()
+
+    def _renew(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._pieces: OrderedDict[tuple[File, int], _Piece] = OrderedDict()
         self._kept = 0
-        self._lock = ForkLock()
 
     def chunks(self, file: File) -> Iterator[bytes]:
         found: list[tuple[int, int]] = []
@@ -59,17 +87,25 @@ class Framed:
         """Where pieces begin: in the file, and in what it holds. The last is the end."""
         found = self._bounds.get(file)
         if found is None:
-            mapped = mapped_numbers(self.path(file), 2)
-            if mapped is None:  # lost since, or damaged
-                for _ in self.chunks(file):
-                    pass
-                mapped = mapped_numbers(self.path(file), 2)
-            if mapped is None:
-                raise PipelineError(f"{self.path(file)} was removed while it was made")
-            found = self._bounds[file] = np.ascontiguousarray(mapped.T)
+            found = self._bounds[file] = self.noted(file)
             if len(self._bounds) > _MOST_KNOWN:
                 self._bounds.popitem(last=False)
         return found
+
+    def noted(self, file: File) -> Numbers:
+        """The same, as it was noted; the file is read where that is lost."""
+        mapped = mapped_numbers(self.path(file), 2)
+        if mapped is None:  # lost since, or damaged
+            for _ in self.chunks(file):
+                pass
+            mapped = mapped_numbers(self.path(file), 2)
+        if mapped is None:
+            raise PipelineError(f"{self.path(file)} was removed while it was made")
+        return np.ascontiguousarray(mapped.T)
+
+    def block_begins(self, file: File) -> Numbers:
+        """The offsets at which what is decompressed together begins."""
+        return self.bounds(file)[1, :-1]
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         return [self._read(file, start, stop) for start, stop in ranges]
@@ -79,29 +115,35 @@ class Framed:
         number = int(np.searchsorted(begins, np.uint64(start), "right")) - 1
         parts = []
         while number < len(begins) - 1 and begins[number] < stop:
-            begin = int(begins[number])
-            parts.append(self._piece(file, number)[max(0, start - begin) : stop - begin])
+            begin, end = begins[number : number + 2].tolist()
+            first, last = max(0, start - begin), min(stop, end) - begin
+            piece = self._piece(file, number)
+            try:
+                parts.append(piece.read(first, last))
+            except Exception as error:  # each library's own
+                at = int(self.bounds(file)[0, number])
+                raise damaged(file, self.kind, at, error) from error
             number += 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _piece(self, file: File, number: int) -> bytes:
+    def _piece(self, file: File, number: int) -> _Piece:
+        if self._process != os.getpid():  # forked, perhaps while a piece was made
+            self._renew()
         key = file, number
         with self._lock:
-            if (found := self._made.get(key)) is not None:
-                self._made.move_to_end(key)
+            if (found := self._pieces.get(key)) is not None:
+                self._pieces.move_to_end(key)
                 return found
-        (first, last), (begin, end) = self.bounds(file)[:, number : number + 2].tolist()
-        content = storage_of(file.path).read(file, first, last)
-        try:
-            found = whole(self.kind, content, end - begin)
-        except Exception as error:  # each library's own
-            raise damaged(file, self.kind, first, error) from error
-        if len(found) != end - begin:
-            raise damaged(file, self.kind, first, "it ends too early")
+        begin, end = self.bounds(file)[1, number : number + 2].tolist()
+        made = _Piece(*self.begun(file, number), end - begin)
         with self._lock:
-            if key not in self._made:
-                self._kept += len(found)
-            self._made[key] = found
-            while self._kept > _KEPT and len(self._made) > 1:
-                self._kept -= len(self._made.popitem(last=False)[1])
-        return found
+            found = self._pieces.setdefault(key, made)
+            self._kept += found.size if found is made else 0
+            while self._kept > _KEPT and len(self._pieces) > 1:
+                self._kept -= self._pieces.popitem(last=False)[1].size
+            return found
+
+    def begun(self, file: File, number: int) -> tuple[Decompressor, bytes]:
+        """What decompresses a piece, and what it begins with."""
+        first, last = self.bounds(file)[0, number : number + 2].tolist()
+        return decompressor(self.kind), storage_of(file.path).read(file, first, last)

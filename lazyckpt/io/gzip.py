@@ -1,132 +1,120 @@
-"""gzip: members where they are small, seek points where one is large.
+"""gzip: members where they are small, the spans between seek points where one is large.
 
-Seek points are indexed_gzip's. Of rapidgzip a pass from the front takes 0.6 of the CPU time,
-but a random row 1.6 times as much; and it aborts the interpreter where a file is open at its
-exit, which forked workers can't help. Neither notices a file that is cut off, so that
-the first pass is zlib's, which checks all of it.
+Seek points are found by indexed_gzip, and kept as it writes them. Of rapidgzip a pass from the
+front takes 0.6 of the CPU time, but it aborts the interpreter where a file is open at its exit,
+which forked workers can't help. Neither notices a file that is cut off, so that the
+first pass is zlib's, which checks all of it; and zlib reads the spans, each as far as is
+asked for.
 """
 
 from __future__ import annotations
 
-import io
 import os
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from lazyckpt.errors import PipelineError
 from lazyckpt.io.cache import storing, writing
-from lazyckpt.io.decompress import damaged
+from lazyckpt.io.decompress import Decompressor, Gunzip
 from lazyckpt.io.framed import Framed
-from lazyckpt.io.storage import File, Ranges, optional_module, storage_of
+from lazyckpt.io.numbers import Numbers
+from lazyckpt.io.storage import File, optional_module, storage_of
+from lazyckpt.io.stored_file import StoredFile
 
 SPACING = 1 << 20  # bytes between seek points, each of which is 32 KiB in the index
 MOST = 1 << 22  # bytes of a member that is read for itself
 
-_BUFFER = 1 << 14
-_AHEAD = 1 << 22  # bytes that are read where reads follow one another
-_MOST_OPEN = 8  # files whose seek points are in memory
+_WINDOW = 1 << 15
+# What indexed_gzip writes: a header, a row for each point, and the windows of those that have one.
+_HEADER = np.dtype(
+    [("magic", "S5"), ("version", "<u2"), ("compressed", "<u8"), ("size", "<u8"),
+     ("spacing", "<u4"), ("window", "<u4"), ("points", "<u4")]
+)  # fmt: skip
+_POINT = np.dtype([("at", "<u8"), ("begin", "<u8"), ("bits", "u1"), ("has_window", "u1")])
 
 
 class Gzip(Framed):
     """Files of small members, as bgzip writes them, or of large ones with seek points."""
 
-    def __init__(self, kind: str, folder: str) -> None:
-        super().__init__(kind, folder)
-        self._open: OrderedDict[tuple[int, File], _Opened] = OrderedDict()
-
     def chunks(self, file: File) -> Iterator[bytes]:
         yield from super().chunks(file)
-        if self._is_large(file):
+        if _is_large(super().noted(file)):
             self._write_points(file)
 
-    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        if not self._is_large(file):
-            return super().read_ranges(file, ranges)
-        opened = self._opened(file)
-        return [opened.read(start, stop) for start, stop in ranges]
+    def noted(self, file: File) -> Numbers:
+        """Where pieces begin. Of spans also how many bits of the byte before, and the window."""
+        members = super().noted(file)
+        if not _is_large(members):
+            return members
+        found = _points(self._path(file))
+        if found is None:  # lost since, or damaged
+            self._write_points(file)
+            found = _points(self._path(file))
+        if found is None:
+            raise PipelineError(f"{self._path(file)} was removed while it was made")
+        end = np.array([[file.size], members[1, -1:], [0], [0]], np.uint64)
+        return np.append(found, end, axis=1)
 
-    def _is_large(self, file: File) -> bool:
-        begins = self.bounds(file)[1]
-        return len(begins) > 1 and int((begins[1:] - begins[:-1]).max()) > MOST
+    def begun(self, file: File, number: int) -> tuple[Decompressor, bytes]:
+        bounds = self.bounds(file)
+        if len(bounds) == 2:
+            return super().begun(file, number)
+        (first, last), (_, _), (bits, _), (window, _) = bounds[:, number : number + 2].tolist()
+        content = storage_of(file.path).read(file, first - (bits > 0), last)
+        inner = zlib.decompressobj(-15, zdict=self._window(file, window) if window else b"")
+        return Gunzip(inner), _shifted(content, 8 - bits) if bits else content
+
+    def _window(self, file: File, at: int) -> bytes:
+        """What comes before a span, of which it may repeat parts."""
+        with open(self._path(file), "rb") as points:
+            points.seek(at)
+            return points.read(_WINDOW)
+
+    def _path(self, file: File) -> str:
+        return f"{self.path(file)}.points"
 
     def _write_points(self, file: File) -> None:
-        with storing(self.folder), writing(self._points(file)) as temporary:
-            opened = _library().IndexedGzipFile(fileobj=_Reader(file), spacing=SPACING)
+        library = optional_module("indexed_gzip", "gzip", "random access in .gz")
+        with storing(self.folder), writing(self._path(file)) as temporary:
+            opened = library.IndexedGzipFile(fileobj=StoredFile(file), spacing=SPACING)
             opened.build_full_index()
             opened.export_index(temporary)
 
-    def _points(self, file: File) -> str:
-        return f"{self.path(file)}.points"
 
-    def _opened(self, file: File) -> _Opened:
-        key = os.getpid(), file
-        with self._lock:
-            if (found := self._open.get(key)) is not None:
-                self._open.move_to_end(key)
-                return found
-        if not os.path.exists(self._points(file)):
-            self._write_points(file)
-        made = _library().IndexedGzipFile(
-            fileobj=_Reader(file), spacing=SPACING, readbuf_size=_BUFFER, buffer_size=_BUFFER
-        )
-        made.import_index(self._points(file))
-        opened = _Opened(file, made)
-        with self._lock:
-            self._open[key] = opened
-            if len(self._open) > _MOST_OPEN:
-                self._open.popitem(last=False)
-        return opened
+def _is_large(members: Numbers) -> bool:
+    begins = members[1]
+    return len(begins) > 1 and int((begins[1:] - begins[:-1]).max()) > MOST
 
 
-class _Opened:
-    """A file with seek points. Reads that follow one another read ahead."""
-
-    def __init__(self, file: File, inner: Any) -> None:
-        self.file, self.inner = file, inner
-        self.last: tuple[int, bytes, int] = 0, b"", -1  # a place, bytes from there, the last end
-
-    def read(self, start: int, stop: int) -> bytes:
-        begin, content, end = self.last
-        if not begin <= start <= stop <= begin + len(content):
-            length = max(stop - start, _AHEAD if start == end else 0)
-            begin, content = start, self.inner.pread(length, start)
-        self.last = begin, content, stop
-        found = content[start - begin : stop - begin]
-        if len(found) != stop - start:
-            raise damaged(self.file, "gzip", 0, "it ends too early")
-        return found
-
-
-class _Reader(io.RawIOBase):
-    """A file of a storage, as Python's files are."""
-
-    def __init__(self, file: File) -> None:
-        self.file, self.place = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.file.size}
-        self.place = begin[whence] + offset
-        return self.place
-
-    def read(self, size: int = -1, /) -> bytes:
-        stop = self.file.size if size < 0 else min(self.file.size, self.place + size)
-        found = storage_of(self.file.path).read(self.file, self.place, max(stop, self.place))
-        self.place += len(found)
-        return found
+def _points(path: str) -> Numbers | None:
+    """Seek points: in the file, in what it holds, bits, and where windows are, or 0."""
+    try:
+        with open(path, "rb") as file:
+            header: Any = np.frombuffer(file.read(_HEADER.itemsize), _HEADER)
+            is_known = len(header) and header["magic"] == b"GZIDX" and header["version"] == 1
+            count = int(header["points"][0]) if is_known else 0
+            points: Any = np.frombuffer(file.read(count * _POINT.itemsize), _POINT)
+            begin, end = file.tell(), file.seek(0, os.SEEK_END)
+    except FileNotFoundError:
+        return None
+    windows = np.cumsum(points["has_window"], dtype=np.uint64)
+    if not count or end != begin + _WINDOW * int(windows[-1]):
+        return None
+    places = np.where(points["has_window"], begin + (windows - 1) * _WINDOW, 0)
+    found = np.stack([points["at"], points["begin"], points["bits"], places]).astype(np.uint64)
+    is_more = np.diff(found[1], append=found[1, -1] + 1) > 0  # at the end there may be none
+    return np.ascontiguousarray(found[:, is_more])
 
 
-def _library() -> Any:
-    return optional_module("indexed_gzip", "gzip", "random access in .gz")
+def _shifted(content: bytes, bits: int) -> bytes:
+    """The bytes from bit `bits` of the first one on."""
+    found = np.frombuffer(content, np.uint8)
+    high = np.append(found[1:], np.uint8(0)) << np.uint8(8 - bits)
+    return ((found >> np.uint8(bits)) | high).tobytes()
 
 
 @lru_cache

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,9 @@ from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.io.cache import alone, cache_folder, storing, writing
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
+from lazyckpt.io.progress import shown
 from lazyckpt.io.storage import File, changed, storage_of
 from lazyckpt.pipeline import run
-
-T = TypeVar("T")
 
 _MOST_MAPPED = 256  # files whose entries are kept mapped
 
@@ -151,12 +149,12 @@ class Index:
         paths = {file: _entries_path(self.scan, self.folder, file) for file in self.files}
         new = [file for file, path in paths.items() if entries_of(path) is None]
         if executor is None:
-            for file in _shown(new, len(new), progress):
+            for file in shown(new, len(new), progress, "index", "file"):
                 write_entries(self.scan, self.folder, file)
             return
         pipeline = source(new) | mapped(partial(write_entries, self.scan, self.folder))
         with run(pipeline, executor=executor) as done:
-            for _ in _shown(done, len(new), progress):
+            for _ in shown(done, len(new), progress, "index", "file"):
                 pass
 
 
@@ -220,15 +218,3 @@ def _entries_path(scan: Scan, folder: str, file: File) -> str:
 
 def _key(file: File, scan: Scan) -> str:
     return f"{file.path}\n{file.size}\n{file.version}\n{scan.name}"
-
-
-def _shown(items: Iterable[T], total: int, progress: bool) -> Iterable[T]:
-    """The items, with a bar of tqdm where that is asked for and installed."""
-    if not progress or not total:
-        return items
-    try:
-        tqdm = import_module("tqdm").tqdm
-    except ImportError:
-        return items
-    bar: Iterable[T] = tqdm(items, total=total, desc="index", unit="file")
-    return bar

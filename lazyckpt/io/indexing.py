@@ -20,7 +20,7 @@ from lazyckpt.io.tar import read_tar
 from lazyckpt.io.text import read_jsonl, read_text
 from lazyckpt.io.tfrecord import read_tfrecord
 
-_READERS: dict[str, Callable[..., Any]] = {
+READERS: dict[str, Callable[..., Any]] = {
     "text": read_text,
     "jsonl": read_jsonl,
     "csv": read_csv,
@@ -29,7 +29,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "tar": read_tar,
     "tfrecord": read_tfrecord,
 }
-_FORMATS = {f".{name}": name for name in _READERS} | {
+_FORMATS = {f".{name}": name for name in READERS} | {
     ".ndjson": "jsonl",
     ".json": "jsonl",
     ".txt": "text",
@@ -43,7 +43,7 @@ def indexing(patterns: Sequence[str], form: str | None, index_dir: str | None, w
     listed = files(patterns)
     executor: Executor | None = processes(workers) if workers else None
     begun = perf_counter()
-    reader = _READERS[form or _format(listed)]
+    reader = READERS[form or format_of(listed)]
     rows: Records[Any] | GroupedRows = reader(
         listed, index_dir=index_dir, executor=executor, progress=True
     )
@@ -56,7 +56,8 @@ def indexing(patterns: Sequence[str], form: str | None, index_dir: str | None, w
     return 0
 
 
-def _format(listed: Files) -> str:
+def format_of(listed: Files) -> str:
+    """What files hold, by the end of the first one's name."""
     for suffix in PurePosixPath(listed[0].path).suffixes:
         if suffix in _FORMATS:
             return _FORMATS[suffix]
@@ -64,5 +65,5 @@ def _format(listed: Files) -> str:
 
 
 def _names() -> str:
-    *names, last = _READERS
+    *names, last = READERS
     return f"{', '.join(names)} or {last}"

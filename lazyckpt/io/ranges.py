@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, positive
 from lazyckpt.errors import PipelineError
@@ -64,6 +65,16 @@ class Options:
     def __reduce__(self) -> tuple[Any, ...]:
         # what scans isn't needed where rows are read
         return Options, (self.compression, self.max_record_bytes, self.index_dir, None, False)
+
+
+class ArrayOnDemand:
+    """What NumPy makes an array of, once that is asked for."""
+
+    def __init__(self, make: Callable[[], NDArray[np.int64]]) -> None:
+        self._make = make
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self._make().astype(dtype or np.int64)
 
 
 class Records(Rows[T]):
@@ -122,6 +133,23 @@ class Records(Rows[T]):
     def span(self, number: int, record: int) -> tuple[int, int]:
         start, stop = self.row_index.entries(number)[record : record + 2].tolist()
         return start, stop
+
+    @property
+    def block_starts(self) -> ArrayOnDemand:
+        """The first row of each file, and of what of it is decompressed together."""
+        return ArrayOnDemand(self._block_starts)
+
+    def _block_starts(self) -> NDArray[np.int64]:
+        begins = enumerate(self._begins[:-1])
+        return np.concatenate([self._first_rows(number) + begin for number, begin in begins])
+
+    def _first_rows(self, number: int) -> NDArray[np.int64]:
+        """The rows of a file that are the first in a block."""
+        begins = self._content(number).block_begins(self.files[number])
+        if len(begins) < 2:
+            return np.zeros(1, np.int64)
+        rows = self.row_index.entries(number)[:-1]
+        return np.unique(np.searchsorted(rows, begins))
 
     def _checked_span(self, number: int, record: int) -> tuple[int, int]:
         start, stop = self.span(number, record)

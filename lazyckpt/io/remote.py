@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -49,7 +49,24 @@ def open_storage(scheme: str) -> Storage:
     )
 
 
-class ObstoreStorage:
+class RemoteStorage:
+    """Files elsewhere, of which parts may be kept on this machine. A subclass fetches them."""
+
+    def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        """The bytes of ranges, from where they are."""
+        raise NotImplementedError
+
+    def read(self, file: File, start: int, stop: int) -> bytes:
+        return self.read_ranges(file, [(start, stop)])[0]
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        if file.cache is None:
+            return self.fetch(file, ranges)
+        name = f"{file.path}\n{file.size}\n{file.version}"
+        return file.cache.read_ranges(name, file.size, ranges, partial(self.fetch, file))
+
+
+class ObstoreStorage(RemoteStorage):
     """An object store. What is read has to have the ETag of the listing."""
 
     def __init__(self, scheme: str) -> None:
@@ -97,7 +114,7 @@ class ObstoreStorage:
         with _naming(path):
             return self._file(path, self._obstore.head(store, key))
 
-    def read(self, file: File, start: int, stop: int) -> bytes:
+    def _get(self, file: File, start: int, stop: int) -> bytes:
         if start == stop:
             return b""
         store, _, key = self._place(file.path)
@@ -111,12 +128,12 @@ class ObstoreStorage:
             raise changed(file, self.stat(file.path))
         return found
 
-    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        return _read_filled(ranges, lambda some: self._read_ranges(file, some))
+    def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+        return _read_filled(ranges, lambda some: self._fetch_filled(file, some))
 
-    def _read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+    def _fetch_filled(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         if len(ranges) == 1:
-            return [self.read(file, *ranges[0])]
+            return [self._get(file, *ranges[0])]
         store, _, key = self._place(file.path)
         starts, ends = map(list, zip(*ranges, strict=True))
         with _naming(file.path):
@@ -137,7 +154,7 @@ class ObstoreStorage:
         return File(path, found["size"], version.strip('"'))
 
 
-class FsspecStorage:
+class FsspecStorage(RemoteStorage):
     """What fsspec reaches. A file's version is compared when a process first reads it."""
 
     def __init__(self, scheme: str) -> None:
@@ -170,10 +187,7 @@ class FsspecStorage:
             raise _directory(path)
         return self._file(info)
 
-    def read(self, file: File, start: int, stop: int) -> bytes:
-        return self.read_ranges(file, [(start, stop)])[0]
-
-    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
+    def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         if file not in self._known:
             self._check(file)
             self._known.add(file)

@@ -6,8 +6,9 @@ import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from itertools import accumulate
-from typing import Any, NamedTuple, SupportsIndex, TypeVar, overload
+from typing import Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
@@ -156,6 +157,15 @@ class Rows(Sequence[T]):
     def source_identity(self) -> dict[str, Any]:
         """What a state has of it, beside the number of rows."""
         return {"files": len(self.files), "digest": self.files.digest}
+
+    def first_files(self, count: Any) -> Self | None:
+        """The rows of so many files alone; None if there are not so many."""
+        if not isinstance(count, int) or not 0 <= count <= len(self.files):
+            return None
+        found = copy(self)
+        found.files, found._begins = self.files[:count], self._begins[: count + 1]
+        found._length = found._begins[-1]
+        return found
 
     def error(self, number: int, record: int, reason: object) -> RecordError:
         """The error of a record that can't be read."""

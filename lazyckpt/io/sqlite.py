@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 import threading
@@ -11,16 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.errors import ArgumentError, SourceChanged
-from lazyckpt.io.files import Files, as_files
-from lazyckpt.io.rows import RecordError, Rows
-from lazyckpt.io.storage import File, changed, is_local, storage_of
-
-_MOST = 500  # keys of one query
+from lazyckpt.io.keyed import Found, KeyedRows
+from lazyckpt.io.rows import Rows
+from lazyckpt.io.storage import File, changed, storage_of
 
 
 class _Connection:
@@ -52,81 +44,16 @@ def _execute(file: File, query: str, values: Sequence[Any] = ()) -> sqlite3.Curs
     return found.database.execute(query, values)
 
 
-class _SqliteRows(Rows[dict[str, Any]]):
-    """Rows by lists of their keys, which are read once."""
+class _SqliteRows(KeyedRows):
+    reader_name = "read_sqlite"
+    most = 500
 
-    def __init__(self, files: Files, query: str, key: str) -> None:
-        self._query, self._key = query, key
-        is_table = not query.split(None, 1)[1:]
-        self._from = _quoted(query) if is_table else f"({query})"
-        self._keys = self._read_keys(files[0])
-        super().__init__("read_sqlite", files, [len(self._keys)], {"query": query, "key": key})
+    def ask(self, file: File, query: str, values: Sequence[Any] = ()) -> Found:
+        cursor = _execute(file, query, values)
+        return [column[0] for column in cursor.description], cursor.fetchall()
 
-    def _read_keys(self, file: File) -> NDArray[np.int64] | list[Any]:
-        name = _quoted(self._key)
-        order = f"SELECT {name} FROM {self._from} ORDER BY {name}"
-        try:
-            keys = [key for (key,) in _execute(file, order)]
-            known = [column[0] for column in _execute(file, f"{self._select} LIMIT 0").description]
-        except sqlite3.Error as error:
-            raise RecordError(f"{file.path}: {error}: {order}") from error
-        if self._key.lower() not in ("rowid", *map(str.lower, known[1:])):
-            raise ArgumentError(f"read_sqlite: no column {self._key!r} in {known[1:]}")
-        for number, key in enumerate(keys):
-            if key is None or (number and key == keys[number - 1]):
-                raise ArgumentError(
-                    f"read_sqlite: key must be of different values, and {key!r} is that of "
-                    f"several rows of {file.path}, or of one that has none, got key={self._key!r}"
-                )
-        is_plain = {*map(type, keys)} <= {int}
-        return np.array(keys, np.int64) if is_plain else keys
-
-    @property
-    def _select(self) -> str:
-        return f"SELECT {_quoted(self._key)}, * FROM {self._from}"
-
-    @property
-    def source_identity(self) -> dict[str, Any]:
-        text = f"{self.files.digest}\n{self._query}\n{self._key}"
-        return {"files": 1, "digest": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
-
-    def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
-        return [
-            row
-            for start in range(0, len(records), _MOST)
-            for row in self._some(number, records[start : start + _MOST])
-        ]
-
-    def _some(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
-        keys = [self._keys[record] for record in records]
-        keys = [key.item() if isinstance(key, np.generic) else key for key in keys]
-        marks = ", ".join("?" * len(keys))
-        query = f"{self._select} WHERE {_quoted(self._key)} IN ({marks})"
-        try:
-            cursor = _execute(self.files[number], query, keys)
-            names = [column[0] for column in cursor.description[1:]]
-            found = {row[0]: dict(zip(names, row[1:], strict=True)) for row in cursor}
-        except sqlite3.Error as error:
-            if len(records) > 1:  # of one of them
-                return [row for record in records for row in self._some(number, [record])]
-            raise self.error(number, records[0], error) from error
-        for key in keys:
-            if key not in found:
-                raise SourceChanged(f"{self.files[number].path}: the row of key {key!r} is gone")
-        return [dict(found[key]) for key in keys]
-
-    def span(self, number: int, record: int) -> tuple[int, int]:
-        return 0, self.files[number].size
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise Unfit("a str that isn't empty")
-    return value.strip().removesuffix(";")
+    def error_type(self) -> type[Exception]:
+        return sqlite3.Error
 
 
 def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[str, Any]]:
@@ -176,10 +103,4 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
     (None, None)
     [{'word': 'to'}, {'word': 'be'}]
     """
-    listed = as_files(database, "read_sqlite")
-    if len(listed) != 1 or not is_local(listed[0].path):
-        raise ArgumentError(
-            f"read_sqlite: database must be one file of this machine, got {listed!r}"
-        )
-    text = checked("read_sqlite", "query", query, _text)
-    return _SqliteRows(listed, text, checked("read_sqlite", "key", key, _text))
+    return _SqliteRows(database, query, key)

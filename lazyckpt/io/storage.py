@@ -7,13 +7,14 @@ import os
 import stat as modes
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
 from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.patterns import matching
+from lazyckpt.io.range_cache import RangeCache
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
@@ -29,11 +30,13 @@ class File:
         size: Its length in bytes.
         version: What changes with its content: the time of its last change in
             nanoseconds, or what an object store has: a version or an ETag.
+        cache: What keeps parts of it on this machine; no part of what the file is.
     """
 
     path: str
     size: int
     version: str
+    cache: RangeCache | None = field(default=None, compare=False, repr=False)
 
 
 class Storage(Protocol):

@@ -9,10 +9,17 @@ from lazyckpt.io.storage import File, storage_of
 
 
 class StoredFile(io.RawIOBase):
-    """A file of any storage, as Python has files; its bytes are those of the listing."""
+    """A file of any storage, as Python has files; its bytes are those of the listing.
 
-    def __init__(self, file: File) -> None:
-        self._file, self._at = file, 0
+    Args:
+        file: The file.
+        start: The first byte that it has of it.
+        stop: The byte behind the last; None for all.
+    """
+
+    def __init__(self, file: File, start: int = 0, stop: int | None = None) -> None:
+        self._file, self._start, self._at = file, start, 0
+        self._size = (file.size if stop is None else stop) - start
 
     def readable(self) -> bool:
         return True
@@ -24,18 +31,19 @@ class StoredFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        place = offset + (0, self._at, self._file.size)[whence]
+        place = offset + (0, self._at, self._size)[whence]
         if place < 0:
             raise ValueError(f"negative seek position {place}")
         self._at = place
         return place
 
     def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._file.size - self._at)
+        left = max(0, self._size - self._at)
         count = left if size is None or size < 0 else min(size, left)
         if not count:
             return b""
-        found = storage_of(self._file.path).read(self._file, self._at, self._at + count)
+        begin = self._start + self._at
+        found = storage_of(self._file.path).read(self._file, begin, begin + count)
         self._at += count
         return found
 

@@ -9,17 +9,12 @@ from typing import Any
 
 from lazyckpt.core.checks import checked, function, optional, positive
 from lazyckpt.io.content import CHUNK
-from lazyckpt.io.decompress import pieces
+from lazyckpt.io.decompress import compression_of, pieces
 from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.ranges import MAX_RECORD
 from lazyckpt.io.rows import RecordError
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.text import json_loads
-
-_KINDS = {
-    "gz": "gzip", "bgz": "gzip", "zst": "zstd", "zstd": "zstd",
-    "xz": "xz", "lzma": "xz", "bz2": "bz2",
-}  # fmt: skip
 
 
 def iter_text(
@@ -172,7 +167,7 @@ def _lines(file: File, most: int) -> Iterator[Any]:
 
 
 def _chunks(file: File) -> Iterator[bytes]:
-    kind = _KINDS.get(file.path.rpartition(".")[2])
+    kind = compression_of(file.path)
     if kind is not None:
         for made, _ in pieces(file, kind):
             yield made

@@ -152,8 +152,9 @@ def read_text(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes. A row of a compressed file takes up to 1 MiB of gzip that is before it, or its
-        whole zstd frame or small gzip member, the last read of which are kept.
+        Yes. A row of a compressed file takes what is before it in its block: in 1 MiB or so of
+        gzip, a small gzip member or a zstd frame. The last read blocks are kept;
+        `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
 
     Rank-free:
         Yes.
@@ -221,8 +222,9 @@ def read_jsonl(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes. A row of a compressed file takes up to 1 MiB of gzip that is before it, or its
-        whole zstd frame or small gzip member, the last read of which are kept.
+        Yes. A row of a compressed file takes what is before it in its block: in 1 MiB or so of
+        gzip, a small gzip member or a zstd frame. The last read blocks are kept;
+        `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
 
     Rank-free:
         Yes.

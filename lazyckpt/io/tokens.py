@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,12 +19,12 @@ from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
-_MAGIC = b"MMIDIDX\x00\x00"
+MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = 34  # bytes of an index of Megatron's, before what it says of sequences
-_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
+MEGATRON_TYPES = ["", "u1", "i1", "<i2", "<i4", "<i8", "<f8", "<f4", "<u2"]
 
 
-class _Part(NamedTuple):
+class TokenPart(NamedTuple):
     """Where numbers are in a file.
 
     - `dtype`: their type
@@ -49,24 +49,32 @@ class _Documents(NamedTuple):
 
 
 class TokenRows(Rows[NDArray[Any]]):
-    """Rows of tokens as arrays: `length` of them from every `stride`-th on, or documents."""
+    """Rows of tokens as arrays: `length` of them from every `stride`-th on, or documents.
+
+    Args:
+        reader: The reader's name.
+        files: The files.
+        parts: Where tokens are in each of them.
+        length: As of `read_tokens`.
+        stride: As of `read_tokens`.
+        arguments: The reader's other arguments; None for those at their defaults.
+    """
 
     def __init__(
         self,
+        reader: str,
         files: Files,
+        parts: Sequence[TokenPart],
         length: int | None,
         stride: int | None,
-        dtype: np.dtype[Any] | None,
-        name: str | None,
+        arguments: Mapping[str, Any],
     ) -> None:
-        self.length, self.stride = length, stride or length
-        self._parts = [_part(file, dtype, name) for file in files]
-        counts = list(map(self._count, files, self._parts))
-        given = {"length": length, "stride": stride, "dtype": dtype and dtype.str, "name": name}
-        arguments = {name: value for name, value in given.items() if value is not None}
-        super().__init__("read_tokens", files, counts, arguments)
+        self.length, self.stride, self._parts = length, stride or length, parts
+        counts = list(map(self._count, files, parts))
+        given = {"length": length, "stride": stride, **arguments}
+        super().__init__(reader, files, counts, {n: v for n, v in given.items() if v is not None})
 
-    def _count(self, file: File, part: _Part) -> int:
+    def _count(self, file: File, part: TokenPart) -> int:
         if self.length is not None and self.stride is not None:
             return max(0, (part.size - self.length) // self.stride + 1)
         if part.megatron is not None:
@@ -80,7 +88,8 @@ class TokenRows(Rows[NDArray[Any]]):
 
     @property
     def source_identity(self) -> dict[str, Any]:
-        beside = [part.megatron for part in self._parts if part.megatron is not None]
+        parts = self._parts[: len(self.files)]
+        beside = [part.megatron for part in parts if part.megatron is not None]
         return {**super().source_identity, "digest": Files([*self.files, *beside]).digest}
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
@@ -113,7 +122,7 @@ class TokenRows(Rows[NDArray[Any]]):
         return part.start + first * width, part.start + (first + size) * width
 
 
-def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> _Part:
+def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> TokenPart:
     if file.path.endswith(".npy"):
         return _array(file, 0, StoredFile(file))
     if file.path.endswith(".npz"):
@@ -127,10 +136,10 @@ def _part(file: File, dtype: np.dtype[Any] | None, name: str | None) -> _Part:
         )
     if file.size % found.itemsize:
         raise RecordError(f"{file.path}: {file.size:,} bytes are no whole number of {found.name}")
-    return _Part(found, 0, file.size // found.itemsize, None, index)
+    return TokenPart(found, 0, file.size // found.itemsize, None, index)
 
 
-def _array(file: File, start: int, source: Any) -> _Part:
+def _array(file: File, start: int, source: Any) -> TokenPart:
     """What the header of NumPy's format says, which begins at byte `start` of a file."""
     with decoding(file):
         version = npy.read_magic(source)
@@ -147,10 +156,10 @@ def _array(file: File, start: int, source: Any) -> _Part:
     size = int(np.prod(shape))
     if begin + size * dtype.itemsize > file.size:
         raise RecordError(f"{file.path}: it is cut: {shape} of {dtype} don't fit into its bytes")
-    return _Part(dtype, begin, size, int(shape[1]) if len(shape) == 2 else None)
+    return TokenPart(dtype, begin, size, int(shape[1]) if len(shape) == 2 else None)
 
 
-def _member(file: File, name: str | None) -> _Part:
+def _member(file: File, name: str | None) -> TokenPart:
     """Where an array of an `.npz` is, which must not be compressed."""
     with decoding(file), zipfile.ZipFile(StoredFile(file)) as archive:
         found = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
@@ -190,13 +199,13 @@ def _index_header(index: File) -> tuple[np.dtype[Any], int, int]:
     """The type of tokens, and the numbers of sequences and of bounds of documents."""
     header = storage_of(index.path).read(index, 0, min(_HEADER, index.size))
     kind = header[17] if len(header) == _HEADER else 0
-    is_known = header.startswith(_MAGIC) and header[9:17] == (1).to_bytes(8, "little")
-    if not is_known or not 0 < kind < len(_TYPES):
+    is_known = header.startswith(MEGATRON_MAGIC) and header[9:17] == (1).to_bytes(8, "little")
+    if not is_known or not 0 < kind < len(MEGATRON_TYPES):
         raise RecordError(f"{index.path}: no index of Megatron's, or of another version")
     sequences, documents = np.frombuffer(header, "<u8", 2, 18).tolist()
     if index.size < _HEADER + 12 * sequences + 8 * documents:
         raise RecordError(f"{index.path}: it is cut: {sequences:,} sequences don't fit into it")
-    return np.dtype(_TYPES[kind]), sequences, documents
+    return np.dtype(MEGATRON_TYPES[kind]), sequences, documents
 
 
 @lru_cache(maxsize=256)
@@ -214,7 +223,8 @@ def _documents(file: File, index: File, dtype: np.dtype[Any]) -> _Documents:
     return _Documents(max(0, bounds - 1), begins[documents])
 
 
-def _numbers(value: Any) -> np.dtype[Any]:
+def numbers_check(value: Any) -> np.dtype[Any]:
+    """Checks a type of numbers; it is then little endian."""
     try:
         found = np.dtype(value)
     except TypeError:
@@ -291,8 +301,11 @@ def read_tokens(
     """
     size = checked("read_tokens", "length", length, optional(positive))
     step = checked("read_tokens", "stride", stride, optional(positive))
-    kind = checked("read_tokens", "dtype", dtype, optional(_numbers))
+    kind = checked("read_tokens", "dtype", dtype, optional(numbers_check))
     key = checked("read_tokens", "name", name, optional(_text))
     if step is not None and size is None:
         raise ArgumentError(f"read_tokens: stride={step} is given, and no length")
-    return TokenRows(as_files(files, "read_tokens"), size, step, kind, key)
+    listed = as_files(files, "read_tokens")
+    parts = [_part(file, kind, key) for file in listed]
+    others = {"dtype": kind and kind.str, "name": key}
+    return TokenRows("read_tokens", listed, parts, size, step, others)

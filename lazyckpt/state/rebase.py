@@ -55,6 +55,8 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     - other stages inserted: they begin here, as at the beginning of an epoch
     - the weights of a `mix`, which hold from here on, and its pipelines: changed
       as here, added or removed; the pipelines of `lanes`, changed as here
+    - the files of a listing or of a reader, behind which others were appended: they come
+      behind the rest, unless a stage orders whole epochs, such as `shuffle`
     - with `branch`, seeds: what was given stays given, and what is left comes in
       another order
 
@@ -170,6 +172,7 @@ def _carried(
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
     """The chain with the arguments that its stages had."""
     calls = list(chain.calls)
+    calls[0] = calls[0].replaced(**_arguments_before(pairs[0], calls[0]))
     for pair in pairs[1:]:
         if pair.met:
             call = calls[pair.new - 1]
@@ -189,6 +192,16 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
     return Chain(tuple(calls))
 
 
+def _arguments_before(pair: Pair, call: Call) -> dict[str, Any]:
+    """The data of a source as they were, where they have become more."""
+    if not pair.changed or call.combinator.before is None or pair.was is None:
+        return {}
+    try:
+        return call.combinator.before(pair.was.known, **call.arguments)
+    except Unfit as unfit:
+        raise _refused(pair, str(unfit)) from None
+
+
 def _changes(pairs: list[Pair]) -> str:
     return "; ".join(str(pair) for pair in pairs if pair.differs)
 
@@ -204,6 +217,7 @@ def _check(pair: Pair, chain: Chain, later: list[int], branch: bool) -> None:
                     raise _refused(pair, "seed decides the order; branch=True goes on in another")
             elif name not in call.combinator.rebasable or machine.rate.whole_epoch:
                 raise _refused(pair, f"{name} decides the order")
+        _arguments_before(pair, call)
         wanted |= _wanted(pair, chain)
     elif not _is_pointwise(pair.name):
         if pair.was is not None and pair.was.owns:
@@ -211,7 +225,8 @@ def _check(pair: Pair, chain: Chain, later: list[int], branch: bool) -> None:
         wanted.add("stateless")
     for number in later:
         if not all(follows(chain.machines[number], each) for each in wanted):
-            raise _refused(pair, f"{chain.calls[number]!r} behind it counts what it gives")
+            does = "orders whole epochs" if wanted == {"any"} else "counts what it gives"
+            raise _refused(pair, f"{chain.calls[number]!r} behind it {does}")
 
 
 def _wanted(pair: Pair, chain: Chain) -> set[str]:

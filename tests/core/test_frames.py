@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -133,6 +134,28 @@ def test_many_rows_in_blocks() -> None:
             state = run.state
             assert state.position == (0, number + 1)
             assert [row["x"] for row in lz.run(pipeline, state)] == [*range(number + 1, 1000)]
+
+
+BIG = np.arange(1 << 19)  # of 4 MiB
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [pandas.DataFrame({"x": BIG}), polars.DataFrame({"x": BIG}), pyarrow.table({"x": BIG})],
+    ids=["pandas", "polars", "table"],
+)
+def test_no_frame_is_copied(frame: Any) -> None:
+    list(lz.source(FRAMES["table"]) | STACK)  # what is imported first
+    tracemalloc.start()
+    try:
+        allocated = pyarrow.total_allocated_bytes()
+        pipeline = lz.source(frame) | lz.shuffle(seed=0) | lz.batch(64, collate=lz.stack)
+        assert len(pipeline[9]["x"]) == 64
+        assert sorted(row["x"] for row in lz.source(frame)[7:300]) == [*range(7, 300)]
+        peak = tracemalloc.get_traced_memory()[1] + pyarrow.total_allocated_bytes() - allocated
+    finally:
+        tracemalloc.stop()
+    assert peak < BIG.nbytes / 8
 
 
 def test_frames_on_the_left_of_a_bar() -> None:

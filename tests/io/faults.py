@@ -18,6 +18,7 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.target = port
         self.way, self.times, self.failed = "", 0, 0
+        self.reads: list[str] = []  # the ranges that were asked for
 
     def fail(self, way: str, times: int) -> None:
         self.way, self.times, self.failed = way, times, 0
@@ -28,6 +29,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: Proxy
 
     def do_GET(self) -> None:
+        if "Range" in self.headers:
+            self.server.reads.append(self.headers["Range"])
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         connection = HTTPConnection("127.0.0.1", self.server.target)
         connection.request(self.command, self.path, body, dict(self.headers))

@@ -6,18 +6,21 @@ import io
 import struct
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+import zarr
 from google_crc32c import value as crc32c
 from pyarrow import feather, parquet
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.io.cases import check_reader
+from tests.io.shard_rows import DATA, litdata, mds
 
 TABLE = pa.table({"n": range(10), "text": [f"{n}" for n in range(10)]})
 ROWS = [{"n": np.int64(n), "text": f"{n}"} for n in range(10)]
@@ -81,4 +84,34 @@ def test_rows_are_read_from_fsspec(name: str) -> None:
     check_reader(reader, rows)
     if hasattr(reader, "block_starts"):
         mixed = reader | lz.local_shuffle(2, seed=0)
-        assert equal(sorted(mixed, key=lambda row: row["n"]), rows)
+        assert equal(sorted(mixed, key=repr), rows)
+
+
+def remote(folder: Path) -> str:
+    """A folder's files, where fsspec has them in memory."""
+    place = f"/shards/{folder.parent.name}/{folder.name}"
+    memory = fsspec.filesystem("memory")
+    for path in folder.rglob("*"):
+        if path.is_file():
+            memory.pipe_file(f"{place}/{path.relative_to(folder)}", path.read_bytes())
+    return f"memory:/{place}"
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_shards_are_read_from_fsspec(compression: str) -> None:
+    index = f"{remote(DATA / 'mds' / compression)}/index.json"
+    rows = [{name: mds(n)[name] for name in ("array", "int", "str")} for n in range(7)]
+    check_reader(lz.io.read_mds(index, columns=["array", "int", "str"]), rows)
+
+
+@pytest.mark.parametrize("name", ["plain", "zstd"])
+def test_chunks_are_read_from_fsspec(name: str) -> None:
+    index = f"{remote(DATA / 'litdata' / name)}/index.json"
+    check_reader(lz.io.read_litdata(index), [litdata(n) for n in range(5)])
+
+
+def test_zarr_is_read_from_fsspec(tmp_path: Path) -> None:
+    array = zarr.create_array(tmp_path / "a.zarr", shape=(10,), chunks=(3,), dtype="u2")
+    array[:] = np.arange(10)
+    reader = lz.io.read_zarr(remote(tmp_path / "a.zarr"), length=4, stride=6)
+    check_reader(reader, [np.arange(n, n + 4, dtype=np.uint16) for n in (0, 6)])

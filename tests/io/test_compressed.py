@@ -143,7 +143,7 @@ def test_pieces_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = lz.io.read_text(written([contents], ".zst"), index_dir=folder())
     assert [rows[i] for i in range(50)] == [f"{n:09}" for n in range(50)]
     content = zstd_content.content(rows.row_index.folder)
-    assert sum(map(len, content._made.values())) <= 100
+    assert sum(piece.size for piece in content._pieces.values()) <= 100
 
 
 @pytest.mark.parametrize("kind", [k for k in STREAMED if "," not in k])

@@ -1,0 +1,300 @@
+"""`read_dataset`, `stream_dataset`: data sets of Hugging Face's `datasets`."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+from lazyckpt.combinators.unfold import unfold
+from lazyckpt.core.checks import brief
+from lazyckpt.core.frames import kinds
+from lazyckpt.errors import ArgumentError
+from lazyckpt.io.files import Files
+from lazyckpt.io.parquet import read_parquet
+from lazyckpt.io.rows import RowOrigin, Rows
+from lazyckpt.io.storage import optional_module, storage_of
+from lazyckpt.io.text import read_jsonl
+from lazyckpt.pipeline import Pipeline
+
+_EXACT = {  # whose states are tested to be exact
+    "ExamplesIterable",
+    "ArrowExamplesIterable",
+    "RebatchedArrowExamplesIterable",
+    "SelectColumnsIterable",
+    "StepExamplesIterable",
+    "CyclingMultiSourcesExamplesIterable",
+    "RandomlyCyclingMultiSourcesExamplesIterable",
+    "VerticallyConcatenatedMultiSourcesExamplesIterable",
+    "HorizontallyConcatenatedMultiSourcesExamplesIterable",
+    "MappedExamplesIterable",
+    "FilteredExamplesIterable",
+    "SkipExamplesIterable",
+    "TakeExamplesIterable",
+    "RepeatExamplesIterable",
+    "FormattedExamplesIterable",
+}
+_MOST_LIVE = 8  # streams that are open between steps
+
+
+class DatasetRows(Rows[Any]):
+    """The rows of a map-style data set, by its own `__getitems__`."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        tables = optional_module("datasets.table", "datasets", "read_dataset")
+        paths = tables.list_table_cache_files(dataset.data)  # without those of indices
+        files = Files(storage_of(path).stat(path) for path in paths)
+        super().__init__("read_dataset", files, [len(dataset)], {"dataset": self.fingerprint})
+
+    @property
+    def fingerprint(self) -> str:
+        """What `datasets` knows it by: files and functions that it came from."""
+        return str(self.dataset._fingerprint)
+
+    @property
+    def source_identity(self) -> dict[str, Any]:
+        return {"files": len(self.files), "digest": self.fingerprint}
+
+    def read_rows(self, number: int, records: Sequence[int]) -> list[Any]:
+        return list(self.dataset.__getitems__([int(record) for record in records]))
+
+    def locate(self, index: int) -> RowOrigin | None:  # type: ignore[override]
+        """Where a row comes from: its file and number there; None for rows in memory."""
+        _, row = self._find(index)
+        if self.dataset._indices is not None:
+            row = self.dataset._indices.column(0)[row].as_py()
+        number = bisect_right(self._edges, row) - 1
+        if number == len(self._edges) - 1:
+            return None
+        file = self.files[number]
+        return RowOrigin(file.path, row - self._edges[number], 0, file.size)
+
+    @cached_property
+    def _edges(self) -> list[int]:
+        """Where the rows of each file begin, and where those of the last end."""
+        arrow = optional_module("pyarrow", "datasets", "read_dataset")
+        sizes = []
+        for file in self.files:
+            with arrow.memory_map(file.path) as source, arrow.ipc.open_stream(source) as reader:
+                sizes.append(sum(batch.num_rows for batch in reader))
+        is_whole = sum(sizes) == self.dataset.data.num_rows
+        return [0, *accumulate(sizes)] if is_whole else [0]
+
+    def __repr__(self) -> str:
+        return f"read_dataset(<Dataset of {len(self):,} rows, {self.fingerprint}>)"
+
+
+def read_dataset(dataset: Any) -> Rows[Any]:
+    """The rows of a data set of Hugging Face's `datasets`, by number.
+
+    One in the map style is read by its own `__getitems__`, in its own format. Of one that
+    streams Parquet or JSON lines as they are, the files are read by `read_parquet` or
+    `read_jsonl`, with random access: what rows hold is what these make of it, so that
+    fields which a line lacks are not filled. Others are for `stream_dataset`.
+
+    Args:
+        dataset: A `datasets.Dataset`; or an `IterableDataset` that `load_dataset(...,
+            streaming=True)` gave, of files of Parquet or JSON lines.
+
+    Returns:
+        The rows, data for `source` and for `|`.
+
+    Raises:
+        ArgumentError: It is no such data set, or streams something else.
+        RecordError: A file is damaged.
+        SourceChanged: When a file is read that changed since.
+
+    State:
+        The epoch and a count of rows; the fingerprint that `datasets` gives, or of the files
+        their number and a digest.
+
+    Resume:
+        Re-reads nothing; of Parquet one row group.
+
+    Random access:
+        Yes.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        Some 256 rows at a time; the files are mapped. Else as of the readers.
+
+    >>> import datasets
+    >>> import lazyckpt as lz
+    >>> words = datasets.Dataset.from_dict({"word": ["to", "be"]})
+    >>> list(lz.io.read_dataset(words))
+    [{'word': 'to'}, {'word': 'be'}]
+    """
+    if "datasets.Dataset" in kinds(dataset):
+        return DatasetRows(dataset)
+    if "datasets.IterableDataset" not in kinds(dataset):
+        raise ArgumentError(
+            "read_dataset: dataset must be a Dataset or an IterableDataset of datasets, got "
+            f"{brief(dataset)} ({type(dataset).__name__}); choose a split of a dict of them"
+        )
+    if (found := _own_files(dataset)) is not None:
+        return found
+    raise ArgumentError(
+        "read_dataset: this IterableDataset is no plain stream of Parquet or JSON lines, which "
+        "alone have random access; load it without streaming, or use stream_dataset(dataset)"
+    )
+
+
+def _own_files(dataset: Any) -> Rows[Any] | None:
+    """The rows of the files that a data set streams as they are."""
+    stream = dataset._ex_iterable
+    builder = getattr(getattr(stream, "generate_tables_fn", None), "__self__", None)
+    is_plain = type(stream).__name__ == "ArrowExamplesIterable"
+    if builder is None or not is_plain or dataset._formatting or dataset._distributed:
+        return None
+    config, given = builder.config, stream.kwargs
+    usual = type(config)()
+    kind = type(builder).__name__
+    names = {"Parquet": ["filters", "features"], "Json": ["field", "features", "encoding"]}
+    others = names.get(kind)
+    if others is None or any(getattr(config, n) != getattr(usual, n) for n in others):
+        return None
+    if kind == "Json":
+        return read_jsonl(_listed(given["original_files"]))
+    if any(groups is not None for groups in given.get("row_groups_list", [])):
+        return None
+    return read_parquet(_listed(given["files"]), columns=config.columns)
+
+
+def _listed(paths: Sequence[str]) -> Files:
+    return Files(storage_of(str(path)).stat(str(path)) for path in paths)
+
+
+class _Live:
+    """A stream that is being read."""
+
+    def __init__(self, dataset: Any, state: dict[str, Any] | None) -> None:
+        self.dataset = type(dataset)(
+            _apart(dataset._ex_iterable),
+            info=dataset.info,
+            split=dataset.split,
+            formatting=dataset._formatting,
+            distributed=dataset._distributed,
+            token_per_repo_id=dataset._token_per_repo_id,
+        )
+        self.dataset.set_epoch(int(dataset.epoch))
+        if state is not None:
+            self.dataset.load_state_dict(state)
+        self.items: Iterator[Any] = iter(self.dataset)
+
+
+def _apart(stream: Any) -> Any:
+    """A stream whose stages, which have their states in them, are its own."""
+    made = copy(stream)
+    if hasattr(made, "ex_iterable"):
+        made.ex_iterable = _apart(made.ex_iterable)
+    if hasattr(made, "ex_iterables"):
+        made.ex_iterables = [_apart(each) for each in made.ex_iterables]
+    return made
+
+
+class _Streaming:
+    """The step of `unfold` through a data set. Streams stay open where they were left."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self._live: OrderedDict[str, _Live] = OrderedDict()
+
+    def __call__(self, state: dict[str, Any] | None) -> tuple[dict[str, Any], Any] | None:
+        live = self._live.pop(json.dumps(state), None) or _Live(self.dataset, state)
+        for item in live.items:
+            after: dict[str, Any] = live.dataset.state_dict()
+            self._live[json.dumps(after)] = live
+            if len(self._live) > _MOST_LIVE:
+                self._live.popitem(last=False)
+            return after, item
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Streaming, (self.dataset,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Streaming) and self.dataset is other.dataset
+
+    def __hash__(self) -> int:
+        return id(self.dataset)
+
+    def __repr__(self) -> str:
+        return f"stream_dataset(<IterableDataset of {self.dataset.num_shards} shards>)"
+
+
+def stream_dataset(dataset: Any) -> Pipeline[Any]:
+    """The examples of an `IterableDataset` of Hugging Face's `datasets`, by its own state.
+
+    A source for what has no random access, which `read_dataset` gives where it can. What it
+    does to examples by `map`, `filter`, `take`, `skip`, `repeat`, `select_columns`,
+    `interleave_datasets`, `concatenate_datasets` and formats stays exact; each epoch is the
+    same. The state, a few hundred bytes, is in the layout of one version of `datasets`.
+
+    Args:
+        dataset: It must give the same examples each time it is read.
+
+    Returns:
+        A pipeline, of the data set alone.
+
+    Raises:
+        ArgumentError: It is no `IterableDataset`; or what it does is not exact: `shuffle`, of
+            which `datasets` loses the buffer, and a batched `map` of tables.
+
+    State:
+        The epoch, a count of examples, and the state that `datasets` has, in which those of
+        one place may differ where a run was resumed before.
+
+    Resume:
+        Reads again from where the state of `datasets` says: the file or row group at hand,
+        in batches.
+
+    Random access:
+        No.
+
+    Rank-free:
+        No.
+
+    >>> import datasets
+    >>> import lazyckpt as lz
+    >>> words = datasets.Dataset.from_dict({"word": ["to", "be", "or"]}).to_iterable_dataset()
+    >>> pipeline = lz.io.stream_dataset(words) | lz.batch(2)
+    >>> state, _ = lz.step(pipeline, lz.init(pipeline))
+    >>> list(lz.run(pipeline, state.to_json()))
+    [[{'word': 'or'}]]
+    """
+    if "datasets.IterableDataset" not in kinds(dataset):
+        raise ArgumentError(
+            "stream_dataset: dataset must be an IterableDataset of datasets, got "
+            f"{brief(dataset)} ({type(dataset).__name__}); one in the map style is for read_dataset"
+        )
+    for stage in _stages(dataset._ex_iterable):
+        if not _is_exact(stage):
+            raise ArgumentError(
+                f"stream_dataset: the state that datasets has of {type(stage).__name__} is not "
+                "exact; shuffle by shuffle(buffer_size, seed=...) behind it, and map behind it "
+                "where tables are mapped in batches"
+            )
+    return unfold(_Streaming(dataset), None)
+
+
+def _stages(stream: Any) -> Iterator[Any]:
+    """What a stream is made of."""
+    yield stream
+    for each in [getattr(stream, "ex_iterable", None), *getattr(stream, "ex_iterables", [])]:
+        if each is not None:
+            yield from _stages(each)
+
+
+def _is_exact(stage: Any) -> bool:
+    """Whether its state is: `datasets` says that of tables in batches it may lose one."""
+    is_table = getattr(getattr(stage, "formatting", None), "is_table", False)
+    is_mapped_table = is_table and getattr(stage, "batched", False)
+    return type(stage).__name__ in _EXACT and not is_mapped_table

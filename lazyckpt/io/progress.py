@@ -1,0 +1,23 @@
+"""A bar of tqdm, where that is asked for and installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def shown(
+    items: Iterable[T], total: int | None, progress: bool, what: str, unit: str, done: int = 0
+) -> Iterable[T]:
+    """The items, with a bar: of `total`, of which so many are done, in this unit."""
+    if not progress or total == 0:
+        return items
+    try:
+        tqdm = import_module("tqdm").tqdm
+    except ImportError:
+        return items
+    bar: Iterable[T] = tqdm(items, total=total, desc=what, unit=unit, initial=done)
+    return bar

@@ -1,0 +1,181 @@
+"""Ranges of files elsewhere, kept on a disk of this machine, which all its processes share."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
+
+from lazyckpt.errors import PipelineError
+from lazyckpt.io.numbers import hashed
+
+Fetch: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
+
+BLOCK = 1 << 20  # bytes that are fetched and kept together
+
+_WAYS = 16  # blocks that may be in one folder
+_AT_ONCE = 32  # blocks that are fetched at once
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(frozen=True)
+class RangeCache:
+    """A bounded number of blocks of files, the last used ones, each a file of its own.
+
+    Blocks are spread over folders, as those of a processor's cache are over its sets. A block
+    is written while its folder is locked, and renamed: it is whole or not there, and no
+    more than so many are there, whoever is killed.
+
+    Attributes:
+        folder: Where it is.
+        most: How many bytes it may take.
+    """
+
+    folder: str
+    most: int
+
+    def read_ranges(
+        self, name: str, size: int, ranges: Sequence[tuple[int, int]], fetch: Fetch
+    ) -> list[bytes]:
+        """Ranges of a file.
+
+        Args:
+            name: What tells the file, and the version of it, from others.
+            size: How long it is.
+            ranges: From where to where.
+            fetch: What gives ranges that aren't there.
+        """
+        file = _File(self, hashed(name), size, fetch)
+        wanted = [[*_parts(start, stop)] for start, stop in ranges]
+        found = {part: file.kept(*part) for parts in wanted for part in parts}
+        missing = sorted({part[0] for part, content in found.items() if content is None})
+        for first in range(0, len(missing), _AT_ONCE):
+            blocks = file.fetched(missing[first : first + _AT_ONCE])
+            for (number, start, stop), content in found.items():
+                if content is None and number in blocks:
+                    found[number, start, stop] = blocks[number][start:stop]
+        return [b"".join(found[part] or b"" for part in parts) for parts in wanted]
+
+    @property
+    def ways(self) -> int:
+        """How many blocks a folder may have."""
+        return min(_WAYS, self.most // BLOCK)
+
+    @property
+    def sets(self) -> int:
+        """How many folders there are."""
+        return self.most // BLOCK // self.ways
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of which blocks are kept."""
+
+    cache: RangeCache
+    name: str
+    size: int
+    fetch: Fetch
+
+    def kept(self, number: int, start: int, stop: int) -> bytes | None:
+        """A part of a block; None if that isn't kept."""
+        path = self._path(number)
+        try:
+            block = os.open(path, os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            if os.fstat(block).st_size != self._length(number):
+                return None
+            with suppress(OSError):  # another may have removed it
+                os.utime(path)  # which says when it was last used
+            return os.pread(block, stop - start, start)
+        finally:
+            os.close(block)
+
+    def fetched(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Blocks, as another process kept them meanwhile, or else fetched and kept."""
+        folders = sorted({self._folder(number) for number in numbers})
+        with ExitStack() as stack:
+            for folder in folders:  # in one order, so that none waits for another in a circle
+                stack.enter_context(_locked(folder))
+            found = {number: self.kept(number, 0, self._length(number)) for number in numbers}
+            blocks = {number: block for number, block in found.items() if block is not None}
+            missing = [number for number in numbers if number not in blocks]
+            runs = [*_runs(missing)]
+            ranges = [(one * BLOCK, min(self.size, (last + 1) * BLOCK)) for one, last in runs]
+            contents = self.fetch(ranges) if ranges else ()
+            for (one, last), content in zip(runs, contents, strict=True):
+                for place, number in enumerate(range(one, last + 1)):
+                    blocks[number] = content[place * BLOCK : (place + 1) * BLOCK]
+                    self._keep(number, blocks[number])
+        return blocks
+
+    def _keep(self, number: int, block: bytes) -> None:
+        folder = self._folder(number)
+        with os.scandir(folder) as entries:
+            known = sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)
+        stale = [entry for entry in known if entry.name.endswith(".tmp")]  # of one that was killed
+        blocks = [entry for entry in known if entry not in stale]
+        for entry in [*stale, *blocks[: max(0, len(blocks) - self.cache.ways + 1)]]:
+            os.remove(entry.path)
+        path = self._path(number)
+        try:
+            with open(f"{path}.tmp", "wb") as out:
+                out.write(block)
+            os.replace(f"{path}.tmp", path)
+        except OSError as error:
+            with suppress(OSError):
+                os.remove(f"{path}.tmp")
+            if error.errno not in _FULL:  # where there is no room, it isn't kept
+                raise _unwritable(folder, error) from error
+
+    def _length(self, number: int) -> int:
+        return min(BLOCK, self.size - number * BLOCK)
+
+    def _folder(self, number: int) -> str:
+        cache = self.cache
+        place = (int(self.name[:12], 16) + number) % cache.sets
+        return os.path.join(cache.folder, f"{cache.sets}x{cache.ways}", f"{place:05}")
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self._folder(number), f"{self.name}.{number}")
+
+
+def _parts(start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """The blocks that a range reaches over, and from where to where in each."""
+    while start < stop:
+        number = start // BLOCK
+        end = min(stop, (number + 1) * BLOCK)
+        yield number, start - number * BLOCK, end - number * BLOCK
+        start = end
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of numbers that follow one another."""
+    for _, pairs in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in pairs]
+        yield run[0], run[-1]
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    try:
+        os.makedirs(folder, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(held, fcntl.LOCK_UN)  # a process that was forked meanwhile has it too
+        os.close(held)
+
+
+def _unwritable(folder: str, error: OSError) -> PipelineError:
+    return PipelineError(f"the cache can't be written to {folder}: {error}; give another cache_dir")

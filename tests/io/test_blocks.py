@@ -1,0 +1,142 @@
+"""Blocks of compressed files: local_shuffle decompresses each once."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from backports import zstd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt import testing
+from lazyckpt.io import framed
+from lazyckpt.io import gzip as gzip_content
+from tests.io.cases import folder, written
+from tests.io.test_compressed import bgzf
+
+FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
+BLOCK = 1 << 16
+
+
+def lines(count: int) -> list[str]:
+    numbers = random.Random(0)
+    return [f"{n} {numbers.random()} {'word' * (n % 7)}" for n in range(count)]
+
+
+def pieces(content: bytes, compress: Callable[[bytes], bytes]) -> bytes:
+    """Compressed by the block, wherever lines end."""
+    parts = [content[at : at + BLOCK] for at in range(0, len(content), BLOCK)]
+    return b"".join(map(compress, parts))
+
+
+KINDS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": (".gz", gzip.compress),
+    "gzip, members": (".gz", lambda data: pieces(data, gzip.compress)),
+    "bgzf": (".bgz", lambda data: b"".join(bgzf(data[n : n + 999]) for n in range(0, 5000, 999))),
+    "zstd": (".zst", lambda data: pieces(data, zstd.compress)),
+}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes were made of which pieces, of which few are kept."""
+    monkeypatch.setattr(gzip_content, "MOST", 1000)
+    monkeypatch.setattr(gzip_content, "SPACING", BLOCK)
+    found: list[int] = []
+    extend = framed._Piece._extend
+
+    def noted(self: Any, stop: int) -> None:
+        before = len(self._made)
+        extend(self, stop)
+        found.append(len(self._made) - before)
+
+    monkeypatch.setattr(framed._Piece, "_extend", noted)
+    monkeypatch.setattr(framed, "_STEP", 1 << 10)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["gzip", "gzip, members", "zstd"])
+def test_a_local_shuffle_decompresses_each_block_once(
+    kind: str, made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suffix, compress = KINDS[kind]
+    found = lines(25_000)
+    content = "".join(f"{line}\n" for line in found).encode()
+    rows = lz.io.read_text(written([compress(content)], suffix), index_dir=folder())
+    blocks = len(np.asarray(rows.block_starts))
+    assert blocks > 10
+    size = max(len(content) // blocks, BLOCK) * 2
+    for stage in (lz.map(str), lz.batch(64)):
+        monkeypatch.setattr(framed, "_KEPT", size * 4 * 2)
+        made.clear()
+        mixed = list(rows | lz.local_shuffle(4, seed=1) | stage)
+        flat = mixed if isinstance(mixed[0], str) else [row for some in mixed for row in some]
+        assert flat != found
+        assert sorted(flat) == sorted(found)
+        assert sum(made) < 1.2 * len(content)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_begin_where_what_is_decompressed_together_does(kind: str) -> None:
+    suffix, compress = KINDS[kind]
+    texts = [lines(100), [], lines(30)]
+    contents = ["".join(f"{line}\n" for line in each)[:5000].encode() for each in texts]
+    files = written([compress(content) if content else b"" for content in contents], suffix)
+    rows = lz.io.read_text(files, index_dir=folder())
+    starts = np.asarray(rows.block_starts).tolist()
+    assert starts[0] == 0
+    assert len(rows) - len(contents[2].splitlines()) in starts
+    if kind == "bgzf":
+        at = [rows.locate(start) for start in starts if start < len(rows)]
+        begins = {(place.path, place.start // 999) for place in at}
+        assert len(begins) == len(
+            {(p.path, p.start // 999) for p in map(rows.locate, range(len(rows)))}
+        )
+    testing.check_pipeline(rows | lz.take(9) | lz.local_shuffle(2, seed=1), limit=6)
+
+
+def test_blocks_of_files_without_compression_are_the_files() -> None:
+    rows = lz.io.read_text(written([b"a\nb\n", b"", b"c\nd\n"], ".txt"), index_dir=folder())
+    assert np.asarray(rows.block_starts).tolist() == [0, 2, 2]
+    found = {tuple(rows | lz.local_shuffle(1, seed=seed)) for seed in range(30)}
+    assert len(found) == 8
+    assert all({*each[:2]} in ({"a", "b"}, {"c", "d"}) for each in found)
+
+
+@FEW
+@given(st.integers(1, 30_000), st.data())
+def test_any_range_of_a_member_with_seek_points_is_read(count: int, data: st.DataObject) -> None:
+    text = "".join(f"{line}\n" for line in lines(count)).encode()
+    most, spacing = gzip_content.MOST, gzip_content.SPACING
+    gzip_content.MOST, gzip_content.SPACING = 1 << 14, BLOCK  # type: ignore[misc]
+    try:
+        content = gzip_content.Gzip("gzip", str(folder()))
+        level = data.draw(st.integers(0, 9))
+        (file,) = written([gzip.compress(text, level) + gzip.compress(b"end")], ".gz")
+        for _ in range(5):
+            start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(text) + 3)] * 2)))
+            assert content.read_ranges(file, [(start, stop)]) == [(text + b"end")[start:stop]]
+    finally:
+        gzip_content.MOST, gzip_content.SPACING = most, spacing  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "removed"])
+def test_damaged_seek_points_are_found_anew(damage: str, made: list[int]) -> None:
+    place = folder()
+    found = lines(5000)
+    files = written([gzip.compress("\n".join(found).encode())], ".gz")
+    assert lz.io.read_text(files, index_dir=place)[4000] == found[4000]
+    (points,) = place.glob("*.points")
+    content = points.read_bytes()
+    points.unlink()
+    if damage != "removed":
+        points.write_bytes(content[:-1] if damage == "cut" else bytes(len(content)))
+    gzip_content.content.cache_clear()
+    assert lz.io.read_text(files, index_dir=place)[4000] == found[4000]
+    assert points.read_bytes() == content

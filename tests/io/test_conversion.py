@@ -1,0 +1,292 @@
+"""`convert`: what is written is read again, and a conversion outlives kills."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing import equal
+from tests.io.cases import check_reader, folder, written
+
+FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
+FORMATS = ["parquet", "jsonl.zst", "tar", "tokens"]
+READ: dict[str, Callable[[Any], Any]] = {
+    "parquet": lambda files: lz.io.read_parquet(files, index_dir=folder()),
+    "jsonl.zst": lambda files: lz.io.read_jsonl(files, index_dir=folder()),
+    "tar": lambda files: lz.io.read_tar(files, index_dir=folder()),
+    "tokens": lz.io.read_tokens,
+}
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
+ROWS: dict[str, st.SearchStrategy[Any]] = {
+    "parquet": st.builds(dict, n=st.integers(-9, 9), text=TEXTS),
+    "jsonl.zst": st.recursive(
+        st.none() | st.booleans() | st.integers() | TEXTS | st.floats(allow_nan=False, width=16),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+        max_leaves=3,
+    ),
+    "tar": st.fixed_dictionaries({"txt": st.binary(max_size=9)}, optional={"a.b": st.binary()}),
+    "tokens": st.lists(st.integers(0, 65535), min_size=1, max_size=5),
+}
+
+
+def read(form: str, files: lz.io.Files) -> Any:
+    """The reader of files in a format, and what its rows are to be for rows that were written."""
+    return READ[form](files)
+
+
+def expected(form: str, rows: list[Any]) -> list[Any]:
+    """What is read of rows that were written."""
+    if form == "tokens":
+        return [np.array(row, np.uint16) for row in rows]
+    if form == "tar":
+        return [{"__key__": f"{n:09}", **row} for n, row in enumerate(rows)]
+    if form == "parquet":
+        return [{**row, "n": np.int64(row["n"])} for row in rows]
+    return rows
+
+
+def some(form: str, count: int = 10) -> list[Any]:
+    rows = [{"n": n, "text": "x" * n} for n in range(count)]
+    made = {
+        "parquet": rows,
+        "jsonl.zst": rows,
+        "tar": [{"txt": row["text"].encode()} for row in rows],
+        "tokens": [[*range(n)] for n in range(count)],
+    }
+    return made[form]
+
+
+def content(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_written_is_read_again(form: str) -> None:
+    @FEW
+    @given(st.lists(ROWS[form], min_size=1, max_size=6), st.integers(1, 7))
+    def holds(rows: list[Any], size: int) -> None:
+        place = folder() / "new"
+        files = lz.io.convert(rows, place, format=form, rows_per_file=size)
+        assert files == lz.io.files(f"{place}/0*{Path(files[0].path).suffixes[0]}*")
+        assert len(files) == -(-len(rows) // size)
+        check_reader(read(form, files), expected(form, rows))
+
+    holds()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_listing_has_counts_and_digests(form: str) -> None:
+    place = folder()
+    files = lz.io.convert(some(form), place, format=form, rows_per_file=4)
+    listing = json.loads((place / "listing.json").read_text())
+    assert (listing["format"], listing["rows"], listing["rows_per_file"]) == (form, 10, 4)
+    assert [chunk["rows"] for chunk in listing["chunks"]] == [4, 4, 2]
+    found = [file for chunk in listing["chunks"] for file in chunk["files"]]
+    assert {file["name"] for file in found} | {"listing.json"} == {*content(place)}
+    for file in found:
+        data = (place / file["name"]).read_bytes()
+        assert (file["bytes"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    assert [Path(file.path).name for file in files] == [
+        chunk["files"][0]["name"] for chunk in listing["chunks"]
+    ]
+
+
+@pytest.mark.parametrize("form", ["jsonl.zst", "tar", "tokens"])
+def test_a_conversion_that_is_killed_ends_as_if_it_had_not_been(form: str) -> None:
+    rows = some(form)
+    undisturbed = folder()
+    lz.io.convert(rows, undisturbed, format=form, rows_per_file=5)
+    for when in ("before", "after"):
+        number = 1
+        while _killed(number, when, place := folder(), form, rows):
+            files = lz.io.convert(rows, place, format=form, rows_per_file=5)
+            assert content(place) == content(undisturbed), (when, number)
+            assert equal(read(form, files)[:], expected(form, rows))
+            number += 1
+        assert number > 4  # what it begins with, two files, and the listing
+        assert content(place) == content(undisturbed)
+
+
+def _killed(number: int, when: str, place: Path, form: str, rows: list[Any]) -> bool:
+    """Whether it is killed, where so many files are about to be there, or just are."""
+    if not (child := os.fork()):
+        signal.alarm(30)
+        move, calls = os.replace, 0
+
+        def moved(one: str, other: str) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == number and when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            move(one, other)
+            if calls == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        os.replace = moved  # type: ignore[assignment]
+        try:
+            lz.io.convert(rows, place, format=form, rows_per_file=5)  # type: ignore[arg-type]
+        finally:
+            os._exit(0)
+    return os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+_PARQUET = """
+import os, signal, sys
+import lazyckpt as lz
+
+def row(n):
+    if n == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"n": n, "text": None if n < 2 else "x" * n}
+
+rows = lz.source(range(9)) | lz.map(row)
+lz.io.convert(rows, sys.argv[1], format="parquet", rows_per_file=3)
+"""
+
+
+def test_parquet_too_and_in_the_midst_of_a_file() -> None:
+    rows = lz.source(range(9)) | lz.map(lambda n: {"n": n, "text": "x" * n if n > 1 else None})
+    killed, undisturbed = folder(), folder()
+    done = subprocess.run([sys.executable, "-c", _PARQUET, str(killed)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert {"progress.jsonl", "000001.parquet"} < {*content(killed)}
+    for place in (killed, undisturbed):
+        lz.io.convert(rows, place, format="parquet", rows_per_file=3)
+    assert content(killed) == content(undisturbed)
+
+
+@pytest.mark.parametrize("lost", [1, 10, 100])
+def test_a_line_of_the_log_that_is_cut_is_left_out(lost: int) -> None:
+    rows, undisturbed, place = some("tar"), folder(), folder()
+    lz.io.convert(rows, undisturbed, format="tar", rows_per_file=3)
+    broken = lz.source(rows) | lz.map(_fails_at_8)
+    with pytest.raises(ZeroDivisionError):
+        lz.io.convert(broken, place, format="tar", rows_per_file=3)
+    log = place / "progress.jsonl"
+    log.write_bytes(log.read_bytes()[:-lost])
+    lz.io.convert(rows | lz.map(dict), place, format="tar", rows_per_file=3)
+    whole = content(place)
+    assert {n: whole[n] for n in whole if n.endswith(".tar")} == {
+        n: c for n, c in content(undisturbed).items() if n.endswith(".tar")
+    }
+
+
+def _fails_at_8(row: Any) -> Any:
+    return row if row["txt"] != b"x" * 8 else 1 / 0
+
+
+def test_an_error_loses_nothing_and_the_same_rows_are_not_made_again() -> None:
+    place, made = folder(), []
+    bad = True
+
+    def row(n: int) -> int:
+        made.append(n)
+        return n if n != 7 or not bad else 1 // 0
+
+    pipeline = lz.source(range(10)) | lz.map(row)
+    with pytest.raises(ZeroDivisionError):
+        lz.io.convert(pipeline, place, format="jsonl.zst", rows_per_file=3)
+    bad = False
+    made.clear()
+    files = lz.io.convert(pipeline, place, format="jsonl.zst", rows_per_file=3)
+    assert made == [6, 7, 8, 9]
+    assert read("jsonl.zst", files)[:] == [*range(10)]
+    made.clear()
+    assert lz.io.convert(pipeline, place, format="jsonl.zst", rows_per_file=3) == files
+    assert made == []
+
+
+def test_streams_and_workers_are_written_alike() -> None:
+    source = written([b"".join(b"%d\n" % n for n in range(20))] * 2, ".jsonl")
+    stream = lz.source(source) | lz.flat_map(lz.io.iter_jsonl) | lz.map(str)
+    places = [folder(), folder(), folder()]
+    for place, executor in zip(places, (None, lz.threads(2), lz.processes(2)), strict=True):
+        lz.io.convert(stream, place, format="jsonl.zst", rows_per_file=7, executor=executor)
+    assert content(places[0]) == content(places[1]) == content(places[2])
+
+
+def test_rows_that_fail_may_be_left_out() -> None:
+    files = written([b"1\n{\n3\n"], ".jsonl")
+    rows = lz.io.read_jsonl(files, index_dir=folder())
+    made = lz.io.convert(rows, folder(), format="jsonl.zst", rows_per_file=2, on_error="skip")
+    assert read("jsonl.zst", made)[:] == [1, 3]
+
+
+def test_nothing_is_no_file() -> None:
+    place = folder()
+    for _ in range(2):
+        assert len(lz.io.convert([], place, format="parquet", rows_per_file=2)) == 0
+    assert [*content(place)] == ["listing.json"]
+
+
+def test_a_folder_of_something_else_is_left_alone() -> None:
+    place = folder()
+    (place / "mine.txt").write_text("mine")
+    with pytest.raises(lz.ArgumentError, match=r"must be empty, or hold .* it has 'mine\.txt'"):
+        lz.io.convert([1], place, format="jsonl.zst", rows_per_file=2)
+    assert content(place) == {"mine.txt": b"mine"}
+
+
+def test_another_conversion_is_refused() -> None:
+    place = folder()
+    lz.io.convert([[1], [2]], place, format="jsonl.zst", rows_per_file=2)
+    for form, size in (("jsonl.zst", 3), ("tokens", 2)):
+        with pytest.raises(lz.ArgumentError, match=r"holds a conversion with .*remove it"):
+            lz.io.convert([[1], [2]], place, format=form, rows_per_file=size)  # type: ignore[arg-type]
+    with pytest.raises(lz.StateMismatch, match="length=2"):
+        lz.io.convert([[1], [2], [3]], place, format="jsonl.zst", rows_per_file=2)
+
+
+def test_a_file_that_changed_since_is_named() -> None:
+    place = folder()
+    files = lz.io.convert([1], place, format="jsonl.zst", rows_per_file=2)
+    os.truncate(files[0].path, 5)
+    with pytest.raises(lz.PipelineError, match=r"000000\.jsonl\.zst has changed since"):
+        lz.io.convert([1], place, format="jsonl.zst", rows_per_file=2)
+
+
+def test_one_process_converts_into_a_folder() -> None:
+    place = folder()
+
+    def again(n: int) -> int:
+        lz.io.convert([1], place, format="jsonl.zst", rows_per_file=2)
+        return n
+
+    with pytest.raises(lz.PipelineError, match=f"another process converts into {place}"):
+        lz.io.convert([1] | lz.map(again), place, format="jsonl.zst", rows_per_file=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "csv"}, "format must be"),
+        ({"rows_per_file": 0}, "rows_per_file must be"),
+        ({"dtype": "float32"}, "an integer type that Megatron knows"),
+        ({"dtype": "uint32"}, "an integer type that Megatron knows"),
+        ({"pipeline": lz.source([1]) | lz.repeat()}, "is endless; take"),
+        ({"pipeline": 3}, "data must be a sequence"),
+    ],
+)
+def test_what_will_not_do_is_told(change: dict[str, Any], message: str) -> None:
+    given = {"pipeline": [1], "folder": folder(), "format": "tokens", "rows_per_file": 2}
+    with pytest.raises(lz.ArgumentError, match=message):
+        lz.io.convert(**(given | change))
+
+
+def test_a_bar_shows_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    lz.io.convert([1, 2], folder(), format="jsonl.zst", rows_per_file=2, progress=True)
+    assert "convert: 100%" in capsys.readouterr().err

@@ -1,0 +1,163 @@
+"""Encoders: what formats are made of, and rows that don't fit into one."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import pyzstd
+
+import lazyckpt as lz
+from lazyckpt.io import encoders
+from tests.io.cases import folder
+
+
+def convert(rows: Any, form: Any, **given: Any) -> lz.io.Files:
+    return lz.io.convert(rows, folder(), format=form, rows_per_file=given.pop("size", 4), **given)
+
+
+@pytest.mark.parametrize("longest", [40, 1 << 22])
+def test_frames_are_seekable_by_others(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "FRAME", 200)
+    monkeypatch.setattr(encoders, "_LONGEST", longest)
+    values = ["ä" * (n % 40) for n in range(50)] + ["x" * 500, "end"]
+    (file,) = convert(values, "jsonl.zst", size=100)
+    rows = lz.io.read_jsonl(file, index_dir=folder())
+    assert rows[:] == values
+    assert pyzstd.SeekableZstdFile(file.path).seekable()
+    with pyzstd.SeekableZstdFile(file.path) as other:
+        for number in (51, 7, 50, 0):
+            at = rows.locate(number)
+            other.seek(at.start)
+            assert other.read(at.stop - at.start).decode() == f'"{values[number]}"\n'
+        assert other.seek(0, 2) == rows.locate(51).stop
+
+
+def test_frames_end_where_rows_do_and_notice_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "FRAME", 64)
+    (file,) = convert([f"{n:030}" for n in range(9)], "jsonl.zst", size=9)
+    content = Path(file.path).read_bytes()
+    info = pyzstd.get_frame_size(content)
+    assert pyzstd.decompress(content[:info]).endswith(b'"\n')
+    Path(file.path).write_bytes(
+        content[: info - 1] + bytes([content[info - 1] ^ 1]) + content[info:]
+    )
+    with pytest.raises(lz.PipelineError, match="is damaged, or no zstd, from byte 0 on"):
+        list(lz.io.iter_jsonl(file.path))
+
+
+def test_parquet_has_groups_of_some_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "_GROUP", 1000)
+    files = convert([{"x": "y" * 100} for _ in range(50)], "parquet", size=40)
+    found = [pyarrow.parquet.ParquetFile(file.path).metadata for file in files]
+    assert [each.num_rows for each in found] == [40, 10]
+    assert found[0].num_row_groups > 3
+    assert found[0].row_group(0).num_rows < 10
+
+
+def test_columns_are_those_of_any_row_of_the_first_file() -> None:
+    rows = [{"a": 1}, {"b": "x"}, {}, {"b": "y", "a": 2}]
+    files = convert([row or {"a": 9} for row in rows], "parquet", size=2)
+    assert lz.io.read_parquet(files, index_dir=folder())[:] == [
+        {"a": 1, "b": None},
+        {"a": None, "b": "x"},
+        {"a": 9, "b": None},
+        {"a": 2, "b": "y"},
+    ]
+
+
+def test_texts_are_a_column_or_a_member() -> None:
+    (file,) = convert(["to", "be"], "parquet")
+    assert lz.io.read_parquet(file, index_dir=folder())[1] == {"text": "be"}
+    (file,) = convert(["to", "be"], "tar")
+    assert lz.io.read_tar(file, index_dir=folder())[1] == {"__key__": "000000001", "txt": b"be"}
+
+
+def test_samples_have_their_keys_and_members_no_owner() -> None:
+    (file,) = convert([{"__key__": "a/b", "txt": "ä", "x.y": b"1"}, {"n": 1}, [2]], "tar")
+    assert lz.io.read_tar(file, index_dir=folder())[:] == [
+        {"__key__": "a/b", "txt": "ä".encode(), "x.y": b"1"},
+        {"__key__": "000000001", "json": b'{"n":1}'},
+        {"__key__": "000000002", "json": b"[2]"},
+    ]
+    with tarfile.open(file.path) as archive:
+        assert {(m.mtime, m.uid, m.uname) for m in archive} == {(0, 0, "")}
+
+
+def test_values_of_numpy_are_json() -> None:
+    row = {"a": np.arange(3), "b": np.float32(0.5), "c": np.bool_(True), "d": np.int64(7)}
+    (file,) = convert([row], "jsonl.zst")
+    assert lz.io.read_jsonl(file, index_dir=folder())[0] == {
+        "a": [0, 1, 2], "b": 0.5, "c": True, "d": 7,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "int64"])
+def test_tokens_are_documents_or_rows(dtype: str) -> None:
+    rows: list[Any] = [[1, 2], [], np.array([3], np.uint8), range(4), []]
+    files = convert(rows, "tokens", dtype=dtype, size=3)
+    found = lz.io.read_tokens(files)
+    assert [each.tolist() for each in found] == [[1, 2], [], [3], [0, 1, 2, 3], []]
+    assert {each.dtype.name for each in found} == {dtype}
+    assert [each.tolist() for each in lz.io.read_tokens(files, length=3)] == [[1, 2, 3], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("form", "row", "message"),
+    [
+        ("jsonl.zst", float("nan"), "JSON"),
+        ("jsonl.zst", {"x": b"1"}, "bytes is no JSON; make it some by map"),
+        ("jsonl.zst", "\ud800", "surrogates not allowed"),
+        ("parquet", 3, "it must be a dict by name, or a text"),
+        ("parquet", {}, "it must be a dict by name, or a text"),
+        ("parquet", {1: 2}, "it must be a dict by name, or a text"),
+        ("tar", {}, "it has nothing that could be a member"),
+        ("tar", {"__key__": "a"}, "it has nothing that could be a member"),
+        ("tar", {"__key__": "a.b", "c": b""}, r"'a\.b\.c' would not be read as 'c' of 'a\.b'"),
+        ("tar", {"JPG": b""}, "would not be read as 'JPG'"),
+        ("tar", {"__key__": "0", "txt": b""}, "it has the key '0' of the row before"),
+        ("tokens", [1, 65536], "the token 65536 doesn't fit into uint16"),
+        ("tokens", [-1], "the token -1 doesn't fit"),
+        ("tokens", [[1]], "tokens must be ints in one dimension"),
+        ("tokens", [0.5], "tokens must be ints in one dimension"),
+        ("tokens", "text", "tokens must be ints in one dimension"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_named(form: str, row: Any, message: str) -> None:
+    first: dict[str, Any] = {
+        "jsonl.zst": 1,
+        "parquet": {"a": 1},
+        "tar": {"__key__": "0", "txt": b""},
+        "tokens": [1],
+    }
+    with pytest.raises(lz.PipelineError, match=f"row 1 can't be written: .*{message}"):
+        convert([first[form], row], form)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"a": 1}, {"a": "x"}], "column 'a' of rows 0 to 1 can't be written"),
+        ([{"a": 1}, {"a": 1}, {"a": "x"}], "'a' of rows 2 to 2 .*in the first file it is int64"),
+        ([{"a": 1}, {"a": 1}, {"b": 1}], "row 2 can't be written: it has 'b', a column that no"),
+    ],
+)
+def test_a_column_that_does_not_fit_is_named(rows: list[Any], message: str) -> None:
+    with pytest.raises(lz.PipelineError, match=message):
+        convert(rows, "parquet", size=2)
+
+
+@pytest.mark.parametrize(("form", "module"), [("parquet", "pyarrow"), ("jsonl.zst", "zstd")])
+def test_a_missing_package_names_the_extra(
+    form: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"pyarrow": ["pyarrow"], "zstd": ["backports.zstd", "compression.zstd"]}
+    for name in names[module]:
+        monkeypatch.setitem(__import__("sys").modules, name, None)
+    extra = "parquet" if form == "parquet" else "zstd"
+    with pytest.raises(lz.PipelineError, match=rf"pip install 'lazyckpt\[{extra}\]'"):
+        convert([{"a": 1}], form)
