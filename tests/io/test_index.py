@@ -188,16 +188,18 @@ def test_a_builder_that_is_killed_leaves_what_it_did(place: Path) -> None:
 
 
 def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
-    read, write = os.pipe()
+    (told, telling), (waiting, going) = os.pipe(), os.pipe()
     with alone(f"{place}/lock", lambda: False):
         if not (child := os.fork()):
-            os.close(write)
-            os.read(read, 1)
+            os.close(going)
+            os.write(telling, b".")
+            os.read(waiting, 1)  # until the other end is closed
             os._exit(0)
+    assert os.read(told, 1) == b"."
     with open(place / "lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(read)
-    os.close(write)
+    for end in (told, telling, waiting, going):
+        os.close(end)
     assert os.waitpid(child, 0)[1] == 0
 
 
