@@ -168,11 +168,11 @@ def read(reader: Callable[..., Any], kind: str, n: int, *, has_columns: bool = F
         return found
 
     return figures(
-        order=lambda: lz.run(lz.source(rows)),
-        columns=(lambda: rows | lz.batch(BATCH, collate=lz.stack)) if has_columns else None,
-        shuffled=lambda: shuffled,
+        order=lambda: lz.run(lz.source(opened())),
+        columns=(lambda: opened() | lz.batch(BATCH, collate=lz.stack)) if has_columns else None,
+        shuffled=lambda: opened() | lz.shuffle(seed=0),
         local=lambda: (
-            rows | lz.local_shuffle(BLOCKS, seed=0, block_size=None if has_blocks else 1_000)
+            opened() | lz.local_shuffle(BLOCKS, seed=0, block_size=None if has_blocks else 1_000)
         ),
         resumed=resumed,
         index=seconds / (n / 1e6),
