@@ -9,8 +9,8 @@
 Each module imports only from those before it:
 
 - errors
-- core: lengths, checks, prng, flow, machine, views, arrays, stages, user_state, show, frames
-- core: entries, registry, call, define
+- core: lengths, cached_property, checks, prng, flow, machine, views, arrays, stages, user_state
+- core: show, frames, entries, registry, call, define
 - machines, diagram
 - failures: notes, skip_log, skipping
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost

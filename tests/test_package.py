@@ -21,7 +21,7 @@ ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
 ROOMS = [
     ["errors"],
-    ["core.lengths"],
+    ["core.lengths", "core.cached_property"],
     ["core.checks"],
     ["core.prng"],
     ["core.flow"],

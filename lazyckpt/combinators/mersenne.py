@@ -9,7 +9,7 @@ Haramoto et al., "Efficient jump ahead for F2-linear random number generators", 
 from __future__ import annotations
 
 import math
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from operator import length_hint
 from random import Random, SystemRandom
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.blocks import rearranged
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState

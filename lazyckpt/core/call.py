@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from itertools import chain
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Shown, brief
 from lazyckpt.core.entries import (
     ROOM,

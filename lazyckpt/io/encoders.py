@@ -7,13 +7,13 @@ import json
 import struct
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import brief
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.decompress import zstd_module

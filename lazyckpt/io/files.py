@@ -7,11 +7,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
 
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import at_least, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.io.cache import write_whole

@@ -7,11 +7,11 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from copy import copy
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from lazyckpt.combinators.unfold import unfold
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import brief
 from lazyckpt.core.frames import kinds
 from lazyckpt.errors import ArgumentError

@@ -188,15 +188,22 @@ def kill_all(processes: Iterable[Any]) -> None:
         process.kill()
 
 
-_tracked: int | None = None  # the process that has a resource tracker
+_is_tracked = False  # whether this process, or one it was forked from, has a resource tracker
 
 
 def _ensure_tracker() -> None:
-    """Start the resource tracker, once: to ask whether it lives wakes that process up."""
-    global _tracked
-    if _tracked != os.getpid():
-        resource_tracker.ensure_running()
-        _tracked = os.getpid()
+    """Start the resource tracker, once: to ask whether it lives wakes that process up.
+
+    A process that is forked meanwhile does not try, as it finds the tracker's lock taken.
+    """
+    global _is_tracked
+    if not _is_tracked:
+        _is_tracked = True
+        try:
+            resource_tracker.ensure_running()
+        except BaseException:
+            _is_tracked = False
+            raise
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
+from lazyckpt.executors.plan.shares import Share
 from lazyckpt.executors.plan.tasks import ChunkSizer
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.processes import ProcessPool
@@ -56,7 +57,7 @@ def test_what_all_segments_have_under_way_finds_room_in_shared_memory() -> None:
     handlers: list[Handler] = [Reader(chain), Reader(chain)]
     settings = WorkerSettings(None, 1, 0, shared_memory=True)
     pool = ProcessPool(handlers, workers, buffer_size, None, "fork", settings)
-    sizer = ChunkSizer(workers, pool.in_transit, buffer_size, is_gated=False)
+    sizer = ChunkSizer(workers, pool.in_transit, buffer_size, is_gated=False, share=Share())
     sizer.observe(Outcome([0], item_bytes=1.0, seconds=1.0), 1)  # of small ones there are most
     position, skip = chain.machine.init(0), chain.machine.skip
     assert skip is not None
