@@ -76,6 +76,7 @@ def test_nothing_costs_more_than_is_stored() -> None:
     found, more = unchanged()
     assert not more, "\n".join(more)
     assert found.keys() == json.loads((BENCHMARKS / "costs.json").read_text()).keys()
+    assert {"W1", "W2", "W3", "source|map / for", "import lazyckpt"} <= found.keys()
 
 
 def test_counts_are_the_same_each_time() -> None:

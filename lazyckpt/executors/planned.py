@@ -92,7 +92,15 @@ class _Plan:
                 generate = pointwise_tasks(below, calls, rereader, self._skip_log)
             handler = next(self._handlers)
             prefetch_from = prefetching(
-                self._pool, self._gate, handler, generate, rereader, None, calls, share
+                self._pool,
+                self._gate,
+                handler,
+                generate,
+                rereader,
+                None,
+                calls,
+                share,
+                self._skip_log,
             )
             flows = _DrivenFlows(prefetch_from, self._gate, share, may_wait=below is not None)
             machine = machine._replace(flow=flows, view=None)
@@ -127,10 +135,11 @@ def prefetching(
     skip_log: SkipLog | None,
     calls: tuple[Call, ...],
     share: Share | None = None,
+    inner_log: SkipLog | None = None,
 ) -> Callable[[Position], Prefetcher]:
     """What has a pool make the items from a position on."""
     return lambda position: Prefetcher(
-        pool, gate, handler, generate, position, rereader, skip_log, calls, share
+        pool, gate, handler, generate, position, rereader, skip_log, calls, share, inner_log
     )
 
 

@@ -25,6 +25,7 @@ from lazyckpt.executors.plan.tasks import (
     CHUNK_BYTES,
     READY_BYTES,
     ChunkSizer,
+    LoggingItems,
     Settled,
     Task,
     TaskGenerator,
@@ -58,11 +59,12 @@ class Prefetcher:
         skip_log: SkipLog | None = None,
         calls: tuple[Call, ...] = (),
         share: Share | None = None,
+        inner_log: SkipLog | None = None,
     ) -> None:
         self._calls = calls
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._rereader = rereader
-        self._skip_log = skip_log or SkipLog()
+        self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
         self._share = share or Share()
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
@@ -268,6 +270,8 @@ class Prefetcher:
             self._pending.append((Task(None, always(outcome.end)), None))
         settled = task.settle and task.settle(outcome)
         position_after = task.position_after or self._reached(outcome, settled)
+        if settled is not None:
+            outcome = outcome._replace(skipped=settled.skipped)
         self._receive(outcome, position_after, task.log_skips, error)
         if settled and settled.following is not None:
             self._abandon()
@@ -336,7 +340,11 @@ class Prefetcher:
         log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
         error: Exception | None = None,
     ) -> None:
-        items = iter(outcome.items)
+        items: Iterator[Any] = iter(outcome.items)
+        if self._inner_log is not None and outcome.skipped:
+            items = LoggingItems(items, self._inner_log, dict(outcome.skipped))
+            if not outcome.items:
+                next(items, None)
         items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
         chunk = Chunk(position_after, items, size, before, skipped, error)

@@ -9,7 +9,7 @@ numbers that it had.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -172,6 +172,17 @@ class SkipRecord(NamedTuple):
                 spans.append((stage, epoch, begin, end))
         return SkipRecord(tuple(spans), (self.first + more.first)[:_FIRST])
 
+    def behind(self, numbers: Mapping[int, int]) -> SkipRecord:
+        """The same behind so many others of each stage."""
+        spans = [
+            (stage, epoch, begin + numbers.get(stage, 0), end + numbers.get(stage, 0))
+            for stage, epoch, begin, end in self.spans
+        ]
+        first = [
+            (stage, epoch, n + numbers.get(stage, 0), text) for stage, epoch, n, text in self.first
+        ]
+        return SkipRecord(tuple(spans), tuple(first))
+
 
 class SkipLog:
     """What was left out before the item delivered last, wherever that was noticed.
@@ -258,6 +269,13 @@ class MarkedPosition(tuple[Any, ...]):
 def next_number(position: Position, stage: int) -> int:
     """The number of the next item that the stage leaves out."""
     return position.marks.get(stage, 0) if isinstance(position, MarkedPosition) else 0
+
+
+def behind_others(position: Position, numbers: Mapping[int, int]) -> Position:
+    """The position where so many others were left out before by each stage."""
+    for stage, number in numbers.items():
+        position = with_next_number(position, stage, next_number(position, stage) + number)
+    return position
 
 
 def with_next_number(position: Position, stage: int, number: int) -> Position:

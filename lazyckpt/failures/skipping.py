@@ -285,6 +285,19 @@ def skip_log_of(chain: Chain) -> SkipLog | None:
     return None
 
 
+def apart(calls: tuple[Call, ...]) -> tuple[tuple[Call, ...], SkipLog | None]:
+    """Stages with a log of their own, if they are made by `skipping`."""
+    if not any(map(leaves_out, calls)):
+        return calls, None
+    skip_log = SkipLog()
+    return _with_log(Chain(calls), skip_log).calls, skip_log
+
+
+def leaves_out(call: Call) -> bool:
+    """Whether a stage leaves out items that fail."""
+    return call.combinator is sieve.combinator
+
+
 def read_again(chain: Chain) -> Chain:
     """A pipeline made by `skipping`, with a log apart: to read items that are counted already."""
     if skip_log_of(chain) is None:

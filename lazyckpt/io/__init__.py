@@ -9,7 +9,9 @@ Names are imported when first used. Each module imports only from those before i
 - locks, cache, numbers, patterns, range_cache, storage, remote, files, progress, index
 - decompress, framed, gzip, zstd
 - content, rows, lines, ranges
-- text, csv, stream, encoders, conversion, indexing, converting
+- columns, stored_file, groups, keyed, shards, litdata_batches, litdata_tables
+- text, csv and a reader for each other format; decode
+- stream, encoders, conversion, indexing, converting
 """
 
 from __future__ import annotations

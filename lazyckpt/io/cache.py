@@ -78,7 +78,11 @@ def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
     with open(path, "ab") as file:
         _locked.add(file)
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield not is_done()
+        try:
+            yield not is_done()
+        finally:
+            if not file.closed:  # as in what was forked, which may not have come to it yet
+                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 _locked: WeakSet[BufferedWriter] = WeakSet()

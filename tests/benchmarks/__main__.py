@@ -18,10 +18,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from contest import BY_HAND, OURS, PEERS, Contest, hold
+from contest import BY_HAND, OURS, PEERS, Contest, Terms, hold
 from files import FOLDER
 from harness import Case, Row
 from report import Report, plot
+from table import README, update
 from workloads import CONTESTS
 
 QUICK = 3  # rounds, of a tenth of the items
@@ -36,23 +37,31 @@ CASES: dict[str, list[Case | Contest]] = {
     "W1": [later("wide", "w1")],
     "W2": [later("wide", "w2")],
     "W3": [later("grouping", "w3")],
-    "W5a": [later("transport", "transport")],
-    "big": [later("big_shuffle", "big_shuffle")],
-    "grouping": [later("grouping", "grouping")],
-    "reservoir": [later("reservoir", "reservoir")],
-    "import": [later("imports", "imports")],
-    "executors": [later("executors", "executors")],
+    "W4": [],
+    "W5i": [later("executors", "w5i")],
+    "W5t": [later("executors", "w5t")],
+    "W5a": [later("transport", "transport"), later("executors", "w5a")],
+    "W6": [later("executors", "w6")],
+    "W7": [later("imports", "imports"), later("executors", "first_items")],
+    "W8": [later("scaling", "scaling")],
+    "W9": [],
+    "W10": [],
+    "W11": [],
+    "W12": [],
+    "shuffles": [later("shuffles", "shuffles")],
     "graphs": [later("graphs", "graphs")],
     "items": [later("items", "items")],
+    "grouping": [later("grouping", "grouping")],
     "packing": [later("packing", "packing")],
-    "W8": [later("scaling", "scaling")],
+    "big": [later("big_shuffle", "big_shuffle")],
+    "reservoir": [later("reservoir", "reservoir")],
     "infinibatch": [later("compat_infinibatch", "compat_infinibatch")],
     "emloop": [later("compat_emloop", "compat_emloop")],
     "gluon": [later("compat_gluon", "gluon")],
     "seqtools": [later("compat_seqtools", "compat_seqtools")],
 }
 for contest in CONTESTS:
-    CASES.setdefault(contest.row, []).append(contest)
+    CASES[contest.row].append(contest)
 WANTS = {
     "infinibatch": "infinibatch",
     "emloop": "emloop",
@@ -62,6 +71,9 @@ WANTS = {
 
 def main() -> None:
     options = arguments()
+    if options.table:
+        update(options.table)
+        return
     report = Report(options.json, options.rounds)
     report.begin()
     folder = tempfile.TemporaryDirectory()
@@ -82,6 +94,10 @@ def main() -> None:
 
 def measured(name: str, case: Case | Contest, options: argparse.Namespace) -> Iterator[Row]:
     """The rows of a case; where it fails, a row that says so, and the others go on."""
+    wanted = WANTS.get(name, "numpy")
+    if not find_spec(wanted):
+        yield Row(name, "", [], remark=f"not installed: no module {wanted}")
+        return
     try:
         if not isinstance(case, Contest):
             yield from case(options.rounds)
@@ -89,8 +105,9 @@ def measured(name: str, case: Case | Contest, options: argparse.Namespace) -> It
         if options.megabytes and case.row == "W11":
             case = replace(case, n=options.megabytes * 1_000_000)
         elif options.quick:
-            case = replace(case, n=case.n // 10)
-        yield from hold(case, [BY_HAND, OURS, *options.peers], options.rounds, options.limit)
+            case = replace(case, n=max(1, case.n // 10))
+        terms = Terms(options.rounds, options.limit, options.enough)
+        yield from hold(case, [BY_HAND, OURS, *options.peers], terms)
     except Exception as error:
         yield Row(name, "", [], remark=f"failed: {type(error).__name__}: {error}")
 
@@ -110,17 +127,30 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--megabytes", type=int, help="of files that W11 reads (1,000)")
     parser.add_argument("--limit", type=float, default=60, help="seconds for a peer's round (60)")
+    parser.add_argument(
+        "--enough",
+        type=float,
+        default=10,
+        help="seconds of rounds after which a library has no more of them (10)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="the rows, in this file too")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="a picture of the rows")
+    parser.add_argument(
+        "--table",
+        type=Path,
+        metavar="FILE.json",
+        help=f"measure nothing: put what --json wrote in the tables of {README.name}",
+    )
     options = parser.parse_args()
-    known = [name for name in CASES if find_spec(WANTS.get(name, "numpy"))]
-    options.only = chosen(parser, "row", options.only, CASES) or known
+    options.only = chosen(parser, "row", options.only, CASES) or list(CASES)
     options.peers = chosen(parser, "peer", options.peers, PEERS)
     if options.rounds is None:
         options.rounds = QUICK if options.quick else 11
-    for name in ("rounds", "limit"):
-        if getattr(options, name) <= 0:
+    for name in ("rounds", "limit", "enough", "megabytes"):
+        if getattr(options, name) is not None and getattr(options, name) <= 0:
             parser.error(f"--{name} must be above 0, got {getattr(options, name)}")
+    if options.table and not options.table.is_file():
+        parser.error(f"no file {str(options.table)!r} for --table; --json writes one")
     for path in filter(None, (options.json, options.plot)):
         if not path.resolve().parent.is_dir():
             parser.error(f"no folder {str(path.resolve().parent)!r} for {path.name}")

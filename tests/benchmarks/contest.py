@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -11,8 +12,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 from harness import Row
@@ -54,9 +57,21 @@ class Contest:
     figures: dict[str, tuple[str, str, float]] = field(
         default_factory=lambda: {"seconds": ("", "ns", 1e9)}
     )
-    rounds: int = 1_000  # at most, where one takes long
     key: str = ""  # what its functions are named, where not as the row
     for_all: tuple[str, ...] = ()  # figures at which peers count that don't resume exactly
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How long contestants may take, in seconds.
+
+    One whose round takes longer than `limit` is out. One whose rounds took
+    `enough` together has no more of them.
+    """
+
+    rounds: int
+    limit: float
+    enough: float
 
 
 class Lost(Exception):
@@ -70,6 +85,7 @@ class Contestant:
         self.name, self.limit = name, limit
         self.rounds: list[dict[str, float]] = []
         self.remark = self.way = ""
+        self.took = 0.0
         self.process = subprocess.Popen(
             [
                 sys.executable,
@@ -97,14 +113,24 @@ class Contestant:
             raise Lost(f"failed: {said['error']}")
         return said  # type: ignore[no-any-return]
 
+    def begin(self, enough: float) -> None:
+        """A first round that isn't counted, unless it takes long enough to be the only one."""
+        said = self.answer()
+        self.way = said["way"]
+        if said["took"] > enough:
+            self.took = said["took"]
+            self.rounds.append(said["first"])
+
     def measure(self) -> None:
         assert self.process.stdin
+        begun = perf_counter()
         try:
             self.process.stdin.write(b"\n")
             self.process.stdin.flush()
         except OSError:
             raise Lost("failed: its process ended") from None
         self.rounds.append(self.answer()["figures"])
+        self.took += perf_counter() - begun
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -112,27 +138,36 @@ class Contestant:
         self.process.communicate()
 
 
-def hold(contest: Contest, names: Sequence[str], rounds: int, limit: float) -> Iterator[Row]:
+def has_way(name: str, row: str) -> bool:
+    """Whether a contestant's module has a function for a row, told without importing it."""
+    found = find_spec(MODULES[name])
+    assert found
+    assert found.origin
+    tree = ast.parse(Path(found.origin).read_text("utf-8"))
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return any(name.split("_")[0] == row for name in functions)
+
+
+def hold(contest: Contest, names: Sequence[str], terms: Terms) -> Iterator[Row]:
     """Rows of all contestants, best first; those that fail have rows that say how."""
     racing: list[Contestant] = []
     lost: list[Contestant] = []
-    absent: list[str] = []
+    key = contest.key or contest.row.lower()
+    able = [name for name in names if has_way(name, key)]
+    absent = [name for name in names if name not in able]
     interrupted: KeyboardInterrupt | None = None
     try:
-        for name in names:
-            contestant = Contestant(name, contest.key or contest.row.lower(), contest.n, limit)
+        for name in able:
+            contestant = Contestant(name, key, contest.n, terms.limit)
             racing.append(contestant)  # one at a time: they would share the processors
             try:
-                said = contestant.answer()
-                contestant.way = said.get("way", "")
-                if "absent" in said:
-                    racing.remove(contestant)
-                    contestant.close()
-                    absent.append(name)
+                contestant.begin(terms.enough)
             except Lost as why:
                 _out(contestant, why, racing, lost)
-        for _ in range(min(rounds, contest.rounds)):
+        for _ in range(terms.rounds):
             for contestant in tuple(racing):
+                if contestant.took > terms.enough:
+                    continue
                 try:
                     contestant.measure()
                 except Lost as why:
@@ -163,13 +198,15 @@ def _out(
 
 
 def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
-    inexact = {c.name for c in racing if any(r.get("inexact") for r in c.rounds)}
+    inexact = {c.name: wrong for c in racing if (wrong := inexactness(c))}
     for key, (words, unit, factor) in contest.figures.items():
         each = factor / contest.n if key == "seconds" else factor
         found = {c.name: [r[key] * each for r in c.rounds if key in r] for c in racing}
         found = {name: values for name, values in found.items() if values}
-        out = set() if key in contest.for_all else inexact
-        peers = {name: median(v) for name, v in found.items() if name in PEERS.keys() - out}
+        wrong = {} if key in contest.for_all else inexact
+        peers = {
+            name: median(v) for name, v in found.items() if name in PEERS.keys() - wrong.keys()
+        }
         best = min(peers, key=lambda name: peers[name], default="")
         what = f"{contest.what}: {words}" if words else contest.what
         for contestant in sorted(
@@ -179,9 +216,15 @@ def rows(contest: Contest, racing: Sequence[Contestant]) -> Iterator[Row]:
             to_hand = _ratio(values, found.get(BY_HAND)) if name != BY_HAND else None
             to_peer = _ratio(values, found.get(best)) if name == OURS else None
             behind = f"behind {best}" if to_peer and to_peer > 1 else ""
-            wrong = "not exact" if name in out else ""
-            remark = ", ".join(filter(None, [contestant.way, behind, wrong]))
+            remark = ", ".join(filter(None, [contestant.way, behind, wrong.get(name, "")]))
             yield Row(contest.row, what, values, unit, None, "", name, to_hand, to_peer, remark)
+
+
+def inexactness(contestant: Contestant) -> str:
+    for key, words in (("inexact", "not exact"), ("inexact again", "not exact the second time")):
+        if any(figures.get(key) for figures in contestant.rounds):
+            return words
+    return ""
 
 
 def _ratio(values: list[float], others: list[float] | None) -> float | None:

@@ -24,39 +24,43 @@ HEAVY = 1_000
 WORK = 28_000  # turns of a loop that take about a millisecond
 
 
-def executors(rounds: int) -> Iterator[Row]:
-    """Workers are started and ended within what is timed, on both sides."""
-    ints = lz.source(range(N))
-    beside = lz.processes()
-    yield compared(
-        "W5i", "processes(1), ints / pipe, 256 a message", walk(ints, beside), piped, rounds, N, 1.1
-    )
-    yield compared(
-        "W5t",
-        "threads(1), ints / SimpleQueue of 256",
-        walk(ints, lz.threads()),
-        queued,
-        rounds,
-        N,
-        1.5,
-    )
-    few = max(1, rounds // 3)
+def w5i(rounds: int) -> Iterator[Row]:
+    """Workers are started and ended within what is timed, on both sides, here and below."""
+    ours = walk(lz.source(range(N)), lz.processes())
+    what = f"processes(1), ints / pipe, {MESSAGE} a message"
+    yield compared("W5i", what, ours, lambda: each(piped()), rounds, N, 1.1)
+
+
+def w5t(rounds: int) -> Iterator[Row]:
+    ours = walk(lz.source(range(N)), lz.threads())
+    what = f"threads(1), ints / SimpleQueue of {MESSAGE}"
+    yield compared("W5t", what, ours, lambda: each(queued()), rounds, N, 1.5)
+
+
+def w5a(rounds: int) -> Iterator[Row]:
     large = lz.source(range(LARGE)) | lz.map(one)
     for workers, buffer_size in ((1, 1), (1, 2), (1, 8), (1, 32), (2, 2), (2, 32)):
         ours = walk(large, lz.processes(workers, buffer_size=buffer_size))
         what = f"processes({workers}, buffer_size={buffer_size}), 1 MB arrays / a ring of 8 slots"
         yield compared("W5a", what, ours, by_hand, rounds, LARGE, 1.15)
+
+
+def w6(rounds: int) -> Iterator[Row]:
+    few = max(1, rounds // 3)
     heavy = lz.source(range(HEAVY)) | lz.map(busy)
     both = walk(heavy, lz.processes(2))
     yield compared(
         "W6", "processes(2), 1 ms an item / pool.map(chunksize=16)", both, pooled, few, HEAVY, 1.0
     )
     yield compared("W6", "processes(2) / inline", both, walk(heavy, None), few, HEAVY)
+
+
+def first_items(rounds: int) -> Iterator[Row]:
     for method in multiprocessing.get_all_start_methods():
         executor = lz.processes(2, start_method=method)
         times = [seconds(lambda e=executor: first(e)) * 1e3 for _ in range(rounds)]
         bound = 150.0 if method != "spawn" else None
-        yield Row("first", f"item from processes(2), {method}, and its end", times, "ms", bound)
+        yield Row("W7", f"first item from processes(2), {method}, and its end", times, "ms", bound)
 
 
 def walk(pipeline: lz.Pipeline[Any], executor: lz.Executor | None) -> Action:
@@ -89,37 +93,44 @@ def pooled() -> None:
         spent(pool.map(busy, range(HEAVY), chunksize=16))
 
 
-def messages() -> Iterator[list[int]]:
-    for begin in range(0, N, MESSAGE):
-        yield list(range(begin, min(begin + MESSAGE, N)))
+def each(messages: Iterator[list[int]]) -> None:
+    for message in messages:
+        spent(message)
 
 
-def produce(pipe: Connection[Any, Any]) -> None:
-    for message in messages():
+def messages(n: int) -> Iterator[list[int]]:
+    for begin in range(0, n, MESSAGE):
+        yield list(range(begin, min(begin + MESSAGE, n)))
+
+
+def produce(pipe: Connection[Any, Any], n: int) -> None:
+    for message in messages(n):
         pipe.send(message)
     pipe.send(None)
 
 
-def piped() -> None:
+def piped(n: int = N) -> Iterator[list[int]]:
+    """The messages of another process."""
     mine, theirs = multiprocessing.Pipe(duplex=False)
-    worker = multiprocessing.Process(target=produce, args=(theirs,))
+    worker = multiprocessing.Process(target=produce, args=(theirs, n))
     worker.start()
     theirs.close()
     while (message := mine.recv()) is not None:
-        spent(message)
+        yield message
     worker.join()
 
 
-def queued() -> None:
+def queued(n: int = N) -> Iterator[list[int]]:
+    """The messages of another thread."""
     queue: SimpleQueue[list[int] | None] = SimpleQueue()
 
     def put() -> None:
-        for message in messages():
+        for message in messages(n):
             queue.put(message)
         queue.put(None)
 
     worker = Thread(target=put)
     worker.start()
     while (message := queue.get()) is not None:
-        spent(message)
+        yield message
     worker.join()

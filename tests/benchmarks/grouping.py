@@ -44,10 +44,14 @@ def by_hand(paths: Iterable[Path]) -> Iterator[list[bytes]]:
     rng = random.Random(0)
     lines = shuffled((line for path in paths for line in lines_of(path)), rng)
     while window := list(islice(lines, WINDOW)):
-        window.sort(key=len, reverse=True)
-        batches = [window[i : i + SIZE] for i in range(0, len(window), SIZE)]
-        rng.shuffle(batches)
-        yield from batches
+        yield from of_like_length(window, rng)
+
+
+def of_like_length(window: list[bytes], rng: random.Random) -> list[list[bytes]]:
+    window.sort(key=len, reverse=True)
+    batches = [window[i : i + SIZE] for i in range(0, len(window), SIZE)]
+    rng.shuffle(batches)
+    return batches
 
 
 def shuffled(lines: Iterator[bytes], rng: random.Random) -> Iterator[bytes]:

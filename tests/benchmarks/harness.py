@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
@@ -83,11 +85,26 @@ def spent(items: Any) -> None:
         pass
 
 
-def spent_by_workers(items: Any) -> dict[str, float]:
-    """The same, with the first item, for which workers start, told from the others."""
+def fresh(imports: str, first: str) -> Action:
+    """A new interpreter, which imports a library beside NumPy and makes a first item by it."""
+    code = f"import numpy\n{imports}\n{first}\n"
+    command = [sys.executable, "-c", code]
+
+    def go() -> None:
+        subprocess.run(command, check=True, capture_output=True)
+
+    return go
+
+
+def spent_by_workers(make: Callable[[], Iterable[Any]], n: int) -> dict[str, float]:
+    """The same for n items, with the first one, for which workers start, told from the others."""
     begun = perf_counter()
-    stream = iter(items)
+    stream = iter(make())
     next(stream)
     first = perf_counter() - begun
-    others = sum(1 for _ in stream)
-    return {"seconds": (perf_counter() - begun - first) * (others + 1) / others, "first": first}
+    spent(stream)
+    return {"seconds": (perf_counter() - begun - first) * n / (n - 1), "first": first}
+
+
+def by_workers(make: Callable[[], Iterable[Any]], n: int) -> Callable[[], dict[str, float]]:
+    return lambda: spent_by_workers(make, n)

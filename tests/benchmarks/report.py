@@ -6,11 +6,13 @@ import json
 import os
 import platform
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import shuffles
 from contest import BY_HAND, OURS
 from harness import Row
 
@@ -43,14 +45,16 @@ class Report:
             "python": platform.python_version(),
             "numpy": np.__version__,
             "machine": machine(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "load": round(os.getloadavg()[0], 1),
             "packages": {name: found for name in PACKAGES if (found := _version(name))},
             "rounds": rounds,
         }
         self.write()
 
     def begin(self) -> None:
-        said = "lazyckpt {lazyckpt}, Python {python}, NumPy {numpy}, {rounds} rounds, {machine}"
-        print(said.format(**self.about))
+        said = "lazyckpt {lazyckpt}, Python {python}, NumPy {numpy}, {rounds} rounds"
+        print(f"{said}, {{machine}}, load {{load}}".format(**self.about))
         print(LINE.format(*HEAD, "remark"))
 
     def add(self, row: Row) -> None:
@@ -62,8 +66,9 @@ class Report:
         """Whole or not at all: a run that is ended while it writes leaves the file before."""
         if self.path:
             part = self.path.with_name(self.path.name + ".part")
-            rows = [row.to_json() for row in self.rows]
-            part.write_text(json.dumps(self.about | {"rows": rows}, indent=1))
+            about = json.dumps(self.about, indent=1).removesuffix("\n}")
+            rows = ",\n  ".join(json.dumps(row.to_json()) for row in self.rows)
+            part.write_text(f'{about},\n "rows": [\n  {rows}\n ]\n}}\n')
             part.replace(self.path)
 
     def end(self) -> None:
@@ -111,7 +116,14 @@ def _version(package: str) -> str:
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """A panel of medians for each contest, and one of all ratios to what is written by hand."""
+    """A panel of medians for each contest, and one of all ratios to what is written by hand.
+
+    Of shuffles alone, a picture of each.
+    """
+    if rows and all(row.name == "shuffles" for row in rows):
+        shuffles.picture(path)
+        return
+
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -74,12 +74,12 @@ def eight_stages() -> lz.Pipeline[list[int]]:
     )
 
 
-def by_randrange(data: Iterable[int]) -> Iterator[int]:
+def by_randrange(data: Iterable[int], size: int = SIZE) -> Iterator[int]:
     """The algorithm as one writes it by hand."""
     stream, rng = iter(data), random.Random(0)
-    buffer = list(islice(stream, SIZE))
+    buffer = list(islice(stream, size))
     for item in stream:
-        slot = rng.randrange(SIZE)
+        slot = rng.randrange(size)
         yield buffer[slot]
         buffer[slot] = item
     rng.shuffle(buffer)

@@ -6,14 +6,17 @@ import itertools
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from contestant import Figures, Way
 
 AFTER = 20  # batches that must be the same
 TIMES = 5  # that a state is taken
+
+Started: TypeAlias = tuple[Any, Iterator[Any]]  # what a state is taken of, and its batches
 
 
 def dumped(state: Any) -> bytes:
@@ -30,17 +33,18 @@ def loaded(text: bytes) -> Any:
 
 
 def resumes(
-    batches: int,
-    start: Callable[[], tuple[Any, Iterator[Any]]],
-    save: Callable[[Any], bytes],
-    resume: Callable[[bytes], Iterator[Any]],
+    batches: int, start: Callable[[bytes | None], Started], save: Callable[[Any], bytes]
 ) -> Way:
-    """Figures of states at 10, 50 and 90 % of the batches; these are made once."""
+    """Figures of states at 10, 50 and 90 % of the batches; these are made once.
+
+    `start` begins, or goes on from what `save` made. It must do so a second
+    time too: from a state of a run that was itself resumed.
+    """
     places = {share: max(1, batches * share // 100) for share in (10, 50, 90)}
     found: dict[str, Any] = {}
 
     def prepare() -> None:
-        run, stream = start()
+        run, stream = start(None)
         saved, took, after, given = {}, [], {}, 0
         for share, place in places.items():
             for _ in itertools.islice(stream, place - given):
@@ -49,9 +53,17 @@ def resumes(
                 begun = perf_counter()
                 saved[share] = save(run)
                 took.append(perf_counter() - begun)
-            after[share] = [repr(batch) for batch in itertools.islice(stream, AFTER)]
-            given = place + AFTER
+            after[share] = given_by(stream, 2 * AFTER)
+            given = place + 2 * AFTER
         found.update(saved=saved, took=took, after=after)
+        found["inexact again"] = sum(not twice(saved[share], after[share]) for share in places)
+
+    def twice(text: bytes, after: list[str]) -> bool:
+        run, stream = start(text)
+        given_by(stream, AFTER)
+        with suppress(Exception):  # one that can't go on at all is not exact either
+            return given_by(start(save(run))[1], AFTER) == after[AFTER:]
+        return False
 
     def figures() -> Figures:
         if not found:
@@ -59,12 +71,18 @@ def resumes(
         measured, inexact = {}, 0
         for share, text in found["saved"].items():
             begun = perf_counter()
-            stream = resume(text)
-            first = list(itertools.islice(stream, 1))
+            _, stream = start(text)
+            first = next(stream, None)
             measured[f"{share}%"] = perf_counter() - begun
-            rest = itertools.chain(first, itertools.islice(stream, AFTER - 1))
-            inexact += [repr(batch) for batch in rest] != found["after"][share]
+            rest = [repr(first), *given_by(stream, AFTER - 1)]
+            inexact += rest != found["after"][share][:AFTER]
+        again = found["inexact again"]
         largest = max(map(len, found["saved"].values()))
-        return {"bytes": largest, "take": median(found["took"])} | measured | {"inexact": inexact}
+        taken = {"bytes": largest, "take": median(found["took"])}
+        return taken | measured | {"inexact": inexact, "inexact again": again}
 
     return figures
+
+
+def given_by(stream: Iterator[Any], count: int) -> list[str]:
+    return [repr(batch) for batch in itertools.islice(stream, count)]

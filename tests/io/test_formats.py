@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
+from tests.io.buckets import BUCKET
 from tests.io.cases import check_reader, folder, written
 from tests.io.formats import COMPRESSIONS, STREAMED, WHOLE, compressed
-from tests.io.test_remote import BUCKET, client, server  # noqa: F401  # fixtures
 
 FEW = settings(max_examples=max(2, settings.default.max_examples // 30))
 
@@ -52,7 +52,7 @@ def test_readers_keep_all_laws(name: str, compression: str, storage: Any) -> Non
 def test_rows_of_a_bucket_are_those_of_a_disk(
     name: str,
     compression: str,
-    client: Any,  # noqa: F811
+    client: Any,
 ) -> None:
     form, ending = FORMATS[name], COMPRESSIONS[compression][0]
 

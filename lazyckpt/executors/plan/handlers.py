@@ -141,10 +141,10 @@ class Reader:
         seconds = perf_counter() - begun
         try:
             size = item_bytes(items)
-            found = Outcome(items, failure, positions, end, seconds, size, tuple(skipped))
-            if self._recorders:
-                found = found._replace(recorded=[each.take() for each in self._recorders])
-            return found
+            tables = [each.take() for each in self._recorders] if self._recorders else None
+            return Outcome(
+                items, failure, positions, end, seconds, size, tuple(skipped), recorded=tables
+            )
         finally:
             del failure  # its traceback has this frame, which would be a cycle
 

@@ -11,6 +11,7 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.handlers import build_machine
+from lazyckpt.failures.skipping import apart
 
 
 class Layers:
@@ -120,6 +121,7 @@ class LimitedRun:
     Attributes:
         flow: What comes of them.
         behind: By layer the place of what is below, behind the item that it took last.
+        skip_log: What its stages leave out, if they may.
     """
 
     def __init__(self, layers: Layers, position: Position, count: int) -> None:
@@ -128,7 +130,8 @@ class LimitedRun:
         self._left: dict[int, int] = {}  # at those places
         self.behind: dict[int, Position] = {}
         machine, layer = layers.upstream._replace(flow=self._limited, view=None), 0
-        for call in layers.calls:
+        calls, self.skip_log = apart(layers.calls)
+        for call in calls:
             below, machine = machine, call.build(machine)
             if machine.owns:
                 if layer in layers.noted:

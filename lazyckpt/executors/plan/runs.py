@@ -20,8 +20,16 @@ from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.plan.handlers import Outcome, item_bytes
 from lazyckpt.executors.plan.layers import Layers, LimitedRun
 from lazyckpt.executors.plan.positions import try_snapshot
-from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks, always
+from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks
 from lazyckpt.failures.notes import as_failure
+from lazyckpt.failures.skip_log import (
+    SkipLog,
+    SkipRecord,
+    behind_others,
+    next_number,
+    without_marks,
+)
+from lazyckpt.failures.skipping import leaves_out
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
 _PART_BYTES = 1 << 20  # what it may fill
@@ -68,12 +76,13 @@ class RunReader:
         items = [] if items is None else items
         positions: list[Any] = []
         behind: dict[int, Position] = {}
+        skipped: list[tuple[int, SkipRecord]] = []
         failure, left = None, 0
         try:
             opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
             positions.append(try_snapshot(opened.run.flow))
             behind = opened.run.behind
-            if _is_cut(opened, items, positions, run, begun):
+            if _is_cut(opened, items, positions, run, begun, skipped):
                 left = opened.run.left(positions[-1])
                 self._keep((positions[-1], left), opened)
             elif missing := opened.run.missing():
@@ -86,7 +95,15 @@ class RunReader:
         try:
             size = item_bytes(items)
             return Outcome(
-                items, failure, positions, None, seconds, size, left=left, behind={**behind}
+                items,
+                failure,
+                positions,
+                None,
+                seconds,
+                size,
+                tuple(skipped),
+                left=left,
+                behind={**behind},
             )
         finally:
             del failure  # its traceback has this frame, which would be a cycle
@@ -108,13 +125,21 @@ class _Opened(NamedTuple):
 
 
 def _is_cut(
-    opened: _Opened, items: list[Any], positions: list[Any], run: ItemRun, begun: float
+    opened: _Opened,
+    items: list[Any],
+    positions: list[Any],
+    run: ItemRun,
+    begun: float,
+    skipped: list[tuple[int, SkipRecord]],
 ) -> bool:
     """Read items until a part is full; whether it is that, and not the end."""
     fitting, look = run.most, 1
     deadline = begun + _PART_SECONDS if run.in_parts else inf
     fill = _PART_BYTES if run.in_parts else _RUN_BYTES
+    skip_log = opened.run.skip_log
     for item in opened.items:
+        if skip_log is not None:
+            _add_skipped(skipped, len(items), skip_log)
         items.append(item)
         positions.append(try_snapshot(opened.run.flow))
         if len(items) >= look:
@@ -123,7 +148,14 @@ def _is_cut(
         is_full = len(items) >= fitting or perf_counter() >= deadline
         if is_full and not isinstance(positions[-1], InvalidState):  # from which nobody goes on
             return True
+    if skip_log is not None:
+        _add_skipped(skipped, len(items), skip_log)
     return False
+
+
+def _add_skipped(skipped: list[tuple[int, SkipRecord]], place: int, skip_log: SkipLog) -> None:
+    if (found := skip_log.drain()).spans:
+        skipped.append((place, found))
 
 
 def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
@@ -144,11 +176,15 @@ class _Runs:
         self._behind = layers.below(position)
         self._noted: dict[int, Position] = {}  # of the run whose parts come
         self._is_empty = True  # as long as no item has come
+        numbers = [call.arguments["number"] for call in layers.calls if leaves_out(call)]
+        # By stage how many were left out before the run whose parts come, and before the next one.
+        self._left_out = dict.fromkeys(numbers, 0)
+        self._left_out_then = {each: next_number(position, each) for each in numbers}
 
     def tasks(self, position: Position, begin: Position | None, sizer: ChunkSizer) -> Tasks:
         """The tasks from a position on, which but for the first is where a run begins."""
         layers = self._layers
-        place, skip = layers.place(position), layers.upstream.skip
+        place, skip = without_marks(layers.place(position))[0], layers.upstream.skip
         assert skip is not None
         while True:
             count = sizer.size
@@ -163,23 +199,39 @@ class _Runs:
                 following = partial(self.tasks, after, after)
                 yield Task(run, None, passed, settle=settle, following=following)
             if passed < count:
-                yield Task(None, always(after))
+                yield Task(None, partial(self._end, after))
                 return
             position = begin = after
+
+    def _end(self, position: Position, given: int) -> Position:
+        return behind_others(position, self._left_out_then)
+
+    def _marked(self, position: Any) -> Any:
+        """The position with what was left out in the runs before; or the error of taking it."""
+        if isinstance(position, InvalidState):
+            return position
+        return behind_others(position, self._left_out)
 
     def _settle(self, begin: Position | None, place: Position, outcome: Outcome) -> Settled:
         """See `Task.settle`; a run begins and ends at these places."""
         layers, found, noted = self._layers, outcome.positions or [], outcome.behind
-        if begin is not None and layers.depth:
+        if begin is not None and layers.noted:
             noted = layers.behind(noted, begin, self._behind)
             found = [layers.settled(each, begin, self._behind) for each in found]
+        skipped = outcome.skipped
+        if any(self._left_out.values()):
+            found = [self._marked(each) for each in found]
+            skipped = tuple([(n, some.behind(self._left_out)) for n, some in skipped])
+        for _, some in skipped:
+            self._left_out_then.update({stage: end for stage, _, _, end in some.spans})
         self._noted.update(noted)
         self._is_empty = self._is_empty and not outcome.items
         if outcome.left or outcome.failure is not None:
-            return Settled(found)
+            return Settled(found, skipped)
+        self._left_out = {**self._left_out_then}
         self._behind, self._noted = {**self._behind, **self._noted}, {}
         if self._is_empty:  # the item that the start is amid may be in a later run
             start = self._start = layers.begin(place, self._start, {*outcome.behind})
             if start != layers.begin(place):
-                return Settled(found, partial(self.tasks, start, start))
-        return Settled(found)
+                return Settled(found, skipped, partial(self.tasks, start, start))
+        return Settled(found, skipped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.show import show
+from lazyckpt.failures.skipping import leaves_out
 
 
 class Segment(NamedTuple):
@@ -96,8 +98,12 @@ def _leading_stages(chain: Chain) -> tuple[int, int]:
     """How many of the first stages have random access; and with those that go item by item."""
     pairs = list(zip(chain.calls, chain.machines, strict=True))
     seekable = next((n for n, (_, each) in enumerate(pairs) if each.skip is None), len(pairs))
-    end = seekable
+    end, has_left_out = seekable, False
     while seekable and end < len(pairs) and _is_itemwise(*pairs[end]):
+        call, machine = pairs[end]
+        if machine.owns and has_left_out:  # what is left out before it has no place within it
+            break
+        has_left_out = has_left_out or leaves_out(call)
         end += 1
     return seekable, end
 
@@ -105,6 +111,8 @@ def _leading_stages(chain: Chain) -> tuple[int, int]:
 def _is_itemwise(call: Call, machine: Machine[Any]) -> bool:
     """Whether what a stage makes of an item depends on nothing before it."""
     found = call.combinator
+    if leaves_out(call):
+        return bool(call.arguments["most"] == inf)  # in a row
     return found.itemwise or (found.pointwise and not machine.owns) or call.covers > 0
 
 

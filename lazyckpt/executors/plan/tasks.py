@@ -21,6 +21,7 @@ _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
 _CHUNK_ITEMS = 4096
+_END: Any = object()
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
 
 
@@ -112,10 +113,12 @@ class Settled(NamedTuple):
 
     Attributes:
         positions: Its positions.
+        skipped: As of `Outcome`.
         following: The tasks behind it, if those that there are begin at the wrong place.
     """
 
     positions: list[Any]
+    skipped: tuple[tuple[int, SkipRecord], ...] = ()
     following: Callable[[ChunkSizer], Tasks] | None = None
 
 
@@ -189,7 +192,7 @@ def pointwise_tasks(
     def log_skips(skipped: dict[int, SkipRecord]) -> Any:
         if skip_log is None or not skipped:
             return None
-        return partial(_LoggingItems, skip_log=skip_log, skipped=skipped)
+        return partial(LoggingItems, skip_log=skip_log, skipped=skipped)
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
@@ -273,8 +276,8 @@ def _read(
         del error  # its traceback has this frame, which would be a cycle
 
 
-class _LoggingItems(Iterator[Any]):
-    """Items that log, before each, what was left out there."""
+class LoggingItems(Iterator[Any]):
+    """Items that log, before each and behind the last, what was left out there."""
 
     def __init__(
         self, items: Iterator[Any], skip_log: SkipLog, skipped: dict[int, SkipRecord]
@@ -283,9 +286,11 @@ class _LoggingItems(Iterator[Any]):
         self._place = 0
 
     def __next__(self) -> Any:
-        item = next(self._items)
+        item = next(self._items, _END)
         if found := self._skipped.get(self._place):
             self._skip_log.record(found)
+        if item is _END:
+            raise StopIteration
         self._place += 1
         return item
 

@@ -9,11 +9,13 @@ import tarfile
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from time import perf_counter
 from typing import Any
 
+import executors
 import numpy as np
 import orjson
 import transport
@@ -22,8 +24,8 @@ from contestant import Figures, Way
 from data import BINS, LENGTH, WEIGHTS, Documents, buffer_size, busy, files, lines_of
 from files import corpus, figures
 from grouping import by_hand as by_length
-from harness import spent, spent_by_workers
-from resuming import resumes
+from harness import by_workers, fresh, spent, spent_by_workers
+from resuming import Started, resumes
 from wide import add, by_hand, by_take, table
 
 
@@ -44,23 +46,20 @@ def w3(n: int) -> Way:
 
 def reread(n: int, shuffled: Callable[[Iterator[bytes], int], Iterator[bytes]]) -> Way:
     """The state is a count of batches: to go on from it, all before are read again."""
-    place = [0]
 
-    def start(skip: int = 0) -> Iterator[list[bytes]]:
+    def batches(place: list[int], skip: int) -> Iterator[list[bytes]]:
         stream = (line for path in files(n) for line in lines_of(path))
         lines = shuffled(stream, buffer_size(n))
-        place[0] = 0
         while batch := list(islice(lines, 32)):
             place[0] += 1
             if place[0] > skip:
                 yield batch
 
-    return resumes(
-        n // 32,
-        lambda: (place, start()),
-        lambda place: json.dumps(place).encode(),
-        lambda text: start(*json.loads(text)),
-    )
+    def start(text: bytes | None) -> Started:
+        place = [0]
+        return place, batches(place, json.loads(text) if text else 0)
+
+    return resumes(n // 32, start, lambda place: json.dumps(place[0]).encode())
 
 
 def w4stream(n: int) -> Way:
@@ -88,32 +87,47 @@ def w4blocks(n: int) -> Way:
 
 def w4indexed(n: int) -> Way:
     data = list(range(n))
-    place = [0]
 
-    def start(skip: int = 0) -> Iterator[list[int]]:
+    def batches(place: list[int]) -> Iterator[list[int]]:
         order = np.random.default_rng(0).permutation(n)
-        for begin in range(skip, n, 32):
+        for begin in range(place[0], n, 32):
             place[0] = begin + 32
             yield [add(data[i]) for i in order[begin : begin + 32].tolist()]
 
-    return resumes(
-        n // 32,
-        lambda: (place, start()),
-        lambda place: json.dumps(place).encode(),
-        lambda text: start(*json.loads(text)),
-    )
+    def start(text: bytes | None) -> Started:
+        place = json.loads(text) if text else [0]
+        return place, batches(place)
+
+    return resumes(n // 32, start, lambda place: json.dumps(place).encode())
+
+
+def w5i(n: int) -> Way:
+    return by_workers(lambda: chain.from_iterable(executors.piped(n)), n)
+
+
+def w5t(n: int) -> Way:
+    return by_workers(lambda: chain.from_iterable(executors.queued(n)), n)
 
 
 def w5a(n: int) -> Way:
-    return lambda: spent_by_workers(transport.ring(n))
+    return by_workers(lambda: transport.ring(n), n)
 
 
 def w6(n: int) -> Way:
     def pooled() -> Figures:
-        with ProcessPoolExecutor(2) as pool:
-            return spent_by_workers(pool.map(busy, range(n), chunksize=16))
+        with ExitStack() as stack:
+
+            def results() -> Iterator[int]:
+                pool = stack.enter_context(ProcessPoolExecutor(2))
+                return pool.map(busy, range(n), chunksize=16)
+
+            return spent_by_workers(results, n)
 
     return pooled
+
+
+def w7(n: int) -> Way:
+    return fresh("", "[x + 1 for x in range(10)]")
 
 
 def w9(n: int) -> Way:

@@ -6,6 +6,7 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import random
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -16,8 +17,9 @@ import datasets
 from contestant import Figures, Way
 from data import LENGTH, WEIGHTS, Documents, buffer_size, files
 from files import BATCH, corpus, figures, rows_of, timed
-from harness import spent
-from resuming import dumped, loaded, resumes
+from grouping import BLOCK, WINDOW, of_like_length
+from harness import fresh, spent
+from resuming import Started, dumped, loaded, resumes
 from wide import add, keep, table
 
 datasets.disable_progress_bars()
@@ -36,20 +38,42 @@ def w1(n: int) -> Way:
     return lambda: spent(rows)
 
 
+def w1_table(n: int) -> Way:
+    """Mapped and filtered as a whole, which its documentation advises for what fits."""
+    rows = datasets.Dataset.from_dict({"i": range(n)})
+    how = {"batched": True, "keep_in_memory": True, "load_from_cache_file": False}
+
+    def go() -> None:
+        added = rows.map(lambda some: {"i": [add(x) for x in some["i"]]}, **how)
+        spent(added.filter(lambda some: [bool(keep(x)) for x in some["i"]], **how).iter(32))
+
+    return go
+
+
 def w2(n: int) -> Way:
     x, y = table(n)
     rows = datasets.Dataset.from_dict({"x": x, "y": y}).with_format("numpy").shuffle(seed=0)
     return lambda: spent(rows.iter(256))
 
 
-def w4stream(n: int) -> Way:
+def lines(n: int) -> Any:
     names = [str(path) for path in files(n)]
+    return datasets.load_dataset("text", data_files=names, split="train", streaming=True)
 
-    def make() -> Any:
-        lines = datasets.load_dataset("text", data_files=names, split="train", streaming=True)
-        return lines.shuffle(seed=0, buffer_size=buffer_size(n)).batch(32)
 
-    return resumed(n, make)
+def w3(n: int) -> Way:
+    rng = random.Random(0)
+
+    def grouped(rows: Columns) -> Columns:
+        return {"lines": of_like_length(rows["text"], rng)}
+
+    shuffled = lines(n).shuffle(seed=0, buffer_size=BLOCK)
+    how = {"batched": True, "batch_size": WINDOW, "remove_columns": ["text"]}
+    return lambda: spent(shuffled.map(grouped, **how))
+
+
+def w4stream(n: int) -> Way:
+    return resumed(n // 32, lambda: lines(n).shuffle(seed=0, buffer_size=buffer_size(n)).batch(32))
 
 
 def w4indexed(n: int) -> Way:
@@ -59,20 +83,22 @@ def w4indexed(n: int) -> Way:
         stream = rows.to_iterable_dataset()
         return stream.map(lambda row: {"i": add(row["i"])}).batch(32)
 
-    return resumed(n, make)
+    return resumed(n // 32, make)
 
 
-def resumed(n: int, make: Any) -> Way:
-    def start() -> tuple[Any, Any]:
+def resumed(count: int, make: Any) -> Way:
+    def start(text: bytes | None) -> Started:
         stream = make()
+        if text is not None:
+            stream.load_state_dict(loaded(text))
         return stream, iter(stream)
 
-    def resume(text: bytes) -> Any:
-        stream = make()
-        stream.load_state_dict(loaded(text))
-        return iter(stream)
+    return resumes(count, start, lambda stream: dumped(stream.state_dict()))
 
-    return resumes(n // 32, start, lambda stream: dumped(stream.state_dict()), resume)
+
+def w7(n: int) -> Way:
+    rows = "datasets.Dataset.from_dict({'x': range(10)}).to_iterable_dataset()"
+    return fresh("import datasets", f"next(iter({rows}.map(lambda row: {{'x': abs(row['x'])}})))")
 
 
 def numbers(n: int) -> Any:
@@ -121,15 +147,6 @@ def table_of(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
     def made() -> Any:
         return datasets.load_dataset(form, data_files=names, split="train", cache_dir=place)
 
-    def start() -> tuple[Any, Any]:
-        found = shuffled.to_iterable_dataset()
-        return found, iter(found)
-
-    def resume(text: bytes) -> Any:
-        found = shuffled.to_iterable_dataset()
-        found.load_state_dict(loaded(text))
-        return iter(found)
-
     seconds, rows = timed(made)
     shuffled = rows.shuffle(seed=0)
     kept = sum(path.stat().st_size for path in Path(place).rglob("*.arrow"))
@@ -137,7 +154,7 @@ def table_of(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
         order=lambda: rows,
         columns=(lambda: rows.with_format("numpy").iter(BATCH)) if has_columns else None,
         shuffled=lambda: shuffled,
-        resumed=resumes(rows_of(n), start, lambda found: dumped(found.state_dict()), resume),
+        resumed=resumed(rows_of(n), shuffled.to_iterable_dataset),
         index=seconds / (n / 1e6),
         kept=kept / len(rows),
     )

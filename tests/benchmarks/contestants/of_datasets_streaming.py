@@ -6,13 +6,12 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from collections.abc import Iterator
-from typing import Any
 
 import datasets
 from contestant import Way
 from files import BATCH, BUFFER, corpus, figures, rows_of
-from resuming import dumped, loaded, resumes
+
+from contestants.of_datasets import resumed
 
 
 def read(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
@@ -20,18 +19,11 @@ def read(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:
 
     stream = datasets.load_dataset(form, data_files=names, split="train", streaming=True)
 
-    def start() -> tuple[Any, Iterator[Any]]:
-        return stream, iter(stream)
-
-    def resume(text: bytes) -> Iterator[Any]:
-        stream.load_state_dict(loaded(text))
-        return iter(stream)
-
     return figures(
         order=lambda: stream,
         columns=(lambda: stream.with_format("numpy").iter(BATCH)) if has_columns else None,
         local=lambda: stream.shuffle(seed=0, buffer_size=BUFFER),
-        resumed=resumes(rows_of(n), start, lambda stream: dumped(stream.state_dict()), resume),
+        resumed=resumed(rows_of(n), lambda: stream),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from collections.abc import Callable
+from itertools import chain, islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -33,10 +34,11 @@ from grain.experimental import (
     FirstFitPackIterDataset,
     FlatMapIterDataset,
     FlatMapTransform,
+    ThreadPrefetchIterDataset,
     WindowShuffleIterDataset,
 )
-from harness import spent, spent_by_workers
-from resuming import resumes
+from harness import by_workers, fresh, spent
+from resuming import Started, resumes
 from wide import add, keep, table
 
 flags.FLAGS.mark_as_parsed()  # as a program that uses absl's flags has
@@ -91,37 +93,52 @@ class Lines(FlatMapTransform):  # type: ignore[misc]  # a base without types
 def w4blocks(n: int) -> Way:
     lines = FlatMapIterDataset(grain.MapDataset.source(files(n)).to_iter_dataset(ALONE), Lines())
     shuffled = WindowShuffleIterDataset(lines, window_size=buffer_size(n), seed=0)
-    return resumed(n, shuffled.batch(32, batch_fn=list))
+    return resumed(n // 32, lambda: shuffled.batch(32, batch_fn=list))
 
 
 def w4indexed(n: int) -> Way:
     items = grain.MapDataset.source(list(range(n))).shuffle(seed=0).map(add)
-    return resumed(n, items.to_iter_dataset(ALONE).batch(32, batch_fn=list))
+    return resumed(n // 32, lambda: items.to_iter_dataset(ALONE).batch(32, batch_fn=list))
 
 
-def resumed(n: int, batches: Any) -> Way:
-    def start() -> tuple[Any, Any]:
-        run = iter(batches)
+def resumed(count: int, make: Callable[[], Any]) -> Way:
+    def start(text: bytes | None) -> Started:
+        run = iter(make())
+        if text is not None:
+            run.set_state(json.loads(text))
         return run, run
 
-    def resume(text: bytes) -> Any:
-        run = iter(batches)
-        run.set_state(json.loads(text))
-        return run
+    return resumes(count, start, lambda run: json.dumps(run.get_state()).encode())
 
-    return resumes(n // 32, start, lambda run: json.dumps(run.get_state()).encode(), resume)
+
+def in_blocks(n: int) -> Any:
+    return grain.MapDataset.range(n).batch(256).to_iter_dataset(ALONE)
+
+
+def w5i(n: int) -> Way:
+    ahead = in_blocks(n).mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+    return by_workers(lambda: chain.from_iterable(ahead), n)
+
+
+def w5t(n: int) -> Way:
+    ahead = ThreadPrefetchIterDataset(in_blocks(n), prefetch_buffer_size=8)
+    return by_workers(lambda: chain.from_iterable(ahead), n)
 
 
 def w5a(n: int) -> Way:
     arrays = grain.MapDataset.range(n).map(large).to_iter_dataset(ALONE)
     options = grain.MultiprocessingOptions(num_workers=1)
-    return lambda: spent_by_workers(arrays.mp_prefetch(options))
+    return by_workers(lambda: arrays.mp_prefetch(options), n)
 
 
 def w6(n: int) -> Way:
     items = grain.MapDataset.range(n).map(busy).to_iter_dataset(ALONE)
     options = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=16)
-    return lambda: spent_by_workers(items.mp_prefetch(options))
+    return by_workers(lambda: items.mp_prefetch(options), n)
+
+
+def w7(n: int) -> Way:
+    return fresh("import grain", "next(iter(grain.MapDataset.range(10).map(abs)))")
 
 
 def mixture(mixed: Any, n: int) -> Way:
@@ -179,7 +196,7 @@ def w11parquet(n: int) -> Way:
             [grain.experimental.ParquetIterDataset(path) for path in paths], cycle_length=1
         )
 
-    return figures(order=rows, resumed=saved(rows, rows_of(n)))
+    return figures(order=rows, resumed=resumed(rows_of(n), rows))
 
 
 def w11parquet_as_array_record(n: int) -> Way:
@@ -193,18 +210,5 @@ def w11parquet_as_array_record(n: int) -> Way:
     return figures(
         order=lambda: rows.to_iter_dataset(ALONE),
         shuffled=shuffled,
-        resumed=saved(shuffled, rows_of(n)),
+        resumed=resumed(rows_of(n), shuffled),
     )
-
-
-def saved(make: Any, n: int) -> Way:
-    def start() -> tuple[Any, Any]:
-        stream = iter(make())
-        return stream, stream
-
-    def resume(text: bytes) -> Any:
-        stream = iter(make())
-        stream.set_state(json.loads(text))
-        return stream
-
-    return resumes(n, start, lambda stream: json.dumps(stream.get_state()).encode(), resume)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from itertools import accumulate, islice
 from time import perf_counter
 from typing import Any
 
 from contestant import Figures, Way
-from data import WEIGHTS, buffer_size, busy, files, lines_of
+from data import WEIGHTS, buffer_size, busy, files, lines_of, nothing
 from grouping import BLOCK, SIZE, WINDOW
-from harness import spent, spent_by_workers
+from harness import fresh, spent, spent_by_workers
 from infinibatch.iterators import (
     BlockwiseShuffleIterator,
     BucketedReadaheadBatchIterator,
@@ -22,10 +24,11 @@ from infinibatch.iterators import (
     MultiplexIterator,
     NativeCheckpointableIterator,
     ParallelMapIterator,
+    PrefetchIterator,
     RandomIterator,
     SelectManyIterator,
 )
-from resuming import dumped, loaded, resumes
+from resuming import Started, dumped, loaded, resumes
 from wide import add, keep, table
 
 
@@ -90,27 +93,43 @@ def w4indexed(n: int) -> Way:
 
 
 def resumed(n: int, make: Any) -> Way:
-    def start() -> tuple[Any, Any]:
+    def start(text: bytes | None) -> Started:
         run = make()
+        if text is not None:
+            run.setstate(loaded(text))
         return run, run
 
-    def resume(text: bytes) -> Any:
-        run = make()
-        run.setstate(loaded(text))
-        return run
+    return resumes(n // 32, start, lambda run: dumped(run.getstate()))
 
-    return resumes(n // 32, start, lambda run: dumped(run.getstate()), resume)
+
+def ahead(n: int, make: Callable[[CheckpointableIterator], CheckpointableIterator]) -> Way:
+    def go() -> Figures:
+        numbers = NativeCheckpointableIterator(list(range(n)))
+        with ExitStack() as stack:
+            return spent_by_workers(lambda: stack.enter_context(closing(make(numbers))), n)
+
+    return go
+
+
+def w5i(n: int) -> Way:
+    return ahead(n, lambda numbers: ParallelMapIterator(numbers, nothing, 1, 256))
+
+
+def w5i_prefetch(n: int) -> Way:
+    return ahead(n, lambda numbers: PrefetchIterator(numbers, 256))
+
+
+def w5t(n: int) -> Way:
+    return ahead(n, lambda numbers: PrefetchIterator(numbers, 256, True))
 
 
 def w6(n: int) -> Way:
-    def go() -> Figures:
-        numbers = NativeCheckpointableIterator(list(range(n)))
-        stream = ParallelMapIterator(numbers, busy, num_processes=2, num_items_per_process=16)
-        figures = spent_by_workers(stream)
-        stream.close()
-        return figures
+    return ahead(n, lambda numbers: ParallelMapIterator(numbers, busy, 2, 16))
 
-    return go
+
+def w7(n: int) -> Way:
+    first = "next(iter(it.MapIterator(it.NativeCheckpointableIterator(list(range(10))), abs)))"
+    return fresh("import infinibatch.iterators as it", first)
 
 
 def w9(n: int) -> Way:

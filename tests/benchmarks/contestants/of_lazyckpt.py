@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -26,8 +27,8 @@ from data import (
 )
 from files import BATCH, BLOCKS, corpus, figures, timed
 from grouping import BLOCK, SIZE, WINDOW
-from harness import spent, spent_by_workers
-from resuming import AFTER, resumes
+from harness import fresh, spent, spent_by_workers
+from resuming import AFTER, Started, resumes
 from wide import add, keep, table
 
 import lazyckpt as lz
@@ -71,32 +72,40 @@ def w4indexed(n: int) -> Way:
 
 
 def resumed(n: int, pipeline: Callable[[], lz.Pipeline[Any]]) -> Way:
-    def start() -> tuple[Any, Iterator[Any]]:
-        run = lz.run(pipeline())
+    def start(text: bytes | None) -> Started:
+        run = lz.run(pipeline(), text)
         return run, iter(run)
 
-    return resumes(
-        n // 32,
-        start,
-        lambda run: run.state.to_json().encode(),
-        lambda text: iter(lz.run(pipeline(), text)),
-    )
+    return resumes(n // 32, start, lambda run: run.state.to_json().encode())
+
+
+def w5i(n: int) -> Way:
+    return run_in(lz.source(range(n)), lz.processes(), n)
+
+
+def w5t(n: int) -> Way:
+    return run_in(lz.source(range(n)), lz.threads(), n)
 
 
 def w5a(n: int) -> Way:
-    return run_in(lz.source(range(n)) | lz.map(large), lz.processes())
+    return run_in(lz.source(range(n)) | lz.map(large), lz.processes(), n)
 
 
 def w6(n: int) -> Way:
-    return run_in(lz.source(range(n)) | lz.map(busy), lz.processes(2))
+    return run_in(lz.source(range(n)) | lz.map(busy), lz.processes(2), n)
 
 
-def run_in(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> Way:
+def run_in(pipeline: lz.Pipeline[Any], executor: lz.Executor, n: int) -> Way:
     def go() -> Figures:
-        with lz.run(pipeline, executor=executor) as run:
-            return spent_by_workers(run)
+        with ExitStack() as stack:
+            make = lambda: stack.enter_context(lz.run(pipeline, executor=executor))  # noqa: E731
+            return spent_by_workers(make, n)
 
     return go
+
+
+def w7(n: int) -> Way:
+    return fresh("import lazyckpt as lz", "next(iter(lz.source(range(10)) | lz.map(abs)))")
 
 
 def w9(n: int) -> Way:
@@ -159,11 +168,11 @@ def read(reader: Callable[..., Any], kind: str, n: int, *, has_columns: bool = F
         return found
 
     return figures(
-        order=lambda: lz.run(lz.source(rows)),
-        columns=(lambda: rows | lz.batch(BATCH, collate=lz.stack)) if has_columns else None,
-        shuffled=lambda: shuffled,
+        order=lambda: lz.run(lz.source(opened())),
+        columns=(lambda: opened() | lz.batch(BATCH, collate=lz.stack)) if has_columns else None,
+        shuffled=lambda: opened() | lz.shuffle(seed=0),
         local=lambda: (
-            rows | lz.local_shuffle(BLOCKS, seed=0, block_size=None if has_blocks else 1_000)
+            opened() | lz.local_shuffle(BLOCKS, seed=0, block_size=None if has_blocks else 1_000)
         ),
         resumed=resumed,
         index=seconds / (n / 1e6),

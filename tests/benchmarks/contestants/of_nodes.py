@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from contestant import Figures, Way
-from data import WEIGHTS, busy, large
-from harness import spent, spent_by_workers
-from resuming import dumped, loaded, resumes
+from data import WEIGHTS, busy, large, nothing
+from harness import by_workers, fresh, spent
+from resuming import Started, dumped, loaded, resumes
 from torch.utils.data import BatchSampler, RandomSampler
 from torchdata.nodes import (
     Batcher,
@@ -19,6 +19,7 @@ from torchdata.nodes import (
     Mapper,
     MultiNodeWeightedSampler,
     ParallelMapper,
+    Prefetcher,
     SamplerWrapper,
 )
 from wide import add, keep, table
@@ -47,28 +48,46 @@ def w4indexed(n: int) -> Way:
         order = RandomSampler(range(n), generator=torch.Generator().manual_seed(0))
         return Loader(Batcher(Mapper(SamplerWrapper(order), add), 32))
 
-    def start() -> tuple[Any, Any]:
+    def start(text: bytes | None) -> Started:
         loader = make()
+        if text is not None:
+            loader.load_state_dict(loaded(text))
         return loader, iter(loader)
 
-    def resume(text: bytes) -> Any:
-        loader = make()
-        loader.load_state_dict(loaded(text))
-        return iter(loader)
+    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()))
 
-    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()), resume)
+
+def w5i(n: int) -> Way:
+    ints = ParallelMapper(
+        IterableWrapper(range(n)), nothing, num_workers=1, method="process", prebatch=256
+    )
+    return by_workers(lambda: Loader(ints), n)
+
+
+def w5t(n: int) -> Way:
+    return by_workers(lambda: Loader(Prefetcher(IterableWrapper(range(n)), 256)), n)
+
+
+def w5t_mapper(n: int) -> Way:
+    ints = ParallelMapper(IterableWrapper(range(n)), nothing, num_workers=1, prebatch=256)
+    return by_workers(lambda: Loader(ints), n)
 
 
 def w5a(n: int) -> Way:
     arrays = ParallelMapper(IterableWrapper(range(n)), large, num_workers=1, method="process")
-    return lambda: spent_by_workers(Loader(arrays))
+    return by_workers(lambda: Loader(arrays), n)
 
 
 def w6(n: int) -> Way:
     items = ParallelMapper(
         IterableWrapper(range(n)), busy, num_workers=2, method="process", prebatch=16
     )
-    return lambda: spent_by_workers(Loader(items))
+    return by_workers(lambda: Loader(items), n)
+
+
+def w7(n: int) -> Way:
+    imports = "from torchdata.nodes import IterableWrapper, Loader, Mapper"
+    return fresh(imports, "next(iter(Loader(Mapper(IterableWrapper(range(10)), abs))))")
 
 
 def w9(n: int) -> Way:

@@ -7,7 +7,7 @@ from typing import Any
 
 from contestant import Way
 from data import nothing
-from resuming import dumped, loaded, resumes
+from resuming import Started, dumped, loaded, resumes
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
 from wide import add
@@ -24,13 +24,10 @@ def w4indexed(n: int) -> Way:
         data = StreamingDataset(local=folder, shuffle=True, shuffle_seed=0, batch_size=32)
         return StreamingDataLoader(data, batch_size=32, collate_fn=nothing)
 
-    def start() -> tuple[Any, Any]:
+    def start(text: bytes | None) -> Started:
         loader = make()
+        if text is not None:
+            loader.load_state_dict(loaded(text))
         return loader, iter(loader)
 
-    def resume(text: bytes) -> Any:
-        loader = make()
-        loader.load_state_dict(loaded(text))
-        return iter(loader)
-
-    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()), resume)
+    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any
 
 import numpy as np
 import torch
 from contestant import Way
-from data import ROW, ROWS, busy, large, nothing, texts, tokenize
-from harness import spent, spent_by_workers
+from data import ROW, ROWS, busy, files, large, nothing, texts, tokenize
+from grouping import by_hand as by_length
+from harness import by_workers, fresh, spent
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from wide import add, keep, table
 
@@ -51,6 +52,16 @@ class Batches(Dataset):  # type: ignore[misc,type-arg]  # torch may be missing
         return {"x": self.x[indices], "y": self.y[indices]}
 
 
+class Grouped(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
+    """Batches of lines of like length: what has an order of its own is written by hand."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        return by_length(files(self.n))
+
+
 class Packed(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
     """Rows of tokens; each worker packs its own share of the texts."""
 
@@ -84,14 +95,27 @@ def w2_getitems(n: int) -> Way:
     return lambda: spent(Loader(rows, batch_size=256, shuffle=True, collate_fn=nothing))
 
 
+def w3(n: int) -> Way:
+    return lambda: spent(Loader(Grouped(n), batch_size=None))
+
+
+def w5i(n: int) -> Way:
+    loader = Loader(range(n), batch_size=256, num_workers=1, collate_fn=nothing)
+    return by_workers(lambda: chain.from_iterable(loader), n)
+
+
 def w5a(n: int) -> Way:
     arrays = Mapped(n, large)
-    return lambda: spent_by_workers(Loader(arrays, batch_size=None, num_workers=1))
+    return by_workers(lambda: Loader(arrays, batch_size=None, num_workers=1), n)
 
 
 def w6(n: int) -> Way:
     items = Mapped(n, busy)
-    return lambda: spent_by_workers(Loader(items, batch_size=16, num_workers=2, collate_fn=nothing))
+    return by_workers(lambda: Loader(items, batch_size=16, num_workers=2, collate_fn=nothing), n)
+
+
+def w7(n: int) -> Way:
+    return fresh("from torch.utils.data import DataLoader", "next(iter(DataLoader(range(10))))")
 
 
 def w12(n: int) -> Way:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import torch
 from contestant import Way
 from data import ROWS, buffer_size, busy, files, large, lines_of, nothing, texts
-from harness import spent, spent_by_workers
-from resuming import dumped, loaded, resumes
+from harness import by_workers, fresh, spent
+from resuming import Started, dumped, loaded, resumes
 from torch.utils.data import IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 from wide import add
 
-from contestants.of_torch import Batches, Mapped, Packed, Stream
+from contestants.of_torch import Batches, Grouped, Mapped, Packed, Stream
 
 Loader: Any = StatefulDataLoader
 
@@ -27,6 +28,10 @@ def w1(n: int) -> Way:
 def w2(n: int) -> Way:
     rows = Batches(n)
     return lambda: spent(Loader(rows, batch_size=256, shuffle=True, collate_fn=nothing))
+
+
+def w3(n: int) -> Way:
+    return lambda: spent(Loader(Grouped(n), batch_size=None))
 
 
 class Shuffled(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
@@ -58,26 +63,33 @@ def w4indexed(n: int) -> Way:
 
 
 def resumed(n: int, make: Any) -> Way:
-    def start() -> tuple[Any, Any]:
+    def start(text: bytes | None) -> Started:
         loader = make()
+        if text is not None:
+            loader.load_state_dict(loaded(text))
         return loader, iter(loader)
 
-    def resume(text: bytes) -> Any:
-        loader = make()
-        loader.load_state_dict(loaded(text))
-        return iter(loader)
+    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()))
 
-    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()), resume)
+
+def w5i(n: int) -> Way:
+    loader = Loader(range(n), batch_size=256, num_workers=1, collate_fn=nothing)
+    return by_workers(lambda: chain.from_iterable(loader), n)
 
 
 def w5a(n: int) -> Way:
     arrays = Mapped(n, large)
-    return lambda: spent_by_workers(Loader(arrays, batch_size=None, num_workers=1))
+    return by_workers(lambda: Loader(arrays, batch_size=None, num_workers=1), n)
 
 
 def w6(n: int) -> Way:
     items = Mapped(n, busy)
-    return lambda: spent_by_workers(Loader(items, batch_size=16, num_workers=2, collate_fn=nothing))
+    return by_workers(lambda: Loader(items, batch_size=16, num_workers=2, collate_fn=nothing), n)
+
+
+def w7(n: int) -> Way:
+    imports = "from torchdata.stateful_dataloader import StatefulDataLoader"
+    return fresh(imports, "next(iter(StatefulDataLoader(range(10))))")
 
 
 def w12(n: int) -> Way:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from itertools import islice
 from time import perf_counter
 
 import webdataset as wds
 from contestant import Figures, Way
-from data import WEIGHTS
+from data import WEIGHTS, files, lines_of
 from files import BUFFER, corpus, figures
-from harness import spent
+from grouping import BLOCK, WINDOW, of_like_length
+from harness import fresh, spent
 from wide import add, keep
 
 
@@ -19,6 +22,25 @@ def w1(n: int) -> Way:
         lambda: iter(data), wds.map(add), wds.select(keep), wds.batched(32, collation_fn=None)
     )
     return lambda: spent(pipeline)
+
+
+def grouped(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    rng = random.Random(0)
+    while window := list(islice(lines, WINDOW)):
+        yield from of_like_length(window, rng)
+
+
+def w3(n: int) -> Way:
+    def lines() -> Iterator[bytes]:
+        return (line for path in files(n) for line in lines_of(path))
+
+    pipeline = wds.DataPipeline(lines, wds.shuffle(BLOCK, initial=BLOCK, seed=0), grouped)
+    return lambda: spent(pipeline)
+
+
+def w7(n: int) -> Way:
+    first = "next(iter(wds.DataPipeline(lambda: iter(range(10)), wds.map(abs))))"
+    return fresh("import webdataset as wds", first)
 
 
 def w9(n: int) -> Way:

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.executors.plan import runs
+from lazyckpt.executors.plan.segments import split_pipeline
+from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.skipping import skipping
 from tests.executors.faults import QUICK
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
@@ -151,3 +154,73 @@ def test_so_they_are_under_processes(pipeline: lz.Pipeline[Any]) -> None:
     expected = whole(pipeline)
     with lz.run(pipeline, executor=QUICK["fork2"]) as run:
         assert list(run.with_state()) == expected
+
+
+def fails(x: Any) -> Any:
+    if number(x) % 5 == 3:
+        raise ValueError(x)
+    return x
+
+
+def partly(x: Any) -> Iterator[Any]:
+    yield x
+    yield fails(x)
+
+
+FAILING: list[Any] = [lz.map(fails), lz.filter(fails), lz.flat_map(partly), lz.tap(fails)]
+fallible = st.builds(
+    _joined_up,
+    st.sampled_from(SOURCES),
+    st.lists(st.sampled_from(FAILING + ITEMWISE), min_size=1, max_size=4),
+)
+mixtures = st.lists(fallible, min_size=1, max_size=3).flatmap(
+    lambda parts: st.sampled_from(
+        [lz.mix(parts, [1] * len(parts), seed=1), lz.interleave(*parts), lz.concat(*parts)]
+    )
+)
+fallible_graphs = st.builds(
+    _joined_up,
+    st.one_of(fallible, mixtures),
+    st.lists(st.sampled_from([lz.map(fails), lz.batch(2), lz.enumerate()]), max_size=2),
+)
+
+
+def told(
+    pipeline: lz.Pipeline[Any], state: Any = None, executor: lz.Executor | None = None
+) -> list[Any]:
+    """Items and the end, each with the JSON of the state and what it says of those left out."""
+    with lz.run(pipeline, state, executor=executor, on_error="skip") as run:
+        found = [(item, state.to_json(), state.skipped.first) for item, state in run.with_state()]
+        return [*found, (None, run.state.to_json(), run.state.skipped.first)]
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@settings(max_examples=20)
+@given(fallible_graphs, st.data())
+def test_what_fails_is_left_out_as_by_inline(
+    parts: str, pipeline: lz.Pipeline[Any], data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        for constant, value in PARTS[parts].items():
+            patched.setattr(runs, constant, value)
+        expected = told(pipeline)
+        assert told(pipeline, None, QUICK["threads2"]) == expected
+        cut = data.draw(st.integers(0, len(expected) - 1))
+        state = expected[cut - 1][1] if cut else None
+        assert told(pipeline, state, QUICK["threads2"]) == expected[cut:]
+
+
+@settings(max_examples=5)
+@given(fallible_graphs)
+def test_so_it_is_by_processes(pipeline: lz.Pipeline[Any]) -> None:
+    assert told(pipeline, None, QUICK["fork2"]) == told(pipeline)
+
+
+def test_stages_that_leave_items_out_are_runs() -> None:
+    stages = lz.map(fails) | lz.flat_map(partly) | lz.filter(fails)
+    for first in (lz.map(number), lz.flat_map(partly)):
+        chain = skipping(lz.source(range(9)) | first | lz.filter(fails) | lz.tap(fails), SkipLog())
+        assert [each.kind for each in split_pipeline(chain, workers=2, can_stream=True)] == ["runs"]
+    chain = skipping(lz.source(range(9)) | stages, SkipLog())
+    kinds = [each.kind for each in split_pipeline(chain, workers=2, can_stream=True)]
+    assert kinds == ["runs", "local"]  # what comes before an expansion has no place within it

@@ -1,0 +1,121 @@
+"""How well shuffles mix: how far items move, and what neighbours tell of each other.
+
+Each order is of `BUFFERS` times `SIZE` items; of streams, the edges are left
+out. What neighbours tell is measured in what is left of an item's number when
+the mean of the `SIZE` items around it is taken away, so that orders that mix
+within a buffer can be compared with one that mixes all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import Row
+from numpy.typing import NDArray
+from reservoir import by_randrange
+
+import lazyckpt as lz
+
+SIZE, BUFFERS, EDGE = 2_048, 40, 4
+CELLS = 8  # of the numbers, and so 64 of pairs
+PHASES = 16  # of a buffer
+SHOWN = 5  # buffers in a picture
+Order = NDArray[np.int64]
+
+
+def orders() -> dict[str, Order]:
+    n = SIZE * BUFFERS
+    source = lz.source(range(n))
+    found: dict[str, Any] = {
+        "shuffle of everything": source | lz.shuffle(seed=0),
+        f"shuffle({SIZE:,})": source | lz.shuffle(SIZE, seed=0),
+        f"reservoir of {SIZE:,}, by hand": by_randrange(range(n), SIZE),
+        f"block_shuffle({SIZE:,})": source | lz.block_shuffle(SIZE, seed=0),
+        f"local_shuffle(16), blocks of {SIZE // 16}": (
+            source | lz.local_shuffle(16, seed=0, block_size=SIZE // 16)
+        ),
+    }
+    return {name: np.fromiter(order, np.int64) for name, order in found.items()}
+
+
+def shuffles(rounds: int) -> Iterator[Row]:
+    """The same whatever the machine: they are counted, not timed."""
+    for name, order in orders().items():
+        row = partial(Row, "shuffles", contestant=name)
+        moved = np.quantile(displacements(order), np.linspace(0, 1, 101))
+        yield row("displacement, quantiles", rounded(moved), "buffers")
+        rest = residuals(order)
+        yield row("correlation of neighbours", rounded(correlation(rest)), "-")
+        yield row("chi-square of pairs, a degree of freedom", rounded(chi_square(rest)), "-")
+        yield row("mean at a place in the buffer, range", rounded(boundaries(rest)), "deviations")
+
+
+def rounded(values: Any) -> list[float]:
+    return [round(float(value), 3) for value in np.atleast_1d(values)]
+
+
+def inner(values: NDArray[Any]) -> NDArray[Any]:
+    return values[EDGE * SIZE : -EDGE * SIZE]
+
+
+def displacements(order: Order) -> NDArray[np.float64]:
+    """How much later an item comes than it did, in buffers."""
+    return inner(np.arange(len(order)) - order) / SIZE
+
+
+def residuals(order: Order) -> NDArray[np.float64]:
+    sums = np.cumsum(order, dtype=np.float64)
+    half = SIZE // 2
+    means = np.zeros(len(order))
+    means[half:-half] = (sums[SIZE:] - sums[:-SIZE]) / SIZE
+    return inner(order - means)
+
+
+def correlation(rest: NDArray[np.float64]) -> float:
+    return float(np.corrcoef(rest[:-1], rest[1:])[0, 1])
+
+
+def chi_square(rest: NDArray[np.float64]) -> float:
+    """Of pairs that have no item in common, in cells that are equally full: 1 by chance."""
+    ranks = np.argsort(np.argsort(rest)) * CELLS // len(rest)
+    counts = np.histogram2d(ranks[::2], ranks[1::2], bins=CELLS)[0]
+    expected = np.outer(counts.sum(1), counts.sum(0)) / counts.sum()
+    return float(((counts - expected) ** 2 / expected).sum() / (CELLS - 1) ** 2)
+
+
+def boundaries(rest: NDArray[np.float64]) -> float:
+    """How much the mean depends on the place in a buffer, in its standard deviations."""
+    phases = rest[: len(rest) // SIZE * SIZE].reshape(-1, PHASES, SIZE // PHASES)
+    return float(np.ptp(phases.mean((0, 2))) / rest.std())
+
+
+def picture(path: Path) -> None:
+    """Above, which item comes when; below, how much later, in buffers."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = orders()
+    figure, axes = plt.subplots(
+        2, len(found), figsize=(3 * len(found), 6), height_ratios=[3, 2], layout="constrained"
+    )
+    places = np.arange(SHOWN * SIZE) + BUFFERS // 2 * SIZE
+    for (above, below), (name, order) in zip(axes.T, found.items(), strict=True):
+        above.plot(places / SIZE, order[places] / SIZE, ",", color="tab:blue", alpha=0.6)
+        above.set_title(name, fontsize=9)
+        below.hist(displacements(order), bins=60, density=True, color="tab:orange")
+        below.set_yticks([])
+        for each in (above, below):
+            each.tick_params(labelsize=7)
+    axes[0, 0].set_ylabel("comes in (buffers)", fontsize=8)
+    axes[1, 0].set_ylabel("share of items", fontsize=8)
+    for above, below in axes.T:
+        above.set_xlabel("goes out (buffers)", fontsize=8)
+        below.set_xlabel("goes out later by (buffers)", fontsize=8)
+    figure.savefig(path, dpi=60, metadata={"Software": None})
+    plt.close(figure)

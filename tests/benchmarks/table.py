@@ -1,0 +1,157 @@
+"""The README's figures, out of what a run has stored as JSON: `--table FILE.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from contest import BY_HAND, OURS, PEERS
+from harness import Row
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+NO_WAY = "-"
+
+
+def update(path: Path) -> None:
+    README.write_text(with_figures(README.read_text("utf-8"), path), "utf-8")
+
+
+def with_figures(text: str, path: Path) -> str:
+    """The README with the figures of a file between its two marks."""
+    before, mark, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"no {BEGIN.strip()} and {END.strip()} in {README.name}")
+    return f"{before}{mark}\n{written(json.loads(path.read_text('utf-8')))}\n{end}{after}"
+
+
+def written(found: dict[str, Any]) -> str:
+    names = [field.name for field in fields(Row)]
+    rows = [Row(**{name: row[name] for name in names}) for row in found["rows"]]
+    competing = [row for row in rows if row.name not in ("shuffles", "W8")]
+    contests = [row for row in competing if row.contestant or "no way" in row.remark]
+    parts = [
+        about(found),
+        behind(contests),
+        *table(*of_contests(contests)),
+        *section("Beside the same by hand, in turn, where 1 is as fast:", of_ratios(competing)),
+        *section("As data and pipelines grow, n times as large:", of_growth(rows)),
+        *section("How well shuffles mix:", of_shuffles(rows)),
+    ]
+    return "".join(f"{part}\n" for part in parts).replace("\n\n\n", "\n\n")
+
+
+def about(found: dict[str, Any]) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    return (
+        f"Measured on {found['date']}: {found['machine']}, a load of {found['load']:g} when it "
+        f"began; Python {found['python']}, NumPy {found['numpy']}, lazyckpt {found['lazyckpt']}, "
+        f"{packages}. Medians of up to {found['rounds']} rounds, all contestants in turn, each "
+        "library as its documentation advises, the best of its ways.\n"
+    )
+
+
+def behind(contests: Sequence[Row]) -> str:
+    ours = [row for row in contests if row.to_peer]
+    lost = [f"{row.name} {row.compared} ({row.to_peer:.2f})" for row in ours if row.lost]
+    said = f"Another library is ahead in {len(lost)} of {len(ours)} rows"
+    return f"{said}: {'; '.join(lost)}.\n" if lost else f"{said}.\n"
+
+
+def section(words: str, lines: Iterable[Sequence[str]]) -> list[str]:
+    head, *body = lines
+    return [f"{words}\n", *table(head, *body)] if body else []
+
+
+def table(head: Sequence[str], *body: Sequence[str]) -> Iterator[str]:
+    for cells in (head, ["---"] * len(head), *body):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+def of_contests(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """A column for each library, the least of each row in bold."""
+    names = [name for name in (BY_HAND, OURS, *PEERS) if any(r.contestant == name for r in rows)]
+    yield ["workload", "unit", *names, "to by hand", "to the best other"]
+    for _, group in groupby(rows, key=lambda row: (row.name, row.compared.partition(":")[0])):
+        yield from of_contest(list(group), names)
+
+
+def of_contest(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
+    outs = {row.contestant: row.remark.partition(":")[0] for row in rows if not row.values}
+    measured = [row for row in rows if row.values]
+    for what, group in groupby(measured, key=lambda row: row.compared):
+        found = {row.contestant: row for row in group}
+        fair = [row.median for row in found.values() if row.contestant != BY_HAND and exact(row)]
+        best = min(fair, default=0.0)
+        cells = [
+            cell(found[name], best) if name in found else outs.get(name, NO_WAY) for name in names
+        ]
+        first = next(iter(found.values()))
+        ours = found.get(OURS, first)
+        yield [f"{first.name} {what}", first.unit, *cells, *ratios(ours)]
+
+
+def exact(row: Row) -> bool:
+    return "not exact" not in row.remark
+
+
+def cell(row: Row, best: float) -> str:
+    _, wrong, more = row.remark.partition("not exact")
+    text = number(row.median) + (f", {wrong}{more}" if wrong else "")
+    return f"**{text}**" if row.median == best > 0 and row.contestant != BY_HAND else text
+
+
+def ratios(ours: Row) -> list[str]:
+    return ["" if ratio is None else f"{ratio:.2f}" for ratio in (ours.to_hand, ours.to_peer)]
+
+
+def number(value: float) -> str:
+    """Three digits, as one reads them."""
+    short = float(f"{value:.3g}")
+    return f"{short:,.0f}" if abs(short) >= 100 else f"{short:g}"
+
+
+def of_ratios(rows: Sequence[Row]) -> Iterator[list[str]]:
+    yield ["compared", "median", "least", "most", "bound", ""]
+    for row in rows:
+        if row.values and not row.contestant:
+            values = [number(value) for value in (row.median, min(row.values), max(row.values))]
+            bound = "" if row.bound is None else f"{row.bound:.3g}"
+            missed = "missed" if row.met == "NO" else ""
+            unit = f", {row.unit}" if row.unit else ""
+            yield [f"{row.name} {row.compared}{unit}", *values, bound, missed]
+        elif not row.contestant and row.remark.startswith(("failed", "not installed")):
+            yield [row.name, row.remark, "", "", "", ""]
+
+
+def of_growth(rows: Sequence[Row]) -> Iterator[list[str]]:
+    yield ["of what", "slope", "", "each size"]
+    for row in rows:
+        if row.name == "W8" and row.values:
+            said, _, each = row.remark.partition("; ")
+            yield [row.compared.removesuffix(": slope"), f"{row.median:.2f}", said, each]
+
+
+def of_shuffles(rows: Sequence[Row]) -> Iterator[list[str]]:
+    yield [
+        "order",
+        "half of all items move further than",
+        "an item comes earlier by at most",
+        "and later by at most",
+        "neighbours correlate by",
+        "chi-square of pairs, a degree of freedom",
+        "mean within a buffer varies by",
+    ]
+    shuffles = [row for row in rows if row.name == "shuffles"]
+    for name, group in groupby(shuffles, key=lambda row: row.contestant):
+        moved, *others = group
+        half = sorted(map(abs, moved.values))[len(moved.values) // 2]
+        lengths = [f"{x:.2f} buffers" for x in (half, -min(moved.values), max(moved.values))]
+        figures = [f"{row.median:.2f}".replace("-0.00", "0.00") for row in others]
+        yield [name, *lengths, *figures]
