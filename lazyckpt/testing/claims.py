@@ -162,6 +162,8 @@ def _counting(pipeline: Chain, reads: list[int]) -> Any:
         first = first.replaced(data=_counter(data)(data, reads))
     else:
         first = first.replaced(**{name: counted(each) for name, each in first.arguments.items()})
+    # A cache begins empty: what it spares the run that goes on is not read again.
+    rest = [call.replaced(size=0) if call.name == "cache" else call for call in rest]
     return type(pipeline)((first, *rest))
 
 

@@ -148,7 +148,7 @@ def test_a_task_that_hangs(tmp_path: Path) -> None:
 
 def test_leaving_kills_the_actors_and_leaves_ray() -> None:
     run = lz.run(lz.source(range(10**6)) | lz.map(square), executor=lz.ray(workers=2))
-    (pool,) = run._session.gate.pools  # type: ignore[union-attr]
+    (pool,) = run._delivery.session.gate.pools  # type: ignore[union-attr]
     actors: list[Any] = []
     for expected in (0, 1):
         with run:
