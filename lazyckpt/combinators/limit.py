@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from lazyckpt.core.checks import brief, function, is_integer, natural
+from lazyckpt.combinators.token_rows import token_count
+from lazyckpt.core.checks import function, natural
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import stateful
@@ -55,15 +56,10 @@ def limit(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Mach
             if ended:
                 return
             for item in items:
-                size = key(item)
-                if not is_integer(size) or size < 0:
-                    raise TypeError(
-                        f"limit: key must give an int >= 0, got {brief(size)} "
-                        f"({type(size).__name__}) for {brief(item)}"
-                    )
+                size = token_count("limit", key(item), item)
                 if given + size > tokens:
                     break
-                given += int(size)
+                given += size
                 yield item
             else:
                 return

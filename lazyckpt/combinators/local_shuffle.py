@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from lazyckpt.combinators.reordered import (
     check_branches,
     permuted,
     reordered,
+    table_length,
 )
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import BlockStarts, Position
@@ -89,13 +89,8 @@ def local_shuffle(
     >>> list(lz.source(range(12)) | lz.local_shuffle(2, seed=0, block_size=3))
     [0, 2, 8, 1, 7, 6, 9, 5, 10, 4, 11, 3]
     """
-    length = upstream.length
-    if upstream.skip is None or not isinstance(length, int):
-        why = "is endless" if length == math.inf else "has no random access"
-        raise ArgumentError(
-            f"local_shuffle: what comes before it {why}; put it before the stage that makes "
-            "it so, or take block_shuffle"
-        )
+    remedy = "; put it before the stage that makes it so, or take block_shuffle"
+    length = table_length("local_shuffle", upstream, remedy)
     blocks = upstream.view and upstream.view.block_starts
     if block_size is None and blocks is None:
         raise ArgumentError(

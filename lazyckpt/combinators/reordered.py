@@ -12,7 +12,7 @@ from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.machine import End, Machine, Rate, begun, within
 from lazyckpt.core.prng import Indices, Permutation, affine, as_array, derive
 from lazyckpt.core.stages import stateful
-from lazyckpt.errors import InvalidState
+from lazyckpt.errors import ArgumentError, InvalidState
 
 A = TypeVar("A")
 
@@ -93,6 +93,15 @@ def check_branches(name: str, given: int, branches: tuple[Any, ...]) -> None:
         if cut < last:
             raise InvalidState(f"{name}: a state with branches in no order")
         last = cut + 1
+
+
+def table_length(name: str, upstream: Machine[Any], remedy: str) -> int:
+    """How many items upstream has, if it has random access; an `ArgumentError` if not."""
+    length = upstream.length
+    if upstream.skip is None or not isinstance(length, int):
+        why = "is endless" if length == math.inf else "has no random access"
+        raise ArgumentError(f"{name}: what comes before it {why}{remedy}")
+    return length
 
 
 def reordered(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.reordered import Listed, Order, reordered
+from lazyckpt.combinators.reordered import Listed, Order, reordered, table_length
 from lazyckpt.core.checks import Unfit, boolean, natural, optional, positive
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import (
@@ -27,6 +27,7 @@ from lazyckpt.errors import ArgumentError
 
 A = TypeVar("A")
 
+_REMEDY = "; put it before the stage that makes it so"
 _FINEST = 53  # bits of a float's mantissa
 
 
@@ -109,7 +110,7 @@ def sample(
     >>> "".join(lz.source(list("abc")) | lz.sample([1, 0, 3], seed=2, num_samples=12))
     'ccacccccccac'
     """
-    length = _length("sample", upstream)
+    length = table_length("sample", upstream, _REMEDY)
     chosen: NDArray[np.float64] = np.asarray(weights)
     if len(chosen) != length:
         raise ArgumentError(f"sample: {len(chosen)} weights for {length} items")
@@ -182,7 +183,7 @@ def balanced(
     >>> "".join(lz.source(list("aaaab")) | lz.balanced([0, 0, 0, 0, 1], seed=0, num_samples=8))
     'bababaab'
     """
-    classes = _Classes("balanced", labels, _length("balanced", upstream))
+    classes = _Classes("balanced", labels, table_length("balanced", upstream, _REMEDY))
     return _balanced("balanced", upstream, classes, seed, num_samples or classes.items)
 
 
@@ -221,18 +222,8 @@ def oversample(
     >>> "".join(lz.source(list("aaab")) | lz.oversample([0, 0, 0, 1], seed=0))
     'abbaab'
     """
-    classes = _Classes("oversample", labels, _length("oversample", upstream))
+    classes = _Classes("oversample", labels, table_length("oversample", upstream, _REMEDY))
     return _balanced("oversample", upstream, classes, seed, len(classes.sizes) * classes.largest)
-
-
-def _length(name: str, upstream: Machine[Any]) -> int:
-    length = upstream.length
-    if upstream.skip is None or not isinstance(length, int):
-        why = "is endless" if length == math.inf else "has no random access"
-        raise ArgumentError(
-            f"{name}: what comes before it {why}; put it before the stage that makes it so"
-        )
-    return length
 
 
 def _bounds(weights: NDArray[np.float64]) -> NDArray[np.uint64]:

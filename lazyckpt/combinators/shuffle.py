@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from lazyckpt.combinators.reordered import (
     check_branches,
     permuted,
     reordered,
+    table_length,
 )
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import Position, View
@@ -23,7 +23,6 @@ from lazyckpt.core.machine import Machine, Rate, within
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
-from lazyckpt.errors import ArgumentError
 
 A = TypeVar("A")
 
@@ -88,13 +87,8 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
 
 
 def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
-    length = upstream.length
-    if upstream.skip is None or not isinstance(length, int):
-        why = "is endless" if length == math.inf else "has no random access"
-        raise ArgumentError(
-            f"shuffle: what comes before it {why}; give a buffer_size, "
-            "or put it before the stage that makes it so"
-        )
+    remedy = "; give a buffer_size, or put it before the stage that makes it so"
+    length = table_length("shuffle", upstream, remedy)
 
     @lru_cache(maxsize=2)
     def order(epoch: int, *branches: int) -> Order:

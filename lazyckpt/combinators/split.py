@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.filter import selected
-from lazyckpt.combinators.reordered import Listed, reordered
+from lazyckpt.combinators.reordered import Listed, reordered, table_length
 from lazyckpt.core.checks import (
     Unfit,
     at_least,
@@ -109,12 +109,7 @@ def hash_range(
     if by is not None:
         salt = key.to_bytes(8, "little")
         return selected(upstream, lambda item: (low <= _hash(by(item), salt) < high) != inverted)
-    length = upstream.length
-    if upstream.skip is None or not isinstance(length, int):
-        why = "is endless" if length == math.inf else "has no random access"
-        raise ArgumentError(
-            f"hash_range: what comes before it {why}, so that items have no number; give `by`"
-        )
+    length = table_length("hash_range", upstream, ", so that items have no number; give `by`")
     order = Listed(_numbers(key, length, low, high, inverted))
     return reordered("hash_range", upstream, len(order), lambda epoch: order)
 

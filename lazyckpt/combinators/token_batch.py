@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from lazyckpt.core.checks import boolean, brief, function, is_integer, optional, positive
+from lazyckpt.combinators.token_rows import token_count
+from lazyckpt.core.checks import boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun
 from lazyckpt.core.stages import stateless
@@ -73,12 +74,7 @@ def token_batch(
     jump, most = upstream.skip, max_items or math.inf
 
     def size_of(item: A) -> int:
-        size = key(item)
-        if not is_integer(size) or size < 0:
-            raise TypeError(
-                f"token_batch: key must give an int >= 0, got {brief(size)} "
-                f"({type(size).__name__}) for {brief(item)}"
-            )
+        size = token_count("token_batch", key(item), item)
         size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
         if size > max_tokens and not drop_longer:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Sequences of tokens, and rows of several: what `pack` makes its stages of."""
+"""Sequences of tokens, how many those are, and rows of several."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import brief
+from lazyckpt.core.checks import brief, is_integer
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 
 _OURS = ("segment_ids", "positions")
 _FEW = 8  # parts, up to which a slice for each takes less time
+
+
+def token_count(stage: str, size: Any, item: Any) -> int:
+    """How many tokens an item has, as a user's function has it; a `TypeError` for what is none."""
+    if not is_integer(size) or size < 0:
+        raise TypeError(
+            f"{stage}: key must give an int >= 0, got {brief(size)} ({type(size).__name__}) "
+            f"for {brief(item)}"
+        )
+    return int(size)
 
 
 def as_sequence(stage: str, item: Any) -> tuple[int, Features]:

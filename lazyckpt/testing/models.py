@@ -23,7 +23,8 @@ import toolz
 from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine, Share
 from lazyckpt.core.prng import derive, hashed
-from lazyckpt.testing.arranging import ARRANGING, Items
+from lazyckpt.testing.arranging import ARRANGING
+from lazyckpt.testing.grouping import GROUPING, Items
 
 
 def model(pipeline: Chain) -> Items:
@@ -278,7 +279,7 @@ def multiplex(control: Chain, pipelines: Any) -> Items:
     return each
 
 
-MODELS: dict[str, Callable[..., Items]] = ARRANGING | {
+MODELS: dict[str, Callable[..., Items]] = ARRANGING | GROUPING | {
     f.__name__: f
     for f in (
         source, columns, unfold, count, random_floats, random_indices, once,
