@@ -309,7 +309,8 @@ def switched(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
 
 def _evenly(*parts: Pipeline[Any]) -> Pipeline[Any]:
     shortest = min(len(list(part)) for part in parts)
-    return lz.zip(*[part | lz.take(shortest) for part in parts], strict=True)
+    more = lz.source(["last"]) | lz.repeat()  # in another epoch a part may have fewer
+    return lz.zip(*[lz.concat(part, more) | lz.take(shortest) for part in parts], strict=True)
 
 
 def _mixed(stop: Any, **options: Any) -> Callable[..., Pipeline[Any]]:
