@@ -106,20 +106,17 @@ def test_a_thread_that_pickles_later(executor: str) -> None:
     expected = list(lz.run(pipeline(), on_error="skip"))
     may_write = Event()
 
-    def pickled(state: Any) -> bytes:
+    def pickled(states: Any) -> bytes:
         assert may_write.wait(60)
-        return pickle.dumps(state)
+        return pickle.dumps(states)
 
     with ThreadPoolExecutor(1) as writer:
         with lz.run(pipeline(), executor=EXECUTORS[executor](), on_error="skip") as run:
-            futures = [(writer.submit(pickled, run.state_dict()), writer.submit(pickled, run.state))]
-            for _ in run:
-                both = writer.submit(pickled, run.state_dict()), writer.submit(pickled, run.state)
-                futures.append(both)
+            futures = [writer.submit(pickled, (run.state_dict(), run.state)) for _ in run]
         may_write.set()
-        states = [tuple(pickle.loads(each.result()) for each in both) for both in futures]
-    assert len(states) == len(expected) + 1
-    for step, (as_dict, state) in enumerate(states):
+        states = [pickle.loads(future.result()) for future in futures]
+    assert len(states) == len(expected)
+    for step, (as_dict, state) in enumerate(states, 1):
         assert lz.State.from_dict(as_dict) == state
         assert state.items == step
         assert items_left(state) == expected[step:]
@@ -133,5 +130,3 @@ def test_what_the_writer_has_is_not_what_the_loader_changes() -> None:
     assert {type(value) for value in found.values()} == {int, str}  # which nothing can change
     found.clear()
     assert run.state == before == lz.State.from_dict(run.state_dict())
-
-
