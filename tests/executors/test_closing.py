@@ -302,7 +302,7 @@ OUTLIVING = """
 import sys
 import lazyckpt as lz
 
-sys.held = sys.modules["__main__"]  # as torch.distributed holds it: modules are cleared before it is
+sys.held = sys.modules["__main__"]  # as torch.distributed does: modules are cleared before
 if __name__ == "__main__":
     pipeline = lz.source(list(range(100))) | lz.filter(bool) | lz.batch(2)
     run = lz.run(pipeline, executor={executor})
