@@ -34,6 +34,7 @@ from lazyckpt.errors import (
     PipelineError,
     SourceChanged,
     StateMismatch,
+    StorageError,
     WorkerDied,
     WorkerTimeout,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "StageCost",
     "State",
     "StateMismatch",
+    "StorageError",
     "WorkerDied",
     "WorkerTimeout",
     "advance",
