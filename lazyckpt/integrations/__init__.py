@@ -28,7 +28,13 @@ the dataset too.
 each worker, for as many of them. `lz.torch.state(...)` finds the pipeline's own in it.
 
 **torch DCP.** `dcp.save({"model": model, "data": run}, ...)` and `dcp.load` alike: a run is
-`Stateful`. For another number of ranks load a plain dict, and `lz.rebase` it.
+`Stateful`. For another number of ranks load a plain dict, and `lz.rebase` it. What `async_save`
+writes later is the state of its own step.
+
+**torchtitan.** A `BaseDataLoader` has `__iter__`, `state_dict` and `load_state_dict`: those of
+a `lz.torch.loader`, whose batches a `map` makes `(inputs, labels)`. Give `load_state_dict`
+`lz.rebase(state, pipeline)`, and the data-parallel degree may be another one after a resume, with
+filters, mixtures and packing before `shard`. The README has one, under "Pretraining".
 
 **Accelerate.** `accelerator.register_for_checkpointing(run)`; `save_state` and `load_state`
 include it. `lz.shard` gives each rank its batches and `lz.to_device` moves them, so that the data
