@@ -36,6 +36,7 @@ from lazyckpt.errors import (
     RankMissing,
     SourceChanged,
     StateMismatch,
+    StorageError,
     WorkerDied,
     WorkerTimeout,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "StageCost",
     "State",
     "StateMismatch",
+    "StorageError",
     "WorkerDied",
     "WorkerTimeout",
     "advance",
