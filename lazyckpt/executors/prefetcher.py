@@ -331,7 +331,8 @@ class Prefetcher:
         here = self._chunk.position_after(self._chunk.given())  # behind the item before
         if settled is None or not settled.positions:  # it failed on its way, or before it had begun
             return always(here)
-        return self._rereader.positions([here, *settled.positions[1:]])
+        found = settled.positions
+        return lambda given: found[given] if given else here
 
     def _receive(
         self,

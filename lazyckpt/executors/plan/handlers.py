@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
     items: list[Any]
     failure: Failure | None = None
-    positions: list[Any] | None = None
+    positions: Sequence[Any] | None = None
     end: Position | None = None
     seconds: float = 0.0
     item_bytes: float = 0.0

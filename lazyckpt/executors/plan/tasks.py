@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice, repeat
 from operator import length_hint
@@ -117,7 +117,7 @@ class Settled(NamedTuple):
         following: The tasks behind it, if those that there are begin at the wrong place.
     """
 
-    positions: list[Any]
+    positions: Sequence[Any]
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     following: Callable[[ChunkSizer], Tasks] | None = None
 
