@@ -65,6 +65,7 @@ class CountedPositions(Sequence[Any]):
             end: The last of the positions.
         """
         self._start, self._counts, self._layers, self._end = start, counts, layers, end
+        self._current: tuple[int, int, Position] = (0, 0, None)  # expansion: from, to, of what
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CountedPositions, (self._start, self._counts, self._layers, self._end)
@@ -79,9 +80,21 @@ class CountedPositions(Sequence[Any]):
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
-        if place in (-1, len(self) - 1):
+        if place == -1:
             return self._end
-        return position_at(self._counts[place], self._start, self._layers, self.skip)
+        if not (given := self._counts[place]):
+            return self._start
+        if not self._layers:
+            return self.skip(self._start, given)[0]
+        first, last, below = self._current
+        if not first < given <= last:
+            *lower, layer = self._layers
+            expansion = layer.at(given)
+            first = layer.begins[expansion]
+            last = layer.begins[expansion + 1] if expansion + 1 < len(layer.begins) else _MOST
+            below = position_at(layer.taken[expansion], self._start[0], lower, self.skip)
+            self._current = first, last, below
+        return below, given - first
 
 
 def position_at(
