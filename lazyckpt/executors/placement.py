@@ -17,7 +17,7 @@ from lazyckpt.executors.pools.pool import PendingTask
 
 T = TypeVar("T")
 
-_ITEMS = 1024  # after which the costs of making and of sending are compared, twice
+_ITEMS = 256  # after which the costs of making and of sending are compared, twice
 _CHUNKS = 3  # of them, at least
 _MARGIN = 2.0  # times what sending costs, from which on workers make items again
 
