@@ -17,7 +17,7 @@ Each module imports only from those before it:
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, delivery, run
 - state: saving
-- pipeline, decorators, combinators, origins, provenance, io, integrations
+- pipeline, decorators, combinators, origins, provenance, io, lineage, integrations
 - testing, demo, compat
 """
 
@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from lazyckpt.executors.local import inline, processes, threads
     from lazyckpt.executors.remote import futures, ray
     from lazyckpt.integrations import torch as torch
+    from lazyckpt.lineage.seen import Seen, seen
     from lazyckpt.origins import Origin
     from lazyckpt.provenance import trace
     from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
@@ -110,6 +111,7 @@ __all__ = [
     "PipelineError",
     "ResumeCost",
     "Run",
+    "Seen",
     "SourceChanged",
     "Stage",
     "StageCost",
@@ -174,6 +176,7 @@ __all__ = [
     "sample",
     "save",
     "scan",
+    "seen",
     "shard",
     "shard_batch",
     "shuffle",
@@ -244,6 +247,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "executors.explain": "explain",
     "executors.local": "inline processes threads",
     "executors.remote": "futures ray",
+    "lineage.seen": "Seen seen",
     "origins": "Origin",
     "provenance": "trace",
     "state.algebra": "Difference Move advance diff init replay state_at step",
