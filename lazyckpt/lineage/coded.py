@@ -161,7 +161,9 @@ class Coding(Tracing):
         roles, known = call.functions, call.combinator
         if {*roles.values()} - {"item", "tap", "collate"}:
             raise LooksAtItems
-        plain = {name: None if role == "collate" else _last for name, role in roles.items()}
+        plain: dict[str, Any] = {
+            name: None if role == "collate" else _last for name, role in roles.items()
+        }
         if call.arguments.get("pad") is not None:
             plain["pad"] = []  # of no origin
         stage: Stage[Any, Any] = Stage((call.replaced(**plain),))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
     """Some rows of `Seen`, as arrays of ints with one element for each row.
 
     Attributes:
@@ -130,28 +132,27 @@ class Seen:
         >>> import lazyckpt as lz
         >>> pipeline = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(8)
         >>> lz.seen(pipeline, lz.state_at(pipeline, 50)).times(42)
-        [6, 16, 33, 45]
+        [12, 23, 27, 45]
         """
         whole = optional(natural)
-        wanted: dict[str, Any] = {
-            "place": checked("Seen.times", "place", place, whole),
-            "record": checked("Seen.times", "record", record, whole),
-        }
-        if place is None and file is None:
+        place = checked("Seen.times", "place", place, whole)
+        record = checked("Seen.times", "record", record, whole)
+        path = None if file is None else os.fspath(file)
+        if place is None and path is None:
             raise ArgumentError("Seen.times: give place= or file=, with record= for a row of it")
-        if record is not None and file is None:
+        if record is not None and path is None:
             raise ArgumentError(f"Seen.times: record={record} is a row of a file; give file= too")
-        texts = {"stages": stage, "files": None if file is None else os.fspath(file)}
         found: list[int] = []
         for block in self:
+            wanted = [
+                (block.place, place),
+                (block.record, record),
+                (block.stage, _number(block.stages, stage)),
+                (block.file, _number(block.files, path)),
+            ]
             mine = np.ones(len(block), bool)
-            for name, value in wanted.items():
-                if value is not None:
-                    mine &= getattr(block, name) == value
-            for name, text in texts.items():
-                if text is not None:
-                    known = getattr(block, name)
-                    mine &= getattr(block, name[:-1]) == (known.index(text) if text in known else -2)
+            for column, value in wanted:
+                mine &= True if value is None else column == value
             found += dict.fromkeys(block.item[mine].tolist())
         return found
 
@@ -175,6 +176,13 @@ class Seen:
         return (
             f"Seen(items {self._begin.items:,} to {self._end.items:,} of {brief(self._pipeline)})"
         )
+
+
+def _number(texts: list[str], text: str | None) -> int | None:
+    """That of a text, -2 where it isn't there; None for any."""
+    if text is None:
+        return None
+    return texts.index(text) if text in texts else -2
 
 
 def _counted(numbers: Column) -> tuple[Column, Column]:
@@ -225,7 +233,7 @@ def seen(pipeline: Chain, state: AnyState, since: AnyState | None = None) -> See
     >>> for _, batch in zip(range(20), run):
     ...     pass
     >>> lz.seen(pipeline, run.state).counts()
-    Counter({('1[0].1', None): 434, ('1[1].1', None): 206})
+    Counter({('1[0].1', None): 410, ('1[1].1', None): 230})
     """
     chain: Chain = runnable("seen", pipeline)
     end = matching(as_state(state), chain)
