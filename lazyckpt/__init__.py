@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.take_while import drop_while, take_while
     from lazyckpt.combinators.token_batch import token_batch
     from lazyckpt.combinators.unfold import once, unfold
+    from lazyckpt.combinators.without import without
     from lazyckpt.combinators.zip import zip
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
@@ -200,6 +201,7 @@ __all__ = [
     "trace",
     "unbatch",
     "unfold",
+    "without",
     "zip",
 ]
 
@@ -241,6 +243,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.take_while": "drop_while take_while",
     "combinators.token_batch": "token_batch",
     "combinators.unfold": "once unfold",
+    "combinators.without": "without",
     "combinators.zip": "zip",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
