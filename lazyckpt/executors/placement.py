@@ -82,7 +82,7 @@ class Placement:
 
     def observe(self, items: int, outcome: Outcome) -> None:
         """Decide anew, once there are enough items of who makes them now."""
-        if self._handler is None:
+        if self._handler is None or not items:
             return
         self._items += items
         self._making.append(outcome.making / items)

@@ -180,6 +180,8 @@ def test_it_takes_two_comparisons_to_make_items_here() -> None:
 def test_what_is_costly_stays_where_it_is() -> None:
     assert not any(observed(Placement(Mapper(())), [outcome(2, 1)] * 50))
     assert not any(observed(Placement(None), [outcome(1, 2)] * 50))
+    placement = Placement(Mapper(()))
+    placement.observe(0, outcome(1))  # which has failed at its first item
     to_and_fro = [outcome(1, 2)] * 3 + [outcome(2, 1)] * 3
     assert not any(observed(Placement(Mapper(())), to_and_fro * 5))
 
