@@ -30,6 +30,11 @@ def skip(items: Items, n: int) -> Items:
     return lambda epoch: toolz.drop(n, items(epoch))
 
 
+def without(items: Items, ranges: Any) -> Items:
+    gone = {n for start, stop in ranges for n in range(start, stop)}
+    return lambda epoch: (x for n, x in enumerate(items(epoch)) if n not in gone)
+
+
 def take_while(items: Items, predicate: Any) -> Items:
     return lambda epoch: itertools.takewhile(predicate, items(epoch))
 
@@ -216,13 +221,17 @@ def repeat(items: Items, count: int | None) -> Items:
     return lambda epoch: toolz.mapcat(items, epochs(epoch))
 
 
-def shard(items: Items, num_shards: int, index: int, contiguous: bool, remainder: Any) -> Items:
+def shard(
+    items: Items, num_shards: int, index: int, contiguous: bool, remainder: Any, pad: Any
+) -> Items:
     def hand(epoch: int) -> list[Any]:
         every = list(toolz.take(10_000, items(epoch)))
         whole = len(every) // num_shards * num_shards
         if remainder == "drop":
             every = every[:whole]
         if remainder == "pad" and whole < len(every):
+            every += [pad] * (whole + num_shards - len(every))
+        if remainder == "repeat" and whole < len(every):
             every = list(toolz.take(whole + num_shards, toolz.concat([every] * (num_shards + 1))))
         if not contiguous:
             return every[index::num_shards]
@@ -238,6 +247,7 @@ ARRANGING: dict[str, Callable[..., Items]] = {
         filter,
         take,
         skip,
+        without,
         take_while,
         drop_while,
         dedupe,
