@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import sleep
@@ -60,7 +61,7 @@ def decide(patched: pytest.MonkeyPatch, name: str, seed: int = 0) -> None:
 
     def is_here(self: Placement) -> bool:
         chosen = name == "here" or (name == "to and fro" and hashed(seed, next(asked)) % 2 == 0)
-        return chosen and self._handler is not None
+        return chosen and self._made_by is not None
 
     patched.setattr(
         Placement, "is_here", property(is_here, lambda self, value: None), raising=False
@@ -170,7 +171,7 @@ def observed(placement: Placement, costs: Iterator[Outcome] | list[Outcome]) -> 
 
 
 def test_it_takes_two_comparisons_to_make_items_here() -> None:
-    placement = Placement(Mapper(()))
+    placement = Placement(partial(Mapper, ()))
     assert observed(placement, [outcome(1, 2)] * 6) == [False] * 5 + [True]
     assert all(observed(placement, [outcome(3)] * 30))  # below twice what sending costs
     assert observed(placement, [outcome(5)] * 3) == [True, True, False]
@@ -178,10 +179,12 @@ def test_it_takes_two_comparisons_to_make_items_here() -> None:
 
 
 def test_what_is_costly_stays_where_it_is() -> None:
-    assert not any(observed(Placement(Mapper(())), [outcome(2, 1)] * 50))
+    assert not any(observed(Placement(partial(Mapper, ())), [outcome(2, 1)] * 50))
     assert not any(observed(Placement(None), [outcome(1, 2)] * 50))
+    placement = Placement(partial(Mapper, ()))
+    placement.observe(0, outcome(1))  # which has failed at its first item
     to_and_fro = [outcome(1, 2)] * 3 + [outcome(2, 1)] * 3
-    assert not any(observed(Placement(Mapper(())), to_and_fro * 5))
+    assert not any(observed(Placement(partial(Mapper, ())), to_and_fro * 5))
 
 
 def test_time_that_is_waited_is_a_cost() -> None:
