@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from lazyckpt.core.checks import Unfit, boolean, finite, function, optional, positive
+from lazyckpt.core.checks import Unfit, boolean, finite, function, natural, optional, positive
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
@@ -107,6 +107,7 @@ def start_method(value: object) -> str:
         "shared_memory": boolean,
         "gated": boolean,
         "timeout": optional(seconds),
+        "retries": natural,
         "worker_init": optional(function),
         "library_threads": optional(positive),
     }
@@ -119,6 +120,7 @@ def processes(
     shared_memory: bool = True,
     gated: bool = False,
     timeout: float | None = None,
+    retries: int = 0,
     worker_init: Callable[[int], Any] | None = None,
     library_threads: int | None = 1,
 ) -> PoolSpec:
@@ -184,7 +186,7 @@ def processes(
 
     def start(handlers: list[Handler], count: int) -> WorkerPool:
         pool: WorkerPool = module.ProcessPool(
-            handlers, count, buffer_size, timeout, start_method, settings
+            handlers, count, buffer_size, timeout, start_method, settings, retries=retries
         )
         return pool
 
@@ -198,6 +200,7 @@ def processes(
             settings,
             number=workers,
             patience=timeout and 2 * timeout + 1,  # for its workers are late before it is
+            retries=retries,
         )
         return pool
 

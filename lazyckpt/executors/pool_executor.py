@@ -79,6 +79,9 @@ class DrivingReader:
     def fresh(self) -> DrivingReader:
         return DrivingReader(self._chain, self._executor)
 
+    def close_flows(self) -> None:
+        self._reader.close_flows()
+
     def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
         return self._reader(task, items)
 

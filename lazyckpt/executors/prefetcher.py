@@ -16,6 +16,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.chunk import Chunk, skipped_before
+from lazyckpt.executors.losses import LostItem, Losses
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
@@ -66,6 +67,7 @@ class Prefetcher:
         self._rereader = rereader
         self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
         self._share = share or Share()
+        self._losses = Losses(pool, calls)
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
@@ -78,6 +80,7 @@ class Prefetcher:
         self._is_under_way = False
         self._generation = pool.generation
         self._chunk = Chunk(always(position), iter(()))
+        self._following: Callable[[ChunkSizer], Tasks] | None = None
 
     def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
@@ -143,7 +146,7 @@ class Prefetcher:
             self._keep_done()
         self._generation = self._pool.generation
         self._continue_runs()
-        limit = self._sizer.limit()
+        limit = 1 if self._losses.is_retrying else self._sizer.limit()
         while not self._is_over:
             if self._items_pending >= (limit if self._gate.is_open else 1):
                 return
@@ -210,6 +213,9 @@ class Prefetcher:
             raise suspect.failure
 
     def _submit(self, task: Task) -> PendingTask:
+        if self._losses.is_retrying:
+            errors = self._losses.errors
+            return self._pool.submit_watched(self._handler, task.payload, task.size, errors)
         return self._pool.submit(self._handler, task.payload, task.size)
 
     def _advance(self) -> None:
@@ -220,6 +226,8 @@ class Prefetcher:
         task, pending = self._pending[0]
         if isinstance(pending, TaskLost) and not self._pool.is_driven:
             return self._restart()
+        if isinstance(pending, LostItem):
+            return self._lose(pending.failure)
         if isinstance(pending, BaseException):
             self._abandon()
             try:
@@ -247,7 +255,7 @@ class Prefetcher:
             self._pending[0] = task, self._submit(task)
             return None
         except (WorkerDied, WorkerTimeout) as lost:
-            return self._fail_behind(task, pending.made, lost)
+            return self._fail_behind(task, pending, lost)
         failure, given = outcome.failure, len(outcome.items)
         is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
         if is_of_new_worker or (outcome.is_transfer_error and not task.is_single):
@@ -256,6 +264,7 @@ class Prefetcher:
             else:
                 self._sizer.use_single_items(task.size)
             return self._restart()
+        self._losses.end()
         self._continue(1, task, pending, outcome)
         self._sizer.observe(outcome, _counted(task, outcome))
         error: Exception | None = failure
@@ -273,28 +282,40 @@ class Prefetcher:
         if settled is not None:
             outcome = outcome._replace(skipped=settled.skipped)
         self._receive(outcome, position_after, task.log_skips, error)
+        if outcome.items or error is None:
+            self._following = None if outcome.left or error else task.following
         if settled and settled.following is not None:
             self._abandon()
+            self._following = settled.following
             self._tasks, self._is_over = settled.following(self._sizer), False
         if self._gate.is_open and error is None:
             self._fill()
 
-    def _fail_behind(self, task: Task, made: int | None, error: Exception) -> None:
+    def _lose(self, failure: Failure, pending: PendingTask | None = None) -> None:
+        """Have the next item made again by itself, at which a worker died or hung; or raise that."""
+        if not self._losses.is_tried_again(failure, pending):
+            self._abandon()
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback has this frame, which would be a cycle
+        self._sizer.use_single_items(1)
+        self._restart()
+
+    def _fail_behind(self, task: Task, pending: PendingTask, error: Exception) -> None:
         """Have the items made again that came before the one at which a worker died or hung."""
+        made = pending.made
         failure = Failure(error, "" if made is None else places_of_functions(self._calls))
         is_run, is_driven = isinstance(task.payload, ItemRun), self._pool.is_driven
         is_known = is_driven and (is_run or self._pool.suspect is not None)
         if not made or is_known or (made >= task.size and not is_run):
-            try:
-                raise failure
-            finally:
-                del failure, error  # its traceback has this frame, which would be a cycle
+            return self._lose(failure, pending if task.is_single else None)
         if is_run:
             self._abandon()
             task = task._replace(payload=task.payload._replace(most=made))
             pending = self._submit(task)
             pending.is_continued = True  # what is left of it comes behind the failure
-            self._pending.extend([(task, pending), (Task(None), failure)])
+            self._pending.extend([(task, pending), (Task(None), LostItem(failure))])
             self._items_pending, self._is_over = task.size, True
             return
         if is_driven:
@@ -314,7 +335,7 @@ class Prefetcher:
                 made -= task.size
         finally:
             self._sizer.size = size
-        self._pending.append((Task(None), failure))
+        self._pending.append((Task(None), LostItem(failure)))
         self._is_over = True
 
     def _wait_for(self, pending: PendingTask) -> Outcome:
@@ -369,7 +390,13 @@ class Prefetcher:
         """Generate tasks from the end of the chunk at hand once more: those there were are lost."""
         self._abandon()
         self._generation = self._pool.generation
-        self._tasks, self._is_over = self._generate(self._chunk.end(), self._sizer), False
+        self._tasks, self._is_over = self._tasks_from_here(), False
+
+    def _tasks_from_here(self) -> Tasks:
+        """The tasks behind the chunk at hand, and behind what was left out since."""
+        if self._following is not None:
+            return self._following(self._sizer)
+        return self._generate(self._chunk.end(), self._sizer)
 
     def _keep_done(self) -> None:
         """Where a stream's worker was stopped, keep what it had done, and go on behind that."""
@@ -422,7 +449,7 @@ class Prefetcher:
     def _tasks_behind(self) -> Tasks:
         """The tasks after what is pending, of those that know where they end."""
         if not self._pending:
-            return self._generate(self._chunk.end(), self._sizer)
+            return self._tasks_from_here()
         task, _ = self._pending[-1]
         if task.following is not None:
             return task.following(self._sizer)

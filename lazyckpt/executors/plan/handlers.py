@@ -57,13 +57,23 @@ class Outcome(NamedTuple):
 
 
 class Handler(Protocol):
-    """Does one kind of task."""
+    """Does one kind of task.
+
+    Attributes:
+        calls: The stages that it runs.
+    """
+
+    @property
+    def calls(self) -> tuple[Call, ...]: ...
 
     def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
         """What comes of a task. Its items go into the list, if there is one, as they are made."""
 
     def fresh(self) -> Handler:
         """The same, without the flows that this one has open."""
+
+    def close_flows(self) -> None:
+        """Close the flows that it has open, so that the next task begins by itself."""
 
 
 class Reader:
@@ -97,6 +107,9 @@ class Reader:
     def fresh(self) -> Reader:
         """The same reader, without the flow that this one has open."""
         return Reader(self.chain, None if self._recorders else self.machine)
+
+    def close_flows(self) -> None:
+        self._open.clear()
 
     def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
@@ -184,6 +197,9 @@ class Mapper:
     def fresh(self) -> Mapper:
         """The same, as it has no flows."""
         return self
+
+    def close_flows(self) -> None:
+        """It has none."""
 
     def __call__(
         self,

@@ -71,6 +71,9 @@ class RunReader:
     def fresh(self) -> RunReader:
         return RunReader(self.calls, self._seekable)
 
+    def close_flows(self) -> None:
+        self._open.clear()
+
     def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         items = [] if items is None else items

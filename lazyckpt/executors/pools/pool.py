@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import RLock
@@ -29,12 +29,15 @@ class PendingTask:
         items: Those made so far, where a worker leaves them here.
         is_continued: Whether what is left of it is another task's.
         made: How many were made by a worker that then died or hung; None if it did another task.
+        called: Which of its watched calls was under way then, if one was.
+        lost: What became of that worker, in a few words.
         message: The outcome as it has come, until it is asked for.
         outcome: None until `WorkerPool.result` has it.
     """
 
     __slots__ = (
-        "generation", "handle", "is_continued", "items", "made", "message", "outcome", "size",
+        "called", "generation", "handle", "is_continued", "items", "lost", "made", "message",
+        "outcome", "size",
     )  # fmt: skip
 
     def __init__(self, generation: int, handle: Any, size: int) -> None:
@@ -44,6 +47,8 @@ class PendingTask:
         self.items: list[Any] = []
         self.is_continued = False
         self.made: int | None = None
+        self.called: int | None = None
+        self.lost: Exception | None = None
         self.message: Message | None = None
         self.outcome: Outcome | None = None
 
@@ -79,11 +84,14 @@ class WorkerPool(ABC):
         generation: How often the workers were stopped.
         suspect: The item to fail at, once the items before it are made again.
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
+        retries: How often an item is tried again at which a worker was lost; None where
+            nobody can tell which one that was, and end the worker.
     """
 
     in_transit = 0
     is_driven = False
     can_continue = False  # whether a task may be done by the worker that has done another one
+    retries: int | None = None
     is_external = False  # whether stopping it waits for other people's software
 
     def __init__(self, workers: int, buffer_size: int) -> None:
@@ -113,6 +121,15 @@ class WorkerPool(ABC):
         It goes on with what the worker of the one `after` which it comes has open, if
         the pool `can_continue`.
         """
+
+    def submit_watched(
+        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception]
+    ) -> PendingTask:
+        """Submit a task as `submit` does: its calls are watched, and some raise errors instead.
+
+        It begins by itself, whatever its worker has open.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def result(self, pending: PendingTask) -> Outcome:

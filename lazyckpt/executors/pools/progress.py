@@ -18,6 +18,8 @@ _CELL = np.dtype(np.int64).itemsize
 _MOST = 4096  # items that are counted
 _NUMBERS = np.arange(1, _MOST + 1).astype(np.int64).tobytes()
 
+_own: list[Progress] = []  # that of this process, if it is a worker
+
 
 def shared_cells(context: Any, workers: int) -> Any:
     """Memory for the progress of so many workers, and for a flag.
@@ -38,9 +40,13 @@ def gate_flag(shared: Any) -> memoryview:
 
 
 class Progress:
-    """The number of the task that a worker does, and how many items of it are made."""
+    """The number of the task that a worker does, and how many items of it are made.
 
-    CELLS = 2
+    Besides, which watched call of the task is under way, and how often the worker has
+    said that it is alive though it gives nothing.
+    """
+
+    CELLS = 4
 
     def __init__(self, shared: Any, index: int) -> None:
         """Use the cells of one worker.
@@ -51,12 +57,22 @@ class Progress:
         """
         cells = _bytes_of(shared)
         self._cells = cells.cast("q")[index * self.CELLS : (index + 1) * self.CELLS]
-        self._made = cells[(index * self.CELLS + 1) * _CELL : (index + 1) * self.CELLS * _CELL]
+        begin = (index * self.CELLS + 1) * _CELL
+        self._made = cells[begin : begin + _CELL]
+        self.call = self._cells[2:3]
 
     def begin(self, number: int) -> CountedItems:
         """The list for the items of a task."""
-        self._cells[1], self._cells[0] = 0, number
+        self._cells[1], self._cells[2], self._cells[0] = 0, 0, number
         return CountedItems(self._made)
+
+    def say_alive(self) -> None:
+        """Have who waits for an item wait anew."""
+        self._cells[3] += 1
+
+    def reached(self) -> tuple[int, ...]:
+        """What changes whenever the worker gets on."""
+        return tuple(self._cells)
 
     def end(self) -> None:
         """Say that no task is being done."""
@@ -65,6 +81,21 @@ class Progress:
     def made(self, number: int) -> int | None:
         """How many items of a task are made, if it is being done."""
         return self._cells[1] if self._cells[0] == number else None
+
+    def called(self, number: int) -> int | None:
+        """Which call of a task is under way, of those that are watched, if one is."""
+        return self._cells[2] or None if self._cells[0] == number else None
+
+
+def note_own(progress: Progress) -> None:
+    """Note that this process is the worker with that progress."""
+    _own[:] = [progress]
+
+
+def say_alive() -> None:
+    """Where this process is a worker that waits for others, have its consumer wait anew."""
+    for progress in _own:
+        progress.say_alive()
 
 
 class CountedItems(list[Any]):

@@ -25,8 +25,9 @@ from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwri
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
 from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.forking import own_threads
-from lazyckpt.executors.pools.progress import Progress, gate_flag
+from lazyckpt.executors.pools.progress import Progress, gate_flag, note_own
 from lazyckpt.failures.notes import Failure, add_note, as_failure
+from lazyckpt.failures.watching import Watch, watched
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
 START_FAILED = -1  # the number of what is sent in place of the first outcome: why, as a `Failure`
@@ -87,6 +88,7 @@ def serve(
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
     number, progress = 0, Progress(shared, index)
+    note_own(progress)
     is_open = gate_flag(shared)
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
@@ -97,6 +99,8 @@ def serve(
             return  # it won't be opened any more
         if isinstance(task, Outcome):
             outcome = task
+        elif len(task) > 2:
+            outcome = _watched(handlers[task[0]], *task[1:], progress, number)
         elif is_timed[task[0]]:
             outcome = handlers[task[0]](task[1], progress.begin(number))
         else:
@@ -107,6 +111,20 @@ def serve(
             return
         number += 1
         del task, outcome  # not to hold them while the next are made
+
+
+def _watched(
+    handler: Handler,
+    payload: Any,
+    errors: dict[int, Exception],
+    progress: Progress,
+    number: int,
+) -> Outcome:
+    """What comes of a task whose calls are watched, from where it begins."""
+    handler.close_flows()
+    items = progress.begin(number)
+    with watched(handler.calls, Watch(progress.call, errors)):
+        return handler(payload, items)
 
 
 def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
