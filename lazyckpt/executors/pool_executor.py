@@ -23,6 +23,7 @@ from lazyckpt.failures.skipping import skip_log_of
 
 P = ParamSpec("P")
 
+_NO_RETRIES = "; only processes(...) can end a worker that hangs, and tell which item killed one"
 _SHOWN = 6  # pipelines that are joined, before the others are summed up
 
 
@@ -179,7 +180,8 @@ def pool_executor(
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise ArgumentError(f"{spec.__name__}: {error}") from None
+                remedy = _NO_RETRIES if "retries" in kwargs else ""
+                raise ArgumentError(f"{spec.__name__}: {error}{remedy}") from None
             bound.apply_defaults()
             given = dict(bound.arguments)
             options = given.pop(more, {}) if more else {}

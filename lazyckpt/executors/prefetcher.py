@@ -16,7 +16,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.chunk import Chunk, skipped_before
-from lazyckpt.executors.losses import LostItem, Losses
+from lazyckpt.executors.losses import Losses, LostItem
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
@@ -292,7 +292,7 @@ class Prefetcher:
             self._fill()
 
     def _lose(self, failure: Failure, pending: PendingTask | None = None) -> None:
-        """Have the next item made again by itself, at which a worker died or hung; or raise that."""
+        """Make the item again at which a worker died or hung, by itself; or raise that."""
         if not self._losses.is_tried_again(failure, pending):
             self._abandon()
             try:

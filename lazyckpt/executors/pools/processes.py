@@ -159,7 +159,8 @@ class ProcessPool(WorkerPool):
 
     def result(self, pending: PendingTask) -> Outcome:
         worker: WorkerProcess | None = pending.handle
-        patience, reached, deadline = self._patience, (-1,), inf
+        patience, deadline = self._patience, inf
+        reached: tuple[int, ...] = ()
         while not pending.is_done:
             if pending.generation != self.generation or worker is None:
                 raise TaskLost

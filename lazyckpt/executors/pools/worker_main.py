@@ -90,6 +90,7 @@ def serve(
     number, progress = 0, Progress(shared, index)
     note_own(progress)
     is_open = gate_flag(shared)
+    progress.say_alive()  # so that no item is late because this has taken long to start
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
@@ -100,7 +101,7 @@ def serve(
         if isinstance(task, Outcome):
             outcome = task
         elif len(task) > 2:
-            outcome = _watched(handlers[task[0]], *task[1:], progress, number)
+            outcome = _watched(handlers[task[0]], task[1], task[2], progress, number)
         elif is_timed[task[0]]:
             outcome = handlers[task[0]](task[1], progress.begin(number))
         else:
