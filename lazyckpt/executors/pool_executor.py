@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
@@ -66,6 +67,7 @@ class DrivingReader:
         self._chain, self._executor = chain, executor
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
+        self._gate = gate
         pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
@@ -82,6 +84,14 @@ class DrivingReader:
 
     def close_flows(self) -> None:
         self._reader.close_flows()
+
+    @contextmanager
+    def without_lookahead(self) -> Iterator[None]:
+        self._gate.add_reason(-1)
+        try:
+            yield
+        finally:
+            self._gate.add_reason(1)
 
     def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
         return self._reader(task, items)

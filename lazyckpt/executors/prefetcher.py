@@ -213,9 +213,10 @@ class Prefetcher:
             raise suspect.failure
 
     def _submit(self, task: Task) -> PendingTask:
-        if self._losses.is_retrying:
-            errors = self._losses.errors
-            return self._pool.submit_watched(self._handler, task.payload, task.size, errors)
+        losses = self._losses
+        if losses.is_retrying or losses.is_in_order(task.size):
+            errors = losses.errors if losses.is_retrying else None
+            return self._pool.submit_carefully(self._handler, task.payload, task.size, errors)
         return self._pool.submit(self._handler, task.payload, task.size)
 
     def _advance(self) -> None:
@@ -323,6 +324,7 @@ class Prefetcher:
             self._pool.suspect = Suspect(self._handler, task.position_after(made), failure)
             raise TaskLost  # so that who drives the pool begins once more
         self._restart()
+        self._losses.keep_order(made)
         size = self._sizer.size
         try:
             while made > 0:

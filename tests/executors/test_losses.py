@@ -261,11 +261,11 @@ def test_the_text_says_how_the_worker_ended(dies: Any, says: str) -> None:
         assert run.skipped.first == (f"map(<Bad>) before (0, 8): {says}",)
 
 
-@each({name: lz.processes(2, start_method=name) for name in ("forkserver", "spawn")})
-def test_workers_of_every_kind_are_replaced(executor: Executor) -> None:
-    pipeline = lz.source(range(60)) | lz.map(deadly) | lz.filter(odd)
+def test_workers_that_are_sent_their_functions_are_replaced() -> None:
+    pipeline = lz.source(range(60)) | lz.map(deadly)
+    executor = lz.processes(start_method="forkserver")
     with lz.run(pipeline, executor=executor, on_error="skip") as run:
-        assert [*run] == [x for x in range(1, 60, 2) if x != 41]
+        assert [*run] == [x for x in range(60) if x != 41]
         assert run.skipped == 1
 
 
@@ -305,25 +305,24 @@ def test_rows_that_kill_are_left_out_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_text("".join(f"{n}\n" for n in range(9)))
     bad = killing({2, 5})
-    pipeline = lz.source([str(path)]) | lz.flat_map(lambda file: lz.io.jsonl(file, loads=bad))
+    pipeline = lz.source([str(path)]) | lz.flat_map(lambda file: lz.io.read_jsonl(file, loads=bad))
     with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
         assert [int(item) for item in run] == [0, 1, 3, 4, 6, 7, 8]
         assert run.skipped == 2
 
 
-def test_items_that_are_slow_beside_others_are_not_late() -> None:
-    """A chunk may take longer than an item has: each of its items has so long."""
-    turns = [threading.Event() for _ in range(3)]
+def test_an_item_is_late_by_itself_and_not_by_those_of_its_chunk() -> None:
+    """Seven of one chunk together take longer than each may."""
+    never = threading.Event()
 
     def slow(item: int) -> int:
-        if item in (40, 41, 42):
-            turns[item - 40].wait(0.7 * TIMEOUT)
+        if 30 <= item < 37:
+            never.wait(0.2)
         return item
 
-    executor = lz.processes(1, start_method="fork", timeout=TIMEOUT, retries=9)
-    with lz.run(numbers() | lz.map(slow), executor=executor, on_error="skip") as run:
-        assert [*run] == [*range(60)]
-        assert not run.skipped
+    executor = lz.processes(start_method="fork", timeout=1)
+    with lz.run(numbers(300) | lz.map(slow), executor=executor) as run:
+        assert [*run] == [*range(300)]
 
 
 @pytest.mark.parametrize("executor", [lz.threads, lz.inline])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
@@ -75,6 +76,9 @@ class Handler(Protocol):
     def close_flows(self) -> None:
         """Close the flows that it has open, so that the next task begins by itself."""
 
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        """A context in which it has nothing made before that is needed."""
+
 
 class Reader:
     """Reads items of a pipeline: a task is (position, count).
@@ -110,6 +114,9 @@ class Reader:
 
     def close_flows(self) -> None:
         self._open.clear()
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
@@ -200,6 +207,9 @@ class Mapper:
 
     def close_flows(self) -> None:
         """It has none."""
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def __call__(
         self,

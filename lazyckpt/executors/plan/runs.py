@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -73,6 +74,9 @@ class RunReader:
 
     def close_flows(self) -> None:
         self._open.clear()
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()

@@ -122,12 +122,13 @@ class WorkerPool(ABC):
         the pool `can_continue`.
         """
 
-    def submit_watched(
-        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception]
+    def submit_carefully(
+        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
     ) -> PendingTask:
-        """Submit a task as `submit` does: its calls are watched, and some raise errors instead.
+        """Submit a task as `submit` does, of which nothing is made before that is needed.
 
-        It begins by itself, whatever its worker has open.
+        With `errors` it begins by itself, whatever its worker has open; its calls are
+        watched, and those with these numbers raise an error instead.
         """
         raise NotImplementedError
 

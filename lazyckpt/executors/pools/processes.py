@@ -130,10 +130,10 @@ class ProcessPool(WorkerPool):
     ) -> PendingTask:
         return self._submit((handler, payload), size, after)
 
-    def submit_watched(
-        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception]
+    def submit_carefully(
+        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
     ) -> PendingTask:
-        return self._submit((handler, payload, dict(errors)), size)
+        return self._submit((handler, payload, errors), size)
 
     def _submit(
         self, task: tuple[Any, ...], size: int, after: PendingTask | None = None

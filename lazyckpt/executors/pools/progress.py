@@ -59,12 +59,11 @@ class Progress:
         self._cells = cells.cast("q")[index * self.CELLS : (index + 1) * self.CELLS]
         begin = (index * self.CELLS + 1) * _CELL
         self._made = cells[begin : begin + _CELL]
-        self.call = self._cells[2:3]
 
     def begin(self, number: int) -> CountedItems:
         """The list for the items of a task."""
         self._cells[1], self._cells[2], self._cells[0] = 0, 0, number
-        return CountedItems(self._made)
+        return CountedItems(self._made, self._cells[2:3])
 
     def say_alive(self) -> None:
         """Have who waits for an item wait anew."""
@@ -99,10 +98,14 @@ def say_alive() -> None:
 
 
 class CountedItems(list[Any]):
-    """A list that writes down its length while it grows: at C speed, 60 ns an item."""
+    """A list that writes down its length while it grows: at C speed, 60 ns an item.
 
-    def __init__(self, place: memoryview) -> None:
-        self._place = place
+    Attributes:
+        call: The cell for the watched call that is under way.
+    """
+
+    def __init__(self, place: memoryview, call: memoryview) -> None:
+        self._place, self.call = place, call
 
     def extend(self, items: Iterable[Any]) -> None:
         counts = map(BytesIO(_NUMBERS).readinto, repeat(self._place, _MOST))

@@ -25,7 +25,7 @@ from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwri
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
 from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.forking import own_threads
-from lazyckpt.executors.pools.progress import Progress, gate_flag, note_own
+from lazyckpt.executors.pools.progress import CountedItems, Progress, gate_flag, note_own
 from lazyckpt.failures.notes import Failure, add_note, as_failure
 from lazyckpt.failures.watching import Watch, watched
 
@@ -101,7 +101,7 @@ def serve(
         if isinstance(task, Outcome):
             outcome = task
         elif len(task) > 2:
-            outcome = _watched(handlers[task[0]], task[1], task[2], progress, number)
+            outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(number))
         elif is_timed[task[0]]:
             outcome = handlers[task[0]](task[1], progress.begin(number))
         else:
@@ -114,18 +114,16 @@ def serve(
         del task, outcome  # not to hold them while the next are made
 
 
-def _watched(
-    handler: Handler,
-    payload: Any,
-    errors: dict[int, Exception],
-    progress: Progress,
-    number: int,
+def _carefully(
+    handler: Handler, payload: Any, errors: dict[int, Exception] | None, items: CountedItems
 ) -> Outcome:
-    """What comes of a task whose calls are watched, from where it begins."""
-    handler.close_flows()
-    items = progress.begin(number)
-    with watched(handler.calls, Watch(progress.call, errors)):
-        return handler(payload, items)
+    """What comes of a task, see `WorkerPool.submit_carefully`."""
+    with handler.without_lookahead():
+        if errors is None:
+            return handler(payload, items)
+        handler.close_flows()
+        with watched(handler.calls, Watch(items.call, errors)):
+            return handler(payload, items)
 
 
 def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
