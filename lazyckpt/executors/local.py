@@ -137,7 +137,9 @@ def processes(
     ready is made again if the run is left and entered.
 
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
-    made before; the run can go on, with new workers. With forkserver and spawn, guard
+    made before; the run can go on, with new workers. With `on_error="skip"` that item
+    is left out, as is one that hangs, where its function may leave out what fails; it is
+    tried again before that, at least once. With forkserver and spawn, guard
     the main part of a script with `if __name__ == "__main__"`, as multiprocessing
     requires; one without is refused.
 
@@ -164,8 +166,10 @@ def processes(
         shared_memory: Whether arrays go through it, or are pickled too.
         gated: Whether to make only what is waited for, and what
             `Run.allow_buffering` allows.
-        timeout: Seconds to wait for an item before `WorkerTimeout`; twice that and one
+        timeout: Seconds that an item may take before `WorkerTimeout`; twice that and one
             more where the process hangs that reads what depends on the items before.
+        retries: How often an item is tried again at which a worker died or hung, by
+            itself and with new workers.
         worker_init: Called in each worker that starts, with its number from 0.
         library_threads: Threads of BLAS, OpenMP and torch in a worker; None leaves them.
 
