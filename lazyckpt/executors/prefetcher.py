@@ -81,7 +81,6 @@ class Prefetcher:
         self._is_under_way = False
         self._generation = pool.generation
         self._chunk = Chunk(always(position), iter(()))
-        self._following: Callable[[ChunkSizer], Tasks] | None = None
 
     def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
@@ -134,7 +133,9 @@ class Prefetcher:
                     raise error
                 finally:
                     del error  # its traceback has this frame, which would be a cycle
-            if self._is_under_way:
+            if self._is_under_way:  # what is known besides the position may be of a task half done
+                self._chunk = self._chunk._replace(following=None)
+                self._losses = Losses(self._pool, self._calls)
                 self._restart()
             self._is_under_way = True
             self._advance()
@@ -283,12 +284,14 @@ class Prefetcher:
         position_after = task.position_after or self._reached(outcome, settled)
         if settled is not None:
             outcome = outcome._replace(skipped=settled.skipped)
-        self._receive(outcome, position_after, task.log_skips, error)
+        following = self._chunk.following  # behind what was left out before an error
         if outcome.items or error is None:
-            self._following = None if outcome.left or error else task.following
+            following = None if outcome.left or error else task.following
+        if settled and settled.following is not None:
+            following = settled.following
+        self._receive(outcome, position_after, task.log_skips, error, following)
         if settled and settled.following is not None:
             self._abandon()
-            self._following = settled.following
             self._tasks, self._is_over = settled.following(self._sizer), False
         if self._gate.is_open and error is None:
             self._fill()
@@ -363,6 +366,7 @@ class Prefetcher:
         position_after: Callable[[int], Position],
         log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
         error: Exception | None = None,
+        following: Callable[[ChunkSizer], Tasks] | None = None,
     ) -> None:
         items: Iterator[Any] = iter(outcome.items)
         if self._inner_log is not None and outcome.skipped:
@@ -371,7 +375,7 @@ class Prefetcher:
                 next(items, None)
         items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
-        chunk = Chunk(position_after, items, size, before, skipped, error)
+        chunk = Chunk(position_after, items, size, before, skipped, error, following=following)
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 
     def end_chunk(self) -> None:
@@ -393,13 +397,8 @@ class Prefetcher:
         """Generate tasks from the end of the chunk at hand once more: those there were are lost."""
         self._abandon()
         self._generation = self._pool.generation
-        self._tasks, self._is_over = self._tasks_from_here(), False
-
-    def _tasks_from_here(self) -> Tasks:
-        """The tasks behind the chunk at hand, and behind what was left out since."""
-        if self._following is not None:
-            return self._following(self._sizer)
-        return self._generate(self._chunk.end(), self._sizer)
+        following = self._chunk.following or partial(self._generate, self._chunk.end())
+        self._tasks, self._is_over = following(self._sizer), False
 
     def _keep_done(self) -> None:
         """Where a stream's worker was stopped, keep what it had done, and go on behind that."""
@@ -452,7 +451,7 @@ class Prefetcher:
     def _tasks_behind(self) -> Tasks:
         """The tasks after what is pending, of those that know where they end."""
         if not self._pending:
-            return self._tasks_from_here()
+            return self._generate(self._chunk.end(), self._sizer)
         task, _ = self._pending[-1]
         if task.following is not None:
             return task.following(self._sizer)

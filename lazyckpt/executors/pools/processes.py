@@ -9,9 +9,7 @@ import weakref
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from importlib import import_module
-from math import inf
 from multiprocessing.util import Finalize
-from time import monotonic
 from typing import Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
@@ -22,7 +20,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
-from lazyckpt.executors.pools.progress import Progress, gate_flag, say_alive, shared_cells
+from lazyckpt.executors.pools.progress import Patience, Progress, gate_flag, say_alive, shared_cells
 from lazyckpt.executors.pools.start_method import choose_start_method
 from lazyckpt.executors.pools.worker_main import (
     WorkerSettings,
@@ -159,23 +157,16 @@ class ProcessPool(WorkerPool):
 
     def result(self, pending: PendingTask) -> Outcome:
         worker: WorkerProcess | None = pending.handle
-        patience, deadline = self._patience, inf
-        reached: tuple[int, ...] = ()
+        patience = None if worker is None else Patience(self._patience, worker.progress)
         while not pending.is_done:
-            if pending.generation != self.generation or worker is None:
+            if pending.generation != self.generation or worker is None or patience is None:
                 raise TaskLost
             if not worker.is_whole:
                 self.stop()
                 raise TaskLost
-            if patience is not None:
-                now = worker.progress.reached()
-                if now != reached or not self._is_allowed:  # nobody is late
-                    if deadline < inf:
-                        say_alive()
-                    reached, deadline = now, monotonic() + patience
-            if not self._wait(worker, deadline - monotonic()):
+            if not self._wait(worker, patience.left(is_held=not self._is_allowed)):
                 self._check_worker(pending)
-                if monotonic() >= deadline and worker.progress.reached() == reached:
+                if patience.is_over:
                     self._raise_timeout(pending)
                 continue
             try:

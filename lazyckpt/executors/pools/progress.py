@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from io import BytesIO
 from itertools import chain, compress, repeat
+from math import inf
 from mmap import mmap
 from multiprocessing.heap import Arena
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,34 @@ class Progress:
     def called(self, number: int) -> int | None:
         """Which call of a task is under way, of those that are watched, if one is."""
         return self._cells[2] or None if self._cells[0] == number else None
+
+
+class Patience:
+    """How long is waited for a worker: anew whenever it gets on, as each item has its time."""
+
+    def __init__(self, seconds: float | None, progress: Progress) -> None:
+        self._seconds, self._progress = seconds, progress
+        self._reached: tuple[int, ...] = ()
+        self._deadline = inf
+
+    def left(self, *, is_held: bool) -> float:
+        """How many seconds to wait; a worker that is held back is not late."""
+        if self._seconds is None:
+            return inf
+        if is_held or self._gets_on():
+            if self._reached:
+                say_alive()
+            self._reached = self._progress.reached()
+            self._deadline = monotonic() + self._seconds
+        return self._deadline - monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing has happened for too long."""
+        return monotonic() >= self._deadline and not self._gets_on()
+
+    def _gets_on(self) -> bool:
+        return self._progress.reached() != self._reached
 
 
 def note_own(progress: Progress) -> None:
