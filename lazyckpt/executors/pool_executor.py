@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
@@ -85,13 +85,8 @@ class DrivingReader:
     def close_flows(self) -> None:
         self._reader.close_flows()
 
-    @contextmanager
-    def without_lookahead(self) -> Iterator[None]:
-        self._gate.add_reason(-1)
-        try:
-            yield
-        finally:
-            self._gate.add_reason(1)
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return self._gate.without_lookahead()
 
     def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
         return self._reader(task, items)

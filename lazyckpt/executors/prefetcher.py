@@ -201,7 +201,14 @@ class Prefetcher:
         tasks = self._tasks
         if tasks is None:
             tasks = self._tasks = self._tasks_behind()
-        if (task := next(tasks, None)) is None:  # closed by a signal's handler meanwhile
+        size = self._sizer.size
+        try:
+            if self._gate.one_by_one:
+                self._sizer.size = 1
+            task = next(tasks, None)
+        finally:
+            self._sizer.size = size
+        if task is None:  # closed by a signal's handler meanwhile
             raise TaskLost
         return task
 

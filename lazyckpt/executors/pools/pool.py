@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -151,11 +151,13 @@ class WorkerPool(ABC):
 class PrefetchGate:
     """Whether items are made that nobody waits for yet; none at all once it `is_closed`.
 
-    Who waits for one enters the gate meanwhile.
+    Who waits for one enters the gate meanwhile. Where items are made `one_by_one`, that
+    holds for those of a chunk too.
     """
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
+        self.one_by_one = False
         self.is_closed = False  # by who closes the run, perhaps a signal's handler while it works
         self.pools: list[WorkerPool] = []
         self._reasons = int(not is_gated)
@@ -171,6 +173,17 @@ class PrefetchGate:
         with self._lock:
             self._reasons += count
             self._update()
+
+    @contextmanager
+    def without_lookahead(self) -> Iterator[None]:
+        """A context in which nothing is made before somebody waits for it."""
+        self.one_by_one = True
+        self.add_reason(-1)
+        try:
+            yield
+        finally:
+            self.add_reason(1)
+            self.one_by_one = False
 
     def __enter__(self) -> None:
         """Let workers make what is waited for."""
