@@ -57,6 +57,7 @@ ROOMS = [
     ["origins"],
     ["provenance"],
     ["io"],
+    ["lineage"],
     ["integrations"],
     ["__init__"],
     ["testing", "demo", "compat"],

@@ -136,6 +136,11 @@ def processes(
     one more process, see `explain`, which is worker number `workers`; what that has
     ready is made again if the run is left and entered.
 
+    What costs less to make than to send is made by the process that reads it, once both
+    are measured, and as long as it costs no more than twice that. It stays with workers
+    where there are a `timeout`, `retries` or `worker_init`, or with `gated`: who expects
+    that cheap items kill their process gives one of these.
+
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
     made before; the run can go on, with new workers. With `on_error="skip"` that item
     is left out, as is one that hangs, where its function may leave out what fails; it is

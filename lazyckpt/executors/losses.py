@@ -32,8 +32,8 @@ class Losses:
         errors: What is raised in place of those calls, by number.
     """
 
-    def __init__(self, pool: WorkerPool, calls: tuple[Call, ...]) -> None:
-        self._retries = pool.retries
+    def __init__(self, pool: WorkerPool, calls: tuple[Call, ...], *, may_read_ahead: bool) -> None:
+        self._retries, self._may_read_ahead = pool.retries, may_read_ahead
         self._can_leave_out = pool.retries is not None and bool(guarded_in(calls))
         self._count = self._tries = 0
         self._in_order, self._span = 0, _FIRST_SPAN
@@ -51,7 +51,7 @@ class Losses:
 
     def keep_order(self, size: int) -> None:
         """Have the next items made without looking ahead."""
-        if self._retries is not None:
+        if self._retries is not None and self._may_read_ahead:
             self._in_order = max(self._in_order, size + 1)
 
     def end(self) -> None:

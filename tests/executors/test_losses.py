@@ -24,7 +24,7 @@ from tests.executors.faults import each, fails, notes
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
 TIMEOUT = 0.4
-KILLED = {f"fork{n}": lz.processes(n, start_method="fork") for n in (1, 2)}
+KILLED = {f"fork{n}": lz.processes(n, start_method="fork", retries=1) for n in (1, 2)}
 HUNG = {f"fork{n}": lz.processes(n, start_method="fork", timeout=TIMEOUT) for n in (1, 2)}
 PARENT = os.getpid()
 
@@ -364,3 +364,23 @@ def test_retries_are_counted() -> None:
     assert repr(lz.processes(2, timeout=30, retries=2)) == (
         "processes(workers=2, timeout=30.0, retries=2)"
     )
+
+
+def test_cheap_items_stay_with_workers_where_they_are_tried_again() -> None:
+    pipeline = numbers(5000) | lz.map(killing({4000}))
+    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+        assert [*run] == [x for x in range(5000) if x != 4000]
+        assert "worker killed by SIGKILL" in run.skipped.first[0]
+
+
+def test_who_has_lost_a_worker_leaves_cheap_items_to_others() -> None:
+    def kill_in_workers(item: int) -> int:
+        if item in (5, 4000):
+            assert os.getpid() != PARENT
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(numbers(5000) | lz.map(kill_in_workers), executor=executor, on_error="skip") as run:
+        assert [*run] == [x for x in range(5000) if x not in (5, 4000)]
+        assert all("WorkerDied" in text for text in run.skipped.first)
