@@ -12,7 +12,7 @@ Each module imports only from those before it:
 - core: lengths, cached_property, checks, prng, flow, machine, views, arrays, stages, user_state
 - core: show, frames, entries, registry, call, define
 - machines, diagram
-- failures: notes, skip_log, skipping
+- failures: notes, skip_log, skipping, watching
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, delivery, run
