@@ -191,7 +191,7 @@ def plan_packing(
     Returns:
         The plan: `len(plan)`, `plan[row]`, `plan.padding`, `plan.digest`, `plan.save(path)`,
         `PackingPlan.load(path)`. It takes at most 12 bytes a piece and 8 a row, for fewer
-        than 2**32 documents of fewer than 2**32 tokens.
+        than 2**32 documents of fewer than 2**32 tokens; to make it, 100 a document of a window.
 
     Raises:
         ArgumentError: With "error", for a document longer than `length`; it is named.

@@ -25,7 +25,7 @@ STREAM = lz.source(Stream(range(9)))
 COUNTING = {
     "flat_map", "interleave_map", "flat_scan", "bucket_batch", "bucket_by_boundaries",
     "bucket_by_boundaries(max_wait)", "concat_then_split", "pack_first_fit",
-    "pack_first_fit(overflow)", "pack_best_fit", "group_by", "repeat for ever", "gather",
+    "pack_best_fit", "group_by", "repeat for ever", "gather",
 }  # fmt: skip
 PLAIN = {name: made for name, made in strategies.STAGES.items() if name not in COUNTING}
 EVEN = [
