@@ -23,6 +23,12 @@ from lazyckpt.pipeline import Stage
 Part: TypeAlias = tuple[int, int, int]  # as of `PackingPlan.parts`
 
 
+_REMEDY = (
+    "; put it before the stage that makes it so, and leave documents that fail out of the "
+    'plan, for on_error="skip" would shift those behind them'
+)
+
+
 def _plan(value: Any) -> PackingPlan:
     if not isinstance(value, PackingPlan):
         raise Unfit("a PackingPlan, as plan_packing(lengths, length, seed=...) makes one")
@@ -115,7 +121,7 @@ def _planned(
     upstream: Machine[Any], plan: PackingPlan, made: Callable[[list[Part], list[Any]], Any]
 ) -> Machine[Any]:
     """The rows of a plan, made of the parts of documents in them and these documents."""
-    count = table_length("pack_by_plan", upstream, "; put it before the stage that makes it so")
+    count = table_length("pack_by_plan", upstream, _REMEDY)
     if count != len(plan.lengths):
         raise ArgumentError(
             f"pack_by_plan: {count} documents, where the plan is of {len(plan.lengths)}"

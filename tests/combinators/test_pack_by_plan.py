@@ -179,6 +179,12 @@ def test_what_does_not_go_together_is_refused(make: Any, message: str) -> None:
         list(make(lz.plan_packing([1, 1], 4, seed=0)))
 
 
+def test_no_document_is_left_out_of_a_plan_that_has_it() -> None:
+    rows = [[1], [2]] | lz.map(list) | lz.pack_by_plan(lz.plan_packing([1, 1], 4, seed=0))
+    with pytest.raises(lz.ArgumentError, match="leave documents that fail out of the plan, for on"):
+        lz.run(rows, on_error="skip")
+
+
 def test_what_is_no_document_is_named() -> None:
     plan = lz.plan_packing([1, 1], 4, seed=0)
     with pytest.raises(TypeError, match="expected a sequence of tokens, or a dict of such, got 3"):
