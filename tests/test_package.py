@@ -56,6 +56,7 @@ ROOMS = [
     ["origins"],
     ["provenance"],
     ["io"],
+    ["lineage"],
     ["integrations"],
     ["__init__"],
     ["testing", "demo", "compat"],

@@ -65,10 +65,11 @@ class DrivingReader:
         self._chain, self._executor = chain, executor
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
-        pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
+        handlers = handlers_of(segments)
+        pool = spec.start(handlers, spec.workers)  # they start where it works
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
-        machine = planned(segments, pool, gate, skip_log_of(chain), recorders)
+        machine = planned(segments, handlers, pool, gate, skip_log_of(chain), recorders)
         self._reader = Reader(chain, machine, recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,7 +118,9 @@ class PoolExecutor(Executor):
         one = f"in one {spec.noun} beside the consumer"
         many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
         many = spec.place or many
-        if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
+        is_one = spec.can_stream and spec.workers == 1 and segments[0].kind == "runs"
+        is_stream = is_one or segments[0].kind == "chunks"
+        if len(segments) == 1 and is_stream and chain.machine.skip is None:
             return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
         reader = "thread" if spec.start_reader is None else spec.noun
         places = {
