@@ -13,9 +13,9 @@ Each module imports only from those before it:
 - core: show, frames, entries, registry, call, define
 - machines, diagram
 - failures: notes, skip_log, skipping
-- state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
+- state: positions, windows, mismatch, codec, fields, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, block_iterator, delivery, run
+- cursor, epochs, block_iterator, delivery, run, tracking
 - state: saving
 - pipeline, decorators, combinators, origins, provenance, io, integrations
 - testing, demo, compat
@@ -34,13 +34,15 @@ from lazyckpt.errors import (
     PipelineError,
     SourceChanged,
     StateMismatch,
+    TicketError,
+    TooManyInFlight,
     WorkerDied,
     WorkerTimeout,
 )
 from lazyckpt.executors.executor import Executor
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
-from lazyckpt.state.state import State
+from lazyckpt.state.state import State, TrackedState
 
 if TYPE_CHECKING:
     from lazyckpt import io as io
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from lazyckpt.state.reshard import reshard
     from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
     from lazyckpt.state.saving import load, save
+    from lazyckpt.tracking import Ticket, Tracked, tracked
 
 __version__ = "0.1.0"
 
@@ -115,6 +118,11 @@ __all__ = [
     "StageCost",
     "State",
     "StateMismatch",
+    "Ticket",
+    "TicketError",
+    "TooManyInFlight",
+    "Tracked",
+    "TrackedState",
     "WorkerDied",
     "WorkerTimeout",
     "advance",
@@ -195,6 +203,7 @@ __all__ = [
     "to_device",
     "token_batch",
     "trace",
+    "tracked",
     "unbatch",
     "unfold",
     "zip",
@@ -251,6 +260,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.reshard": "reshard",
     "state.resume_cost": "ResumeCost StageCost resume_cost",
     "state.saving": "load save",
+    "tracking": "Ticket Tracked tracked",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},
