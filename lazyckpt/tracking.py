@@ -184,7 +184,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         Returns:
             A flat dict of ints and texts.
         """
-        return flat(self.state, skips=True)
+        return flat(self.state)
 
     def load_state_dict(self, state: AnyState) -> None:
         """Go to a state: what is not finished there comes first. Older tickets are refused.

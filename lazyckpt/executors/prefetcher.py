@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -456,8 +457,11 @@ class _Chunks:
         self._prefetcher = prefetcher
         self._let_go = let_go
 
+    _is_finalizing = staticmethod(sys.is_finalizing)  # which modules don't have any more by then
+
     def __del__(self) -> None:
-        self._let_go(self._prefetcher)
+        if not self._is_finalizing():
+            self._let_go(self._prefetcher)
 
     def next_chunk(self) -> Iterator[Any] | None:
         return self._prefetcher.next_chunk()

@@ -13,7 +13,8 @@ from lazyckpt.state.codec import checksum, joined, parsed
 FORMAT = 2
 # In the order of a text.
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "tracked")
-_OPTIONAL = {"rebased", "skipped", "tracked"}
+IN_ALL = ("rebased", "skipped")  # that a flat state has, with null where there is none
+_OPTIONAL = {*IN_ALL, "tracked"}
 
 
 def body_of(found: Mapping[str, Any], is_checked: bool) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def _body(found: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in found.items()
         if name != "check"
     }
-    for name in _OPTIONAL:  # a checkpointer may have wanted them before there were any
+    for name in _OPTIONAL:  # null in a flat state
         if body.get(name, ...) is None:
             del body[name]
     if {*body} - _OPTIONAL != {*_FIELDS} - _OPTIONAL:

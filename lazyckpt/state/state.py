@@ -29,7 +29,7 @@ from lazyckpt.state.codec import (
     parsed,
     written,
 )
-from lazyckpt.state.fields import FORMAT, body_of
+from lazyckpt.state.fields import FORMAT, IN_ALL, body_of
 from lazyckpt.state.positions import layers, places, shown
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
@@ -283,15 +283,15 @@ def _are_ranges(found: Any) -> bool:
     return all(map(is_count, edges)) and all(a < b for a, b in pairwise(edges))
 
 
-def flat(state: State, *, skips: bool = False) -> dict[str, Any]:
+def flat(state: State) -> dict[str, Any]:
     """The state as a dict of ints and texts, which `State.from_dict` takes too.
 
-    Some checkpointers take containers apart, and lose empty ones, or want a
-    state to have the same shape before and after: where it `skips`, with what
-    was left out also before there is any.
+    Some checkpointers take containers apart, and lose empty ones, and read only the
+    fields that there are before they do: it has all of them, whether or not it was
+    rebased and something was left out.
     """
     fields = state._fields()
-    found: dict[str, Any] = {"skipped": None} if skips else {}
+    found: dict[str, Any] = dict.fromkeys(IN_ALL, "null")
     for name, text in fields.items():
         found[name] = int(text) if text.isdigit() else text
     return {**found, "check": checksum(joined(fields))}
