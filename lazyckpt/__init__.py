@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.concat import concat
     from lazyckpt.combinators.count import count, random_floats, random_indices
     from lazyckpt.combinators.dedupe import dedupe
+    from lazyckpt.combinators.dedupe_bloom import dedupe_bloom
     from lazyckpt.combinators.enumerate import enumerate, random_map
     from lazyckpt.combinators.filter import filter
     from lazyckpt.combinators.flat_map import flat_map, unbatch
@@ -144,6 +145,7 @@ __all__ = [
     "concat_then_split",
     "count",
     "dedupe",
+    "dedupe_bloom",
     "diff",
     "drop_while",
     "enumerate",
@@ -221,6 +223,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.concat": "concat",
     "combinators.count": "count random_floats random_indices",
     "combinators.dedupe": "dedupe",
+    "combinators.dedupe_bloom": "dedupe_bloom",
     "combinators.enumerate": "enumerate random_map",
     "combinators.filter": "filter",
     "combinators.flat_map": "flat_map unbatch",

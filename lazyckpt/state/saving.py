@@ -156,7 +156,7 @@ def _path(value: Any) -> str:
 def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
     name = checked(stage, "path", path, _path)
     if "://" not in name:
-        return _Place(os.path.realpath(name), _read, _write)  # of a link, what it points to
+        return _Place(os.path.realpath(name), _read, write_file)  # of a link, what it points to
     try:
         fsspec = import_module("fsspec")
     except ImportError:
@@ -165,7 +165,7 @@ def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
         ) from None
     system, found = fsspec.url_to_fs(name)
     if type(system) is fsspec.get_filesystem_class("file"):
-        return _Place(os.path.realpath(found), _read, _write)
+        return _Place(os.path.realpath(found), _read, write_file)
 
     def read(name: str) -> bytes:
         with system.open(name, "rb") as file:
@@ -180,7 +180,7 @@ def _read(name: str) -> bytes:
         return file.read(_LONGEST)
 
 
-def _write(name: str, content: bytes) -> None:
+def write_file(name: str, content: bytes) -> None:
     """Put a whole file in the place of another, on this machine's disks."""
     beside = f"{name}.{os.urandom(8).hex()}.tmp"
     mode = None
