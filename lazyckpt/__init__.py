@@ -17,7 +17,7 @@ Each module imports only from those before it:
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, delivery, run, tracking
 - state: saving
-- pipeline, decorators, combinators, origins, provenance, io, integrations
+- pipeline, decorators, combinators, origins, provenance, io, lineage, integrations
 - testing, demo, compat
 """
 
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.take_while import drop_while, take_while
     from lazyckpt.combinators.token_batch import token_batch
     from lazyckpt.combinators.unfold import once, unfold
+    from lazyckpt.combinators.without import without
     from lazyckpt.combinators.zip import zip
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from lazyckpt.executors.local import inline, processes, threads
     from lazyckpt.executors.remote import futures, ray
     from lazyckpt.integrations import torch as torch
+    from lazyckpt.lineage.seen import Seen, seen
     from lazyckpt.origins import Origin
     from lazyckpt.provenance import trace
     from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
@@ -118,6 +120,7 @@ __all__ = [
     "RankMissing",
     "ResumeCost",
     "Run",
+    "Seen",
     "SourceChanged",
     "Stage",
     "StageCost",
@@ -188,6 +191,7 @@ __all__ = [
     "sample",
     "save",
     "scan",
+    "seen",
     "shard",
     "shard_batch",
     "shuffle",
@@ -212,6 +216,7 @@ __all__ = [
     "tracked",
     "unbatch",
     "unfold",
+    "without",
     "zip",
 ]
 
@@ -254,12 +259,14 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.take_while": "drop_while take_while",
     "combinators.token_batch": "token_batch",
     "combinators.unfold": "once unfold",
+    "combinators.without": "without",
     "combinators.zip": "zip",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
     "executors.explain": "explain",
     "executors.local": "inline processes threads",
     "executors.remote": "futures ray",
+    "lineage.seen": "Seen seen",
     "origins": "Origin",
     "provenance": "trace",
     "state.algebra": "Difference Move advance diff init replay state_at step",

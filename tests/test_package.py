@@ -58,6 +58,7 @@ ROOMS = [
     ["origins"],
     ["provenance"],
     ["io"],
+    ["lineage"],
     ["integrations"],
     ["__init__"],
     ["testing", "demo", "compat"],

@@ -59,6 +59,10 @@ COMBINATORS = {
         "lz.take(2) | lz.repeat() | lz.map(len)": "Stage[Sized, int]",
     },
     "skip": {"words | lz.skip(1)": "Pipeline[str]"},
+    "without": {
+        "words | lz.without([(1, 3), range(4, 6)])": "Pipeline[str]",
+        "words | lz.without([(lz.init(words), lz.state_at(words, 2))])": "Pipeline[str]",
+    },
     "take_while": {"words | lz.take_while(str.isupper)": "Pipeline[str]"},
     "drop_while": {"words | lz.drop_while(str.isupper)": "Pipeline[str]"},
     "gather": {

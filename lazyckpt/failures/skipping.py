@@ -197,6 +197,11 @@ class _Data(_Guard):
         return self.fn[args[0]]  # type: ignore[index]  # likewise
 
 
+def unguarded(data: Any) -> Any:
+    """The data of a source, also where those of its items that fail are left out."""
+    return data.fn if isinstance(data, _Data) else data
+
+
 def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     """The pipeline without the items that fail, whose states are those of the pipeline.
 

@@ -120,6 +120,19 @@ _spans = st.builds(range, st.integers(-5, 4), st.integers(-6, 5), _steps)
 _falling = st.builds(range, st.integers(0, 4), st.just(-1), st.sampled_from([-1, -2]))
 
 
+def apart(numbers: list[int]) -> list[tuple[int, int]]:
+    """Ranges that don't overlap.
+
+    Args:
+        numbers: Where they begin and end, in any order.
+    """
+    edges = sorted(set(numbers))
+    return list(zip(edges[::2], edges[1::2], strict=False))
+
+
+_ranges = st.lists(st.integers(0, 5), max_size=6).map(apart)
+
+
 def _array(indices: list[int]) -> NDArray[np.int64]:
     return np.array(indices, np.int64)
 
@@ -207,6 +220,20 @@ INSTEAD = {
     "shard(contiguous)": "shard",
 }
 
+_NUMBERED = {"gather", "without"}  # which name some of the first five items
+
+
+def has_room(name: str, pipeline: Pipeline[Any]) -> bool:
+    """Whether a pipeline has the items that a stage of that name wants, as far as is known.
+
+    Args:
+        name: A name in `STAGES`.
+        pipeline: What comes before it.
+    """
+    length = pipeline.machine.length
+    return name not in _NUMBERED or length is None or length >= 5
+
+
 STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "map": st.just(lz.map(tagged)),
     "map(vectorized)": st.just(lz.map(number) | lz.map(halved, vectorized=True)),
@@ -229,6 +256,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "take_while": st.just(lz.take_while(kept)),
     "drop_while": st.just(lz.drop_while(kept)),
     "gather": st.one_of(_indices, _indices.map(_array), _spans, _falling).map(lz.gather),
+    "without": _ranges.map(lz.without),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
@@ -380,7 +408,7 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
         pipeline = draw(sources())
     for _ in range(draw(st.integers(0, max_stages))):
         name = draw(st.sampled_from(sorted(STAGES)))
-        if name == "gather" and _has_access(pipeline) and len(pipeline) < 5:
+        if not has_room(name, pipeline):
             name = "shuffle"
         if name == "repeat for ever" and not pipeline.machine.length:
             name = "repeat"  # in some epoch it might be empty

@@ -45,6 +45,7 @@ KINDS: dict[str, dict[str, str]] = {
     "gather": {"indices": "indices"},
     "take": {"n": "natural"},
     "skip": {"n": "natural"},
+    "without": {"ranges": "ranges"},
     "batch": {
         "batch_size": "positive", "drop_last": "boolean", "collate": "function?", "pad": "none",
     },
@@ -123,6 +124,7 @@ GOOD: dict[str, list[Any]] = {
     "weights": [[1.0, 2.0]],
     "boundaries": [(3, 5)],
     "indices": [(0, 1)],
+    "ranges": [((0, 1),), ()],
     "short": ["squad", "x" * 40],
 }
 GOOD |= {f"{kind}?": [*values, None] for kind, values in GOOD.items()}
@@ -140,6 +142,30 @@ BAD: dict[str, list[Any]] = {
     "function?": [0, 1.0, math.nan, "len", b"len", [len], np.array(1), True],
     "integer": [None, *NO_INT],
     "short?": ["", "x" * 41, 0, 1.0, b"squad", ["squad"], len],
+    "ranges": [
+        None,
+        3,
+        "12",
+        b"12",
+        (1, 2),
+        [3],
+        [(1, 2, 3)],
+        [(1,)],
+        [(1.0, 2)],
+        [(True, 2)],
+        ["ab"],
+        [(2, 2)],
+        [(5, 3)],
+        [(-1, 2)],
+        [(1, None)],
+        [(0, 2**61)],
+        [range(0, 9, 2)],
+        range(3),
+        [(1, 5), (4, 9)],
+        [(1, 9), (2, 3)],
+        [(1, 2), (1, 2)],
+        [(lz.init(lz.source([1])), 3)],
+    ],
     "json": [object(), {1, 2}, b"x", np.int64(1), np.zeros(2), 1j, [object()], {"a": {1}}, len],
 }
 BAD |= {kind: [None, *BAD[f"{kind}?"]] for kind in ("positive", "natural", "function")}

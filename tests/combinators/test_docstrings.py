@@ -74,6 +74,7 @@ PLAIN: dict[str, Made] = {
     "token_batch": lambda p: p | lz.token_batch(4, key=abs),
     "unbatch": lambda p: p | lz.unbatch(),
     "unfold": lambda _: lz.unfold(lambda state: None, 0),
+    "without": lambda p: p | lz.without([(1, 2)]),
     "zip": lambda p: lz.zip(p, p),
 }
 
