@@ -13,9 +13,9 @@ Each module imports only from those before it:
 - core: show, frames, entries, registry, call, define
 - machines, diagram
 - failures: notes, skip_log, skipping, watching
-- state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
+- state: positions, windows, mismatch, codec, fields, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, block_iterator, delivery, run
+- cursor, epochs, block_iterator, delivery, run, tracking
 - state: saving
 - pipeline, decorators, combinators, origins, provenance, io, lineage, integrations
 - testing, demo, compat
@@ -36,13 +36,15 @@ from lazyckpt.errors import (
     RankMissing,
     SourceChanged,
     StateMismatch,
+    TicketError,
+    TooManyInFlight,
     WorkerDied,
     WorkerTimeout,
 )
 from lazyckpt.executors.executor import Executor
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
-from lazyckpt.state.state import State
+from lazyckpt.state.state import State, TrackedState
 
 if TYPE_CHECKING:
     from lazyckpt import io as io
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.count import count, random_floats, random_indices
     from lazyckpt.combinators.cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.dedupe import dedupe
+    from lazyckpt.combinators.dedupe_bloom import dedupe_bloom
     from lazyckpt.combinators.enumerate import enumerate, random_map
     from lazyckpt.combinators.filter import filter
     from lazyckpt.combinators.flat_map import flat_map, unbatch
@@ -103,6 +106,7 @@ if TYPE_CHECKING:
     from lazyckpt.state.reshard import reshard
     from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
     from lazyckpt.state.saving import load, save
+    from lazyckpt.tracking import Ticket, Tracked, tracked
 
 __version__ = "0.1.0"
 
@@ -127,6 +131,11 @@ __all__ = [
     "StageCost",
     "State",
     "StateMismatch",
+    "Ticket",
+    "TicketError",
+    "TooManyInFlight",
+    "Tracked",
+    "TrackedState",
     "WorkerDied",
     "WorkerTimeout",
     "add_cu_seqlens",
@@ -145,6 +154,7 @@ __all__ = [
     "concat_then_split",
     "count",
     "dedupe",
+    "dedupe_bloom",
     "diff",
     "drop_while",
     "enumerate",
@@ -212,6 +222,7 @@ __all__ = [
     "to_device",
     "token_batch",
     "trace",
+    "tracked",
     "unbatch",
     "unfold",
     "without",
@@ -228,6 +239,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.count": "count random_floats random_indices",
     "combinators.cu_seqlens": "add_cu_seqlens",
     "combinators.dedupe": "dedupe",
+    "combinators.dedupe_bloom": "dedupe_bloom",
     "combinators.enumerate": "enumerate random_map",
     "combinators.filter": "filter",
     "combinators.flat_map": "flat_map unbatch",
@@ -275,6 +287,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.reshard": "reshard",
     "state.resume_cost": "ResumeCost StageCost resume_cost",
     "state.saving": "load save",
+    "tracking": "Ticket Tracked tracked",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},

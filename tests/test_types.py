@@ -87,6 +87,11 @@ COMBINATORS = {
         )
     },
     "dedupe": {"words | lz.dedupe(len, window=9)": "Pipeline[str]"},
+    "dedupe_bloom": {
+        "words | lz.dedupe_bloom(str, 'seen', capacity=9, false_positive_rate=0.1)": (
+            "Pipeline[str]"
+        )
+    },
     "limit": {"words | lz.limit(9, key=len)": "Pipeline[str]"},
     "hash_range": {"words | lz.hash_range(0, 1, seed=0)": "Pipeline[str]"},
     "sample": {"words | lz.sample([1], seed=0)": "Pipeline[str]"},

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -207,6 +211,14 @@ def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
     return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, remainder=remainder)
 
 
+@lru_cache
+def _folder() -> str:
+    """One for what this process draws. Its files never change."""
+    path = mkdtemp(prefix="lazyckpt-")
+    atexit.register(rmtree, path, ignore_errors=True)
+    return path
+
+
 # Stages that want random access, and those that do instead where there is none.
 INSTEAD = {
     "shuffle": "shuffle(buffer)",
@@ -271,6 +283,13 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         lz.token_batch, sizes, key=st.just(length_of), drop_longer=st.just(True)
     ),
     "dedupe": st.builds(lz.dedupe, st.just(length_of), window=sizes),
+    "dedupe_bloom": st.builds(
+        lambda key, size: lz.dedupe_bloom(
+            key, _folder(), capacity=500, false_positive_rate=1e-6, block_size=size
+        ),
+        st.sampled_from([length_of, repr]),
+        st.sampled_from([4, 30]),
+    ),
     "limit": st.builds(lz.limit, st.integers(0, 40), key=st.just(length_of)),
     "hash_range": st.builds(
         lz.hash_range,

@@ -57,6 +57,10 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "shard_batch": {"num_shards": "positive", "index": "zero", "key": "function"},
     "dedupe": {"key": "function", "window": "positive"},
+    "dedupe_bloom": {
+        "key": "function", "folder": "folder", "capacity": "positive",
+        "false_positive_rate": "inside", "block_size": "positive",
+    },
     "limit": {"tokens": "natural", "key": "function"},
     "hash_range": {
         "start": "unit", "stop": "one", "seed": "natural", "by": "function?", "inverted": "boolean",
@@ -116,6 +120,8 @@ GOOD: dict[str, list[Any]] = {
     "overflow": ["error", "split"],
     "plan": [lz.plan_packing([3], 3, seed=0)],
     "unit": [0, 0.5, 1],
+    "inside": [0.5],
+    "folder": ["seen"],
     "zero": [0],
     "pipeline": [lz.source([0])],
     "size": [3],
@@ -134,6 +140,8 @@ NO_INT: list[Any] = [
 BAD: dict[str, list[Any]] = {
     "positive?": [0, -1, np.int64(0), np.int8(-1), -(10**30), *NO_INT],
     "natural?": [-1, np.int64(-1), -(10**30), *NO_INT],
+    "inside": [0, 1, 1.5, -1, "0.5", None, math.nan, True],
+    "folder": ["", None, 3, [1]],
     "boolean": [None, 0, 1, np.True_, 1.0, math.nan, "True", []],
     "function?": [0, 1.0, math.nan, "len", b"len", [len], np.array(1), True],
     "integer": [None, *NO_INT],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ PLAIN: dict[str, Made] = {
     "concat_then_split": lambda p: p | lz.concat_then_split(2),
     "count": lambda _: lz.count(),
     "dedupe": lambda p: p | lz.dedupe(abs, window=2),
+    "dedupe_bloom": lambda p: (
+        p | lz.dedupe_bloom(abs, mkdtemp(), capacity=9, false_positive_rate=0.1)
+    ),
     "drop_while": lambda p: p | lz.drop_while(bool),
     "enumerate": lambda p: p | lz.enumerate(),
     "filter": lambda p: p | lz.filter(bool),

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from itertools import islice
+from tempfile import mkdtemp
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -220,6 +221,9 @@ def table() -> list[lz.Pipeline[Any]]:
                 lz.take_while(lambda x: x < 30), lz.drop_while(lambda x: x < 3),
                 lz.sliding_window(3), lz.sliding_window(2, stride=3), lz.group_by(cut_by),
                 lz.token_batch(40, key=cut_by), lz.dedupe(cut_by, window=3),
+                lz.dedupe_bloom(
+                    cut_by, mkdtemp(), capacity=99, false_positive_rate=1e-9, block_size=4
+                ),
                 lz.limit(30, key=cut_by), lz.hash_range(0, 0.5, seed=0, by=cut_by),
                 lz.batch(4) | lz.split_batch(2),
                 lz.batch(4) | lz.shard_batch(num_shards=2, index=1, key=cut_by),
