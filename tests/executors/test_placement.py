@@ -23,11 +23,11 @@ from tests.executors.plan.test_runs import fallible_graphs, graphs, told, whole
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
-LARGE = [*range(500)]  # which takes long to send, and no time to make
+LARGE = [*range(500)]  # a copy of which takes no time to make, and long to send
 
 
 def at_once(x: int) -> tuple[int, list[int]]:
-    return os.getpid(), LARGE
+    return os.getpid(), LARGE.copy()
 
 
 def slowly(x: int) -> int:
@@ -44,8 +44,8 @@ def keep(x: Any) -> bool:
 
 FORKED = lz.processes(2, start_method="fork")
 SHAPES: dict[str, lz.Pipeline[Any]] = {
-    "seekable": lz.source(range(1500)) | lz.map(at_once),
-    "runs": lz.source(range(750)) | lz.flat_map(expanded) | lz.filter(keep),
+    "seekable": lz.source(range(3000)) | lz.map(at_once),
+    "runs": lz.source(range(3000)) | lz.flat_map(expanded) | lz.filter(keep),
 }
 
 
