@@ -10,10 +10,11 @@ Each module imports only from those before it:
 
 - errors
 - core: lengths, cached_property, checks, prng, flow, machine, views, arrays, stages, user_state
-- core: show, frames, entries, registry, call, define
+- core: show, control, frames, steered, entries, registry, call, define
 - machines, diagram
 - failures: notes, skip_log, skipping, watching
-- state: positions, windows, mismatch, codec, fields, state, rebase, algebra, reshard, resume_cost
+- state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
+- state: rebase, steering, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, delivery, run, tracking
 - state: saving
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.unfold import once, unfold
     from lazyckpt.combinators.without import without
     from lazyckpt.combinators.zip import zip
+    from lazyckpt.core.control import control
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
     from lazyckpt.executors.explain import explain
@@ -154,6 +156,7 @@ __all__ = [
     "composite",
     "concat",
     "concat_then_split",
+    "control",
     "count",
     "dedupe",
     "dedupe_bloom",
@@ -276,6 +279,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.unfold": "once unfold",
     "combinators.without": "without",
     "combinators.zip": "zip",
+    "core.control": "control",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
     "executors.explain": "explain",

@@ -16,6 +16,7 @@ from lazyckpt.core.show import written_at
 from lazyckpt.core.stages import passing
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Keeping, Pipeline, Stage
+from lazyckpt.state.steering import check_controls
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -62,6 +63,10 @@ def combinator(
             and gives items with their origins and has the same positions, where neither
             rates nor functions tell which items went into one; see `lazyckpt.trace`.
         registered: Whether it is in `lazyckpt.registry`; a library's inner stages need not be.
+        controls: Arguments that may be a `control`, or of `*args` each: the machine is
+            that of one value up to an item, and that of another from there on. What it
+            says of itself but its items must not depend on them, and it must not look at
+            items again that it has given.
 
     >>> from lazyckpt.core.stages import stateless
     >>> from lazyckpt.core.machine import Machine, Rate
@@ -205,4 +210,6 @@ def _staged(call: Call) -> Stage[Any, Any]:
 def _started(call: Call) -> Pipeline[Any]:
     pipeline: Pipeline[Any] = Pipeline((call,))
     _ = pipeline.machine  # bad data is refused here, not when first read
+    if pipeline.is_steered:
+        check_controls(pipeline)
     return pipeline

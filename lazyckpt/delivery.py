@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import compress, islice, repeat
 from operator import length_hint
 from time import perf_counter
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from weakref import ref
 
 from lazyckpt.block_iterator import raising
@@ -23,7 +24,12 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import SkipLog, Skipped, with_marks, without_marks
 from lazyckpt.failures.skipping import skipping
+from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.state import Rebased, State
+from lazyckpt.state.steering import bound, changed
+
+if TYPE_CHECKING:
+    from lazyckpt.executors.session import Session
 
 T = TypeVar("T")
 
@@ -46,25 +52,37 @@ class Delivery(Generic[T]):
         machine: That of the pipeline.
         session: The executor's workers.
         cursor: Where the item delivered last is.
+        changes: What has changed before it.
         is_ended: Whether that was the last one.
         is_closed: Whether nothing is delivered any more.
     """
 
     def __init__(self, pipeline: Chain, executor: Executor | None, skips: bool) -> None:
-        self._calls, self._entries, self._skips = pipeline.calls, pipeline.entries, skips
-        skip_log = SkipLog(entries_size(pipeline.entries))
-        made = skipping(pipeline, skip_log) if skips else pipeline
-        self.session = None if executor is None else executor.open(made)
-        self.machine = made.machine if self.session is None else self.session.machine
-        if self.machine is not pipeline.machine:  # made of data that may have changed since
-            pipeline.machine.check(pipeline.machine.init(0))
-        skip_log.is_direct = skip_log.is_direct or self.session is None
-        again = partial(_again, pipeline, skips=skips)
-        self.cursor: Cursor[T] = Cursor(self.machine, skip_log, again)
-        self.is_closed = self.is_ended = False
+        self._pipeline, self._executor, self._skips = pipeline, executor, skips
+        self._entries = pipeline.entries
+        self._use(self._opened(NO_CHANGES))
+        self.is_closed = self.is_ended = self._is_waiting = False
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
         self._under_way = _NO_BLOCK
+
+    def _opened(self, changes: Changes) -> _Opened[T]:
+        """What makes the items where controls have changed so."""
+        pipeline, skips = self._pipeline, self._skips
+        if pipeline.is_steered:
+            pipeline = bound(pipeline, changes)
+        skip_log = SkipLog(entries_size(self._entries))
+        made = skipping(pipeline, skip_log) if skips else pipeline
+        session = None if self._executor is None else self._executor.open(made)
+        machine = made.machine if session is None else session.machine
+        if machine is not pipeline.machine:  # made of data that may have changed since
+            pipeline.machine.check(pipeline.machine.init(0))
+        skip_log.is_direct = skip_log.is_direct or session is None
+        cursor: Cursor[T] = Cursor(machine, skip_log, partial(_again, pipeline, skips=skips))
+        return _Opened(pipeline, changes, session, machine, cursor)
+
+    def _use(self, opened: _Opened[T]) -> None:
+        self._steered, self.changes, self.session, self.machine, self.cursor = opened
 
     def state(self) -> State:
         """The state after the last delivered item."""
@@ -76,7 +94,7 @@ class Delivery(Generic[T]):
             position, counted = opened.place()
             items, skipped = opened.before + counted, cursor.mark.skipped  # more are not left out
             if cursor.opened is opened:
-                return State(self._entries, items, position, skipped, self._rebased)
+                return State(self._entries, items, position, skipped, self._rebased, self.changes)
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
 
@@ -110,7 +128,7 @@ class Delivery(Generic[T]):
         if self._skips:
             position, marks = without_marks(position)
             skipped = skipped.with_marks(marks)
-        return State(self._entries, items, position, skipped, self._rebased)
+        return State(self._entries, items, position, skipped, self._rebased, self.changes)
 
     def _state_at_mark(self) -> State:
         mark = self.cursor.mark
@@ -119,15 +137,53 @@ class Delivery(Generic[T]):
     def go_to(self, state: State | None) -> None:
         """Go on from a state, or from the beginning. Of another pipeline's it knows nothing."""
         position, items, skipped, rebased = self.machine.init(0), 0, Skipped(), None
+        changes = NO_CHANGES
         if state is not None:
             position, items, skipped = state.position, state.items, state.skipped
-            rebased = state.rebased
+            rebased, changes = state.rebased, state.changes
         if self._skips:
             position, skipped = with_marks(position, skipped.marks), skipped.with_marks(())
-        flow = entered(self.machine, position)
-        self.drop()
-        self.is_ended, self._rebased = False, rebased
+        if changes is self.changes or changes == self.changes:
+            flow = entered(self.machine, position)
+            self.drop()
+        else:
+            flow = self._steered_flow(changes, position)
+        self.is_ended, self._rebased, self.changes = False, rebased, changes
         self.cursor.go_to(Mark(position, items, skipped), flow)
+
+    def _steered_flow(self, changes: Changes, position: Position) -> Flow[T]:
+        """A flow from a position on, of what makes the items where controls have changed so."""
+        opened, before = self._opened(changes), self.session
+        try:
+            flow = entered(opened.machine, position)
+        except BaseException:
+            if opened.session is not None:
+                opened.session.stop()
+            raise
+        self.drop()
+        if before is not None and opened.session is not None:
+            before.stop()
+            opened.session.take_over(before)
+        self._use(opened)
+        return flow
+
+    def keep_changes(self, file: str) -> None:
+        """Keep what changes in a journal."""
+        self.changes = self.changes.kept_in(file)
+
+    def set_control(self, name: str, value: Any) -> None:
+        """Change a control after the item delivered last."""
+        self.check_open()
+        if self.is_making or self._is_waiting:
+            raise PipelineError(
+                f"set({name!r}): an item is being made; set it between two items, in the thread "
+                "that takes them"
+            )
+        here, state = self.here(), self.state()
+        made, _ = _apart(self._steered, skips=self._skips)
+        change = changed(made, here.position, self.changes, here.items, name, value)
+        if change is not None:
+            self.go_to(replace(state, changes=self.changes.plus(change)))
 
     def take_back(self) -> None:
         """Have the item that was delivered last come again."""
@@ -177,6 +233,7 @@ class Delivery(Generic[T]):
 
     def _chunk(self, flow: Flow[T], chunks: Chunks[T]) -> Iterator[T] | None:
         """Items that workers have made: they need no watching."""
+        self._is_waiting = True
         try:
             chunk = chunks.next_chunk()
         except BaseException as error:
@@ -185,6 +242,8 @@ class Delivery(Generic[T]):
                 self.close()  # of workers that were about to start
                 return None
             return raising(self._annotated(error))
+        finally:
+            self._is_waiting = False
         if self.is_closed or self.cursor.flow is not flow:  # by a signal's handler meanwhile
             return iter(())
         self.is_ended = chunk is None
@@ -293,15 +352,31 @@ class Delivery(Generic[T]):
         cursor.jump()
         return annotated(
             error,
-            self._calls,
+            self._steered.calls,
             cursor.delivered(),
             lambda: self._state_at_mark().to_json(),
             cursor.mark.behind,
         )
 
 
+class _Opened(NamedTuple, Generic[T]):
+    """What makes a pipeline's items, and where it is in them."""
+
+    pipeline: Chain
+    changes: Changes
+    session: Session | None
+    machine: Machine[T]
+    cursor: Cursor[T]
+
+
 def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
     """The pipeline's machine with a skip log of its own, to read items again."""
+    chain, skip_log = _apart(pipeline, skips=skips)
+    return chain.machine, skip_log
+
+
+def _apart(pipeline: Chain, *, skips: bool) -> tuple[Chain, SkipLog]:
+    """The pipeline whose items are made, with a skip log of its own."""
     skip_log = SkipLog(entries_size(pipeline.entries))
     skip_log.is_direct = True
-    return (skipping(pipeline, skip_log) if skips else pipeline).machine, skip_log
+    return skipping(pipeline, skip_log) if skips else pipeline, skip_log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike, fspath
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,7 +18,7 @@ from typing import (
 )
 
 from lazyckpt.core.call import Chain, runnable
-from lazyckpt.core.checks import boolean, brief, checked, one_of
+from lazyckpt.core.checks import Unfit, boolean, brief, checked, one_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import show
 from lazyckpt.diagram import diagram
@@ -25,6 +26,7 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
+from lazyckpt.state.steering import check_controls
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -113,6 +115,8 @@ class Pipeline(Chain, Generic[Given]):
         for call in added:
             machine = call.build(machine)
         result.__dict__["machine"] = machine
+        if result.is_steered:
+            check_controls(result)
         return result
 
     def __iter__(self) -> Iterator[Given]:
@@ -174,6 +178,7 @@ def run(
     strict: bool = True,
     executor: Executor | None = None,
     on_error: Literal["raise", "skip"] = "raise",
+    journal: str | PathLike[str] | None = None,
 ) -> Run[T]:
     """Run a pipeline from a state on: an iterator that knows its own state.
 
@@ -193,13 +198,17 @@ def run(
         strict: Whether to refuse a state of another pipeline.
         executor: Who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
         on_error: "raise", or "skip" to leave out what fails.
+        journal: A file that keeps what `Run.set` changes, so that a state names it and stays
+            short. Changes of a state that has them itself are written there. Runs that go
+            on from one state, and ranks, may share one.
 
     Returns:
         A `Run`: an iterator and a context manager, with `state`.
 
     Raises:
         StateMismatch: The state belongs to another pipeline, and `strict` is set.
-        InvalidState: The state is damaged, or doesn't fit.
+        InvalidState: The state is damaged, or doesn't fit; or its journal is missing, or
+            damaged, or another one.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(6)) | lz.batch(2)
@@ -212,7 +221,19 @@ def run(
     strict = checked("run", "strict", strict, boolean)
     found = runnable("run", pipeline)
     skips = checked("run", "on_error", on_error, one_of("raise", "skip")) == "skip"
-    return Run(found, state, strict=strict, executor=as_executor(executor), skips=skips)
+    file = None if journal is None else checked("run", "journal", journal, _path)
+    if file is not None and not found.is_steered:
+        raise ArgumentError(f"run: journal={file!r} has nothing to keep: no stage takes a control")
+    return Run(
+        found, state, strict=strict, executor=as_executor(executor), skips=skips, journal=file
+    )
+
+
+def _path(value: Any) -> str:
+    found = fspath(value) if isinstance(value, (str, PathLike)) else None
+    if not isinstance(found, str) or not found:
+        raise Unfit("the path of a file")
+    return found
 
 
 def _public(name: str) -> Any:

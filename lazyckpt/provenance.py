@@ -28,6 +28,7 @@ from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.state.algebra import between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
+from lazyckpt.state.steering import steered
 
 
 @overload
@@ -71,12 +72,14 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
             raise IndexError(f"trace: at={brief(at)}, but the pipeline has fewer items")
         return _told(found[0])
     state = matching(as_state(cast(AnyState, at)), chain)
+    chain = steered(chain, state)
     if until is None:
         found = list(_from(chain, state, 1))
         if not found:
             raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
         return _told(found[0])
-    return [_told(item) for item in _from(chain, *between(chain, state, until))]
+    first, count = between(chain, state, until)
+    return [_told(item) for item in _from(steered(chain, first), first, count)]
 
 
 def _after(chain: Chain, n: int) -> list[Any]:
@@ -177,7 +180,7 @@ class Tracing:
             return lambda state, item: _stepped(fn(state, plain(item)), item)
         if role == "steps":
             return lambda state, item: _expanded(fn(state, plain(item)), item)
-        return lambda item: fn(plain(item))
+        return lambda *args: fn(*args[:-1], plain(args[-1]))
 
 
 def _stepped(found: tuple[Any, Any], item: Any) -> tuple[Any, Traced]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, NoReturn, TypeVar
 
@@ -20,6 +21,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state, flat
+from lazyckpt.state.steering import values
 
 T = TypeVar("T")
 
@@ -41,13 +43,19 @@ class Run(BlockIterator[T], Iterator[T]):
         strict: bool = True,
         executor: Executor | None = None,
         skips: bool = False,
+        journal: str | None = None,
     ) -> None:
         self._pipeline, self._strict = pipeline, strict
+        self._journal, self._setting = journal, allocate_lock()
         self._delivery: Delivery[T] = Delivery(pipeline, executor, skips)
         self._delivery.go_to(None if state is None else self._fitting(state))
+        if journal is not None and state is None:
+            self._delivery.keep_changes(journal)
 
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
         found = as_state(state)
+        if self._journal is not None:
+            found = replace(found, changes=found.changes.kept_in(self._journal))
         return matching(found, self._pipeline) if self._strict else found
 
     @property
@@ -93,6 +101,40 @@ class Run(BlockIterator[T], Iterator[T]):
             InvalidState: It is no state, or does not fit the pipeline.
         """
         self._delivery.go_to(self._fitting(state))
+
+    def set(self, name: str, value: Any) -> None:
+        """Change a `control`, from the next item on.
+
+        What was made ahead is made again, by new workers where there are some. Items that
+        a stage behind holds, in a buffer, a window or a block, were given before, and stay as
+        they are: put those stages before, to see a change at once. To find where each
+        stage stands, what a resume would read again is read, for the stages that take the
+        control.
+
+        The change is part of the state. It belongs between two items, in the thread that
+        takes them. On several ranks each one sets it after the same item: see
+        `State.changes.digest`.
+
+        Args:
+            name: That of the control.
+            value: What it becomes; nothing happens if it has that value.
+
+        Raises:
+            ArgumentError: The pipeline has no such control, or a stage refuses the value;
+                nothing has changed then.
+            PipelineError: An item is being made, or another thread is in here.
+        """
+        if not self._setting.acquire(blocking=False):
+            raise PipelineError(f"set({name!r}): another thread is setting a control of this run")
+        try:
+            self._delivery.set_control(name, value)
+        finally:
+            self._setting.release()
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """What the controls of the pipeline are, by name."""
+        return values(self._pipeline, self._delivery.changes)
 
     def advance(self, n: int) -> None:
         """Go on behind the next n items: at once with random access, else by making them.

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from lazyckpt.core.checks import function
+from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
+Ts = TypeVarTuple("Ts")
 
 
-@combinator(checks={"predicate": function}, functions={"predicate": "predicate"}, itemwise=True)
-def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+@combinator(
+    checks={"predicate": function},
+    functions={"predicate": "predicate"},
+    unrecorded=("args",),
+    controls=("args",),
+    itemwise=True,
+)
+def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:
     """The items for which `predicate(item)` is true.
 
     Args:
         predicate: A function of one item.
+            With `args` it is called as `predicate(*args, item)`, as by `functools.partial`.
+        args: What comes before the item; each may be a `control`.
 
     State:
-        None.
+        None; with a `control`, a count of items.
 
     Resume:
         Re-reads nothing.
@@ -37,7 +47,7 @@ def filter(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     >>> list(lz.source(range(6)) | lz.filter(lambda x: x % 2))
     [1, 3, 5]
     """
-    return selected(upstream, predicate)
+    return selected(upstream, applying(predicate, args))
 
 
 def selected(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:

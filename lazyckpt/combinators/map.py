@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.combinators.flat_map import unstacked
 from lazyckpt.core.checks import boolean, function
+from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.prng import Indices
@@ -16,19 +17,25 @@ from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
 B = TypeVar("B")
+Ts = TypeVarTuple("Ts")
 
 
 @combinator(
     checks={"fn": function, "vectorized": boolean},
-    unrecorded=("vectorized",),
-    functions=lambda fn, vectorized: {} if vectorized else {"fn": "item"},
+    unrecorded=("vectorized", "args"),
+    controls=("args",),
+    functions=lambda fn, args, vectorized: {} if vectorized else {"fn": "item"},
     pointwise=True,
 )
-def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False) -> Machine[B]:
+def map(
+    upstream: Machine[A], fn: Callable[[*Ts, A], B], *args: *Ts, vectorized: bool = False
+) -> Machine[B]:
     """`fn(item)` for every item.
 
     Args:
         fn: A function of one item.
+            With `args` it is called as `fn(*args, item)`, as by `functools.partial`.
+        args: What comes before the item; each may be a `control`.
         vectorized: Whether `fn` gets many items at once, stacked as `lazyckpt.stack`
             does, and gives as many, stacked alike. Before `batch(n, collate=stack)`
             and over a table (a source with random access, through any of `map`,
@@ -40,7 +47,7 @@ def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False)
         ValueError: Where a vectorized `fn` gives more or fewer than it got.
 
     State:
-        None.
+        None; with a `control`, a count of items.
 
     Resume:
         Re-reads nothing.
@@ -59,11 +66,12 @@ def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False)
     >>> list(halves | lz.batch(3, collate=lz.stack))
     [array([0. , 0.5, 1. ]), array([1.5, 2. , 2.5])]
     """
+    made_by = applying(fn, args)
     if not vectorized:
-        return applied(upstream, fn)
+        return applied(upstream, made_by)
 
     def alone(item: A) -> B:
-        (made,) = unstacked(_holding(1, fn(stack([item]))))
+        (made,) = unstacked(_holding(1, made_by(stack([item]))))
         return cast(B, made)
 
     found = applied(upstream, alone)
@@ -76,7 +84,7 @@ def map(upstream: Machine[A], fn: Callable[[A], B], *, vectorized: bool = False)
             items = stacked(indices)
         else:
             items = stack(rows(indices) if rows else [get(int(i)) for i in indices])
-        return _holding(len(indices), fn(items))
+        return _holding(len(indices), made_by(items))
 
     table = Table(
         lambda index: alone(get(index)),

@@ -18,6 +18,7 @@ from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.positions import places
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
+from lazyckpt.state.steering import steered
 
 A = TypeVar("A")
 
@@ -59,6 +60,7 @@ def _fitting(
     rebasable={"pipelines": "stateless", "weights": "stateless"},
     rebase=rebased,
     branch=lambda here, own, *_, **__: own,
+    controls=lambda deterministic, **_: () if deterministic else ("weights",),
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],
@@ -74,7 +76,7 @@ def mix(
         pipelines: A state knows them by their data's lengths and their stages;
             `source(data, name=...)` tells like ones apart.
         weights: A number >= 0 for each, of any sum; or a function from the number of
-            items so far to such numbers, a schedule.
+            items so far to such numbers, a schedule; or a `control` of such numbers.
         seed: An int >= 0; not needed with `deterministic`.
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
             With "all_exhausted" and "never" that pipeline begins again, in its next epoch,
@@ -88,7 +90,7 @@ def mix(
 
     State:
         That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached.
+        and whether the end was reached; with a `control`, also a count of all items.
 
     Resume:
         Re-reads what each of them does.
@@ -137,7 +139,7 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
     (3, 1)
     """
     found = matching(as_state(state), pipeline)
-    entered(pipeline.machine, found.position)
+    entered(steered(pipeline, found).machine, found.position)
     if pipeline.calls[0].name != "mix":
         raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
     for call, machine in zip(pipeline.calls, pipeline.machines, strict=True):

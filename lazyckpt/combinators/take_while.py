@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from lazyckpt.core.checks import function
+from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
+Ts = TypeVarTuple("Ts")
 
 
-@combinator(checks={"predicate": function}, functions={"predicate": "look"})
-def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
+@combinator(
+    checks={"predicate": function},
+    functions={"predicate": "look"},
+    unrecorded=("args",),
+    controls=("args",),
+)
+def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:
     """The items of an epoch before the first for which `predicate(item)` is false.
 
     That one is read, and what comes behind it is not.
 
     Args:
         predicate: A function of one item.
+            With `args` it is called as `predicate(*args, item)`, as by `functools.partial`.
+        args: What comes before the item; each may be a `control`.
 
     State:
-        Whether it has ended.
+        Whether it has ended; with a `control`, also a count of items.
 
     Resume:
         Re-reads nothing.
@@ -41,9 +50,11 @@ def take_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A
     [0, 1, 2]
     """
 
+    is_wanted = applying(predicate, args)
+
     def before(items: Iterator[A], turn: Callable[[], None]) -> Iterator[A]:
         for item in items:
-            if not predicate(item):
+            if not is_wanted(item):
                 break
             yield item
         turn()

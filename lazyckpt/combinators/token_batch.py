@@ -25,6 +25,7 @@ A = TypeVar("A")
         "drop_longer": boolean,
     },
     functions={"key": "look"},
+    controls=("max_tokens",),
 )
 def token_batch(
     upstream: Machine[A],
@@ -41,7 +42,7 @@ def token_batch(
     `bucket_batch` and `unbatch`, little of that is padding.
 
     Args:
-        max_tokens: Tokens a batch, padding included, an int >= 1.
+        max_tokens: Tokens a batch, padding included, an int >= 1, or a `control`.
         key: How many tokens an item has, an int >= 0.
         pad_to_multiple_of: What lengths are padded to a multiple of, an int >= 1.
         max_items: Items a batch at most, an int >= 1; None for no limit.
@@ -52,7 +53,8 @@ def token_batch(
         TypeError: For a length that is no int >= 0.
 
     State:
-        None; the place is that of the next batch's first item.
+        None; the place is that of the next batch's first item. With a `control`, a count
+        of batches.
 
     Resume:
         Re-reads one item at most.

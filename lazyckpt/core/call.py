@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from itertools import chain
+from operator import attrgetter
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Shown, brief
+from lazyckpt.core.control import Control, replaced
 from lazyckpt.core.entries import (
     ROOM,
     Described,
@@ -27,8 +30,10 @@ from lazyckpt.core.entries import (
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
-from lazyckpt.core.user_state import storable
+from lazyckpt.core.user_state import Own, storable
 from lazyckpt.errors import ArgumentError, PipelineError
+
+_CONTROLS = "controls"  # where a state has what the controls are at first
 
 
 class Call:
@@ -38,9 +43,11 @@ class Call:
     a composite `covers` the stages before it that the composite is made of.
     """
 
-    __slots__ = ("_arguments", "combinator", "covers", "site")
+    __slots__ = ("_arguments", "combinator", "controls", "covers", "is_steered", "site")
 
     _arguments: dict[str, Any]
+    controls: list[Control]  # among the arguments
+    is_steered: bool  # whether there are some, or in a pipeline among the arguments
     combinator: Combinator
     site: str
     covers: int
@@ -52,6 +59,12 @@ class Call:
         object.__setattr__(self, "_arguments", arguments)
         object.__setattr__(self, "site", site)
         object.__setattr__(self, "covers", covers)
+        controls = combinator.controls_in(arguments) if combinator.controls else []
+        is_steered = bool(controls) or (
+            combinator.is_source and any(each.is_steered for each in self.chains)
+        )
+        object.__setattr__(self, "controls", controls)
+        object.__setattr__(self, "is_steered", is_steered)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{self!r} is a value: {name} cannot be set")
@@ -95,8 +108,26 @@ class Call:
         roles = found(**self._arguments) if callable(found) else found
         return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
+    def with_controls(self, made: Callable[[Control], Control]) -> Call:
+        """The same call, each of its controls replaced by what is made of it."""
+        names = self.combinator.steered(self._arguments)
+        return self.replaced(**{name: replaced(self._arguments[name], made) for name in names})
+
+    def with_values(self, values: Mapping[str, Own]) -> Call:
+        """The same call with values in place of its controls, by name, which are checked."""
+        return self.replaced(**self.combinator.checked(self._arguments, values))
+
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
+        if self.controls:
+            module = import_module("lazyckpt.core.steered")  # when a stage is
+            made: Machine[Any] = module.steered(
+                self.name,
+                self.controls,
+                lambda values: self.with_values(values).build(upstream),
+                has_access=self.combinator.pointwise,
+            )
+            return made
         args, kwargs = self._spread()
         first = () if upstream is None else (upstream,)
         built = self.combinator.build(*first, *args, **kwargs)
@@ -137,6 +168,13 @@ class Call:
 
         So an argument that a later version adds leaves states good.
         """
+        if self.controls:
+            fixed = self.with_values({each.name: each.first for each in self.controls})
+            moving = self.combinator.steered(self._arguments)
+            found = {k: v for k, v in fixed._decisive(machine).items() if k not in moving}
+            return found | {
+                _CONTROLS: {each.name: described_state(each.initial) for each in self.controls}
+            }
         combinator, parameters = self.combinator, self.combinator.signature.parameters
         if combinator.describe is not None:
             is_sized = combinator.sized and machine.length is not None
@@ -152,6 +190,8 @@ class Call:
         }
 
     def _recorded(self, value: Any, name: str, detail: int) -> Any:
+        if name == _CONTROLS:
+            return value
         if name in self.combinator.rebasable or self.combinator.describe is not None:
             return described_whole(value)
         is_state = self.combinator.checks.get(name) is storable
@@ -204,6 +244,7 @@ def is_pipelines(value: Any) -> bool:
     return all(isinstance(each, Chain) for each in several)
 
 
+_is_steered = attrgetter("is_steered")
 _FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
 
 
@@ -221,6 +262,7 @@ class Chain(Shown):
         self.__dict__["calls"] = calls
 
     calls: tuple[Call, ...]
+    steered: Any = None  # the changes that it was steered by last, and what it is then
     reached: Any = None  # the state where the last step led, which needs no check
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -237,6 +279,11 @@ class Chain(Shown):
             built = call.build(built)
         assert built is not None
         return built
+
+    @cached_property
+    def is_steered(self) -> bool:
+        """Whether a stage takes a control."""
+        return True in map(_is_steered, self.calls)
 
     @property
     def machines(self) -> list[Machine[Any]]:

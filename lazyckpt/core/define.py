@@ -28,6 +28,7 @@ class Options(TypedDict, total=False):
     trace: Callable[..., Any]
     itemwise: bool
     registered: bool
+    controls: tuple[str, ...] | Callable[..., tuple[str, ...]]
 
 
 def define(
@@ -52,6 +53,7 @@ def define(
     reshard: Callable[..., Any] | None = None,
     trace: Callable[..., Any] | None = None,
     registered: bool = True,
+    controls: tuple[str, ...] | Callable[..., tuple[str, ...]] = (),
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = inspect.signature(build)
@@ -89,6 +91,7 @@ def define(
         before=before,
         reshard=reshard,
         trace=trace,
+        controls=controls,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
     if registered:

@@ -74,6 +74,10 @@ class Session:
         if fill and self.gate.is_open:
             self.fill()
 
+    def take_over(self, other: Session) -> None:
+        """Make items ahead as long as another session would have."""
+        self.gate.add_reason(other.gate.reasons - self.gate.reasons)
+
     def fill(self) -> None:
         """Have items made ahead, where that has begun."""
         if self.prefetching is not None:

@@ -97,18 +97,21 @@ class _Whole(Guard):
 
 
 def _inner(build: Callable[..., Machine[Any]]) -> Any:
-    return define(build, lambda call: Chain((call,)), is_source=False, registered=False)
+    return define(
+        build, lambda call: Chain((call,)), is_source=False, registered=False, controls=("args",)
+    )
 
 
 @_inner
 def sieve(
     upstream: Machine[Any],
-    judge: Callable[[Any], Any],
+    judge: Callable[..., Any],
     number: int,
     skip_log: SkipLog,
     most: float = math.inf,
+    *args: Any,
 ) -> Machine[Any]:
-    """The items that `judge` finds true. Where it gives a hole, that is counted.
+    """The items that `judge(*args, item)` finds true. Where it gives a hole, that is counted.
 
     In a stream one item comes after another, so that what is left out here has
     an order; all before may be done in any order, by any worker.
@@ -125,7 +128,7 @@ def sieve(
             nonlocal left_out
             in_a_row = 0
             for item in before:
-                found = judge(item)
+                found = judge(*args, item)
                 if isinstance(found, _Hole):
                     skip_log.add(number, epoch, left_out, found.told(before.snapshot))
                     left_out += 1
@@ -257,10 +260,14 @@ class _Rewriting:
         return type(chain)(tuple(calls))
 
     def sieve(
-        self, call: Call, judge: Callable[[Any], Any] | None = None, most: float = math.inf
+        self,
+        call: Call,
+        judge: Callable[..., Any] | None = None,
+        most: float = math.inf,
+        args: tuple[Any, ...] = (),
     ) -> Call:
-        judge = judge or _Whole(repr(call))
-        return _call(sieve.combinator, call.site, judge, next(self.numbers), self.skip_log, most)
+        judge, number = judge or _Whole(repr(call)), next(self.numbers)
+        return _call(sieve.combinator, call.site, judge, number, self.skip_log, most, *args)
 
     def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
         """The calls in its place, each with whether holes pass it, and whether it makes some."""
@@ -276,7 +283,8 @@ class _Rewriting:
                 yield call.replaced(**{name: _Expansion(fn, stage)}), False, False
                 yield self.sieve(call), False, False
             elif role == "predicate":
-                yield self.sieve(call, _Predicate(fn, stage)), False, False
+                args = arguments.get("args", ())
+                yield self.sieve(call, _Predicate(fn, stage), args=args), False, False
             elif role == "collate":
                 yield call.replaced(**{name: None}), False, False
                 yield _mapping(call, Guarded(fn, stage)), True, True

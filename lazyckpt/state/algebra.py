@@ -19,6 +19,7 @@ from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, Rebased, State, as_state
+from lazyckpt.state.steering import steered
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:
@@ -56,16 +57,17 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
     >>> item, state.items, lz.step(pipeline, state)[1]
     ([0, 1, 2], 1, [3, 4])
     """
-    found = pipeline.reached if isinstance(pipeline, Chain) else None
-    if found is not state or not isinstance(found, State):
-        found = _checked(pipeline, state)
+    here = pipeline.reached if isinstance(pipeline, Chain) else None
+    if here is not state or not isinstance(here, State):
+        here = _checked(pipeline, state)
     try:
-        position, item = pipeline.machine.step(found.position)
+        chain = steered(pipeline, here) if pipeline.is_steered else pipeline
+        position, item = chain.machine.step(here.position)
     except End as end:
-        raise Exhausted(replace(found, position=end.position)) from None
+        raise Exhausted(replace(here, position=end.position)) from None
     except Exception as error:
-        raise annotated(error, pipeline.calls, found.items, found.to_json)  # noqa: B904  # the same error, or one with its own cause
-    after = State(found.stages, found.items + 1, position, found.skipped, found.rebased)
+        raise annotated(error, pipeline.calls, here.items, here.to_json)  # noqa: B904  # the same error, or one with its own cause
+    after = State(here.stages, here.items + 1, position, here.skipped, here.rebased, here.changes)
     pipeline.__dict__["reached"] = after
     return after, item
 
@@ -74,7 +76,7 @@ def _checked(pipeline: Chain, state: AnyState) -> State:
     """The state, if it is one that the pipeline can be in."""
     found = matching(as_state(state), runnable("step", pipeline))
     with fitting(found.position):
-        pipeline.machine.check(found.position)
+        steered(pipeline, found).machine.check(found.position)
     return found
 
 
@@ -118,7 +120,7 @@ def advance(pipeline: Chain, state: AnyState, n: int) -> State:
     """
     n = checked("advance", "n", n, natural)
     found = matching(as_state(state), runnable("advance", pipeline))
-    return _advanced("advance", pipeline.machine, found, n)
+    return _advanced("advance", steered(pipeline, found).machine, found, n)
 
 
 def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
@@ -147,7 +149,8 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
     Args:
         pipeline: That of the state.
         state: Where the item comes next.
-        until: A later state of the same pipeline.
+        until: A later state of the same pipeline. What `Run.set` has changed before it
+            is changed at the same items.
 
     Raises:
         Exhausted: The stream has ended there.
@@ -166,10 +169,10 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
         item = step(pipeline, state)[1]
         found = matching(as_state(state), pipeline)
         if any(each.rate.more for each in pipeline.machines):  # an error may be of one read ahead
-            deque(islice(entered(pipeline.machine, found.position), 1), 0)
+            deque(islice(entered(steered(pipeline, found).machine, found.position), 1), 0)
         return item
     first, count = between(pipeline, state, until)
-    return list(islice(entered(pipeline.machine, first.position), count))
+    return list(islice(entered(steered(pipeline, first).machine, first.position), count))
 
 
 def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, int]:
@@ -180,7 +183,8 @@ def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, i
             f"the states stand after {first.items:,} and {last.items:,} items: the later one "
             "must come second"
         )
-    entered(pipeline.machine, first.position)
+    first = replace(first, changes=last.changes)  # which began with those of the first
+    entered(steered(pipeline, first).machine, first.position)
     return first, last.items - first.items
 
 

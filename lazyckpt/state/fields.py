@@ -12,8 +12,8 @@ from lazyckpt.state.codec import checksum, joined, parsed
 
 FORMAT = 2
 # In the order of a text.
-_FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "tracked")
-IN_ALL = ("rebased", "skipped")  # that a flat state has, with null where there is none
+_FIELDS = ("lazyckpt", "items", "stages", "rebased", "changes", "skipped", "tracked")
+IN_ALL = ("changes", "rebased", "skipped")  # that a flat state has, with null where there is none
 _OPTIONAL = {*IN_ALL, "tracked"}
 
 

@@ -13,6 +13,7 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.state.carried_changes import CONTROLS, carried_changes, keeps_controls
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.positions import Place, places
 from lazyckpt.state.state import AnyState, Rebased, State, as_state
@@ -35,7 +36,8 @@ def matching(state: State, chain: Chain) -> State:
 def _remedy(state: State, chain: Chain) -> str:
     for branch in (False, True):
         try:
-            carried(state.stages, state.position, chain, branch=branch, items=state.own_items)
+            items = state.own_items
+            carried(state.stages, state.position, chain, branch=branch, items=items, steers=True)
         except InvalidState:
             continue
         asked = ", branch=True" if branch else ""
@@ -58,6 +60,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
       as here, added or removed; the pipelines of `lanes`, changed as here
     - the files of a listing or of a reader, behind which others were appended: they come
       behind the rest, unless a stage orders whole epochs, such as `shuffle`
+    - what a `control` is at first: it stays what it was, for `Run.set` changes it
     - with `branch`, seeds: what was given stays given, and what is left comes in
       another order
 
@@ -84,7 +87,10 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     """
     branch = checked("rebase", "branch", branch, boolean)
     found, pipeline = as_state(state), runnable("rebase", pipeline)
-    position = carried(found.stages, found.position, pipeline, branch=branch, items=found.own_items)
+    items = found.own_items
+    position = carried(
+        found.stages, found.position, pipeline, branch=branch, items=items, steers=True
+    )
     if found.stages == pipeline.entries:
         return found
     names = [entry.name for entry in found.stages]
@@ -95,6 +101,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
         position=position,
         skipped=found.skipped if is_like else found.skipped.renumbered(),
         rebased=Rebased(found.items, given(pipeline.machine, position)),
+        changes=carried_changes(found.changes, paired(found.stages, pipeline.entries)),
     )
 
 
@@ -112,11 +119,11 @@ def _given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
     skip = machine.skip
     if skip is None:
         return None
-    begin, end = machine.init(machine.epoch(position)), _progress(machine, position)
+    begin, end = machine.init(machine.epoch(position)), progress(machine, position)
 
     def is_reached(n: int) -> bool:
         here, passed = skip(begin, n)
-        return passed == n and _progress(machine, here) <= end
+        return passed == n and progress(machine, here) <= end
 
     high = 1
     try:
@@ -127,15 +134,15 @@ def _given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
     return bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
 
 
-def _progress(machine: Machine[Any], position: Position) -> Position:
+def progress(machine: Machine[Any], position: Position) -> Position:
     """A position in a form that grows as items are given."""
     if machine.upstream is not None:
         place, own = apart(machine, position)
-        return (_progress(machine.upstream, place), *own)
+        return (progress(machine.upstream, place), *own)
     if not machine.children:
         return position
     places = [
-        (number, _progress(child, place))
+        (number, progress(child, place))
         for number, (child, place) in enumerate(zip(machine.children, position[0], strict=True))
         if place != ()
     ]
@@ -149,14 +156,22 @@ def carried(
     *,
     branch: bool = False,
     items: int | None = None,
+    steers: bool = False,
 ) -> Position:
     """A position of another pipeline in this one; `StateMismatch` if it has none.
 
-    `items` is how many that pipeline has given before it, from its beginning, if that is known.
+    Args:
+        stages: Those of the other one.
+        position: The position.
+        chain: This one.
+        branch: Whether seeds may differ.
+        items: How many items the other one has given before it, from its beginning, if that
+            is known.
+        steers: Whether what controls are at first may differ, which is a change to carry over.
     """
     pairs = paired(stages, chain.entries)
     try:
-        return _carried(stages, position, pairs, chain, branch, items)
+        return _carried(stages, position, pairs, chain, branch, items, steers)
     except (InvalidState, ArgumentError) as error:
         if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
             raise
@@ -170,11 +185,12 @@ def _carried(
     chain: Chain,
     branch: bool,
     items: int | None,
+    steers: bool,
 ) -> Position:
     for number, pair in enumerate(pairs):
         if pair.differs:
             later = [p.new - 1 for p in pairs[number + 1 :] if p.met]
-            _check(pair, chain, later, branch)
+            _check(pair, chain, later, branch, steers)
     with fitting(position):
         new = _rebuilt(stages, position, pairs, chain, items)
     entered(chain.machine, new)
@@ -230,7 +246,7 @@ def _changes(pairs: list[Pair]) -> str:
     return "; ".join(str(pair) for pair in pairs if pair.differs)
 
 
-def _check(pair: Pair, chain: Chain, later: list[int], branch: bool) -> None:
+def _check(pair: Pair, chain: Chain, later: list[int], branch: bool, steers: bool) -> None:
     """Refuse a change that a state cannot follow; `later` are the stages behind that stay."""
     wanted: set[str] = set()
     if pair.met:
@@ -239,6 +255,9 @@ def _check(pair: Pair, chain: Chain, later: list[int], branch: bool) -> None:
             if name == "seed" and call.combinator.branch is not None:
                 if not branch:
                     raise _refused(pair, "seed decides the order; branch=True goes on in another")
+            elif name == CONTROLS:
+                if not steers or not keeps_controls(pair):
+                    raise _refused(pair, "a control was added or is gone, or is within another")
             elif name not in call.combinator.rebasable or machine.rate.whole_epoch:
                 raise _refused(pair, f"{name} decides the order")
         _arguments_before(pair, call)
@@ -314,13 +333,15 @@ def _source(pair: Pair, part: Place, call: Call) -> Position:
     assert pair.was is not None
     if not pair.was.pipelines:
         return _branched(pair, part.own, call, ())
-    position = part.children, *(part.own or ())
+    own = part.own or ()
+    end = len(own) - bool(call.controls)  # where the count begins that those are steered by
+    position = part.children, *own[:end]
     if pair.differs and call.combinator.rebase is not None:
         try:
             position = call.combinator.rebase(position, pair.was, **call.arguments)
         except Unfit as unfit:
             raise _refused(pair, str(unfit)) from None
-    return position
+    return (*position, *own[end:])
 
 
 def _branched(pair: Pair, own: Position, call: Call, here: Position) -> Position:

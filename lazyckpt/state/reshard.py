@@ -174,5 +174,10 @@ def _check_count(states: list[State], pair: Pair) -> None:
 
 def _check_agreement(states: list[State], why: str = "") -> None:
     for rank, state in enumerate(states):
+        if state.changes != states[0].changes:
+            raise StateMismatch(
+                f"ranks 0 and {rank} have changed controls otherwise: {brief(states[0].changes)} "
+                f"and {brief(state.changes)}; set them on all ranks, after the same item"
+            )
         if state != states[0]:
             raise StateMismatch(f"ranks 0 and {rank} disagree{why}: {diff(states[0], state)}")

@@ -16,6 +16,7 @@ from lazyckpt.core.flow import Position
 from lazyckpt.diagram import table
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
+from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.codec import (
     LONGEST,
     checksum,
@@ -63,6 +64,7 @@ class State:
         position: What the stages need to go on, as nested tuples of ints.
         skipped: What `on_error="skip"` has left out before it, as in `Run.skipped`.
         rebased: Where `rebase` carried it over from another pipeline; else None.
+        changes: What `Run.set` has changed before it, and after how many items.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.batch(2)
@@ -77,13 +79,16 @@ class State:
     """
 
     # There may be one for each item: it is made in a third of the time of a frozen dataclass.
-    __slots__ = ("__weakref__", "_items", "_position", "_rebased", "_skipped", "_stages")
+    __slots__ = (
+        "__weakref__", "_changes", "_items", "_position", "_rebased", "_skipped", "_stages",
+    )  # fmt: skip
 
     stages: Entries
     items: int
     position: Position
     skipped: Skipped
     rebased: Rebased | None
+    changes: Changes
 
     def __init__(
         self,
@@ -92,9 +97,10 @@ class State:
         position: Position,
         skipped: Skipped = _NONE_SKIPPED,
         rebased: Rebased | None = None,
+        changes: Changes = NO_CHANGES,
     ) -> None:
         self._stages, self._items, self._position = stages, items, position
-        self._skipped, self._rebased = skipped, rebased
+        self._skipped, self._rebased, self._changes = skipped, rebased, changes
 
     @property
     def epoch(self) -> int:
@@ -124,8 +130,8 @@ class State:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
             return NotImplemented
-        others = other.stages, other.items, other.skipped, other.rebased
-        if (self.stages, self.items, self.skipped, self.rebased) != others:
+        others = other.stages, other.items, other.skipped, other.rebased, other.changes
+        if (self.stages, self.items, self.skipped, self.rebased, self.changes) != others:
             return False
         try:
             return bool(self.position == other.position)
@@ -158,6 +164,8 @@ class State:
         found = f"items={self.items}"
         if self.skipped:
             found += f", skipped={int(self.skipped)}"
+        if self.changes:
+            found += f", changes={len(self.changes)}"
         return found if self.rebased is None else f"{found}, rebased_at={self.rebased.items}"
 
     def _rows(self) -> list[tuple[str, str, str]]:
@@ -172,7 +180,8 @@ class State:
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return State, (self.stages, self.items, self.position, self.skipped, self.rebased)
+        parts = self.stages, self.items, self.position, self.skipped, self.rebased, self.changes
+        return State, parts
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
@@ -200,6 +209,8 @@ class State:
         }
         if self.rebased is not None:
             fields["rebased"] = dumps([None if n is None else encode(n) for n in self.rebased])
+        if self.changes:
+            fields["changes"] = dumps(self.changes.to_json())
         if self.skipped:
             left_out = self.skipped.to_json()
             fields["skipped"] = dumps({name: encode(value) for name, value in left_out.items()})
@@ -255,7 +266,8 @@ def _from_body(body: Mapping[str, Any]) -> State:
         raise InvalidState("the state has no place for its source")
     skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
     rebased = _rebased(body["rebased"], items) if "rebased" in body else None
-    state = State(stages, items, position, skipped, rebased)
+    changes = Changes.from_json(body["changes"]) if "changes" in body else NO_CHANGES
+    state = State(stages, items, position, skipped, rebased, changes)
     return _tracked(state, body["tracked"]) if "tracked" in body else state
 
 
@@ -345,13 +357,16 @@ class TrackedState(State):
     __slots__ = ("_finished", "_tracker")
 
     def __init__(self, base: State, tracker: str, finished: Ranges) -> None:
-        super().__init__(base.stages, base.items, base.position, base.skipped, base.rebased)
+        super().__init__(
+            base.stages, base.items, base.position, base.skipped, base.rebased, base.changes
+        )
         self._tracker, self._finished = tracker, finished
 
     @property
     def base(self) -> State:
         """The state before the oldest item that is not finished."""
-        return State(self.stages, self.items, self.position, self.skipped, self.rebased)
+        parts = self.stages, self.items, self.position, self.skipped, self.rebased, self.changes
+        return State(*parts)
 
     @property
     def tracker(self) -> str:

@@ -23,7 +23,7 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
         if not number:
             continue
         call, upstreams = after.calls[number], (old[number - 1], new[number - 1])
-        was, now = _held(old[number], here), _held(new[number], here)
+        was, now = held(old[number], here), held(new[number], here)
         if any(reread.ended for reread in now):
             return call, True
         for one, other in zip(was, now, strict=True):
@@ -39,7 +39,7 @@ def held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, b
     return None
 
 
-def _held(machine: Machine[Any], here: Position) -> list[Reread]:
+def held(machine: Machine[Any], here: Position) -> list[Reread]:
     """What is read again; over a table, what would be if it were a stream."""
     if machine.owns and machine.view is not None and machine.rate.more:
         return [Reread(here[0], machine.rate.more)]

@@ -10,6 +10,14 @@
 """
 
 from lazyckpt.testing.laws import LAWS, check_combinator, check_pipeline, check_resume
+from lazyckpt.testing.steering import check_steering
 from lazyckpt.testing.traces import equal
 
-__all__ = ["LAWS", "check_combinator", "check_pipeline", "check_resume", "equal"]
+__all__ = [
+    "LAWS",
+    "check_combinator",
+    "check_pipeline",
+    "check_resume",
+    "check_steering",
+    "equal",
+]

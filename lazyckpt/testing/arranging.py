@@ -18,8 +18,8 @@ from lazyckpt.testing.grouping import Items
 _MOST = 1 << 13  # items that a shuffle within a buffer is modelled for; what is longer is endless
 
 
-def filter(items: Items, predicate: Any) -> Items:
-    return lambda epoch: (x for x in items(epoch) if predicate(x))
+def filter(items: Items, predicate: Any, args: Any) -> Items:
+    return lambda epoch: (x for x in items(epoch) if predicate(*args, x))
 
 
 def take(items: Items, n: int) -> Items:
@@ -35,8 +35,8 @@ def without(items: Items, ranges: Any) -> Items:
     return lambda epoch: (x for n, x in enumerate(items(epoch)) if n not in gone)
 
 
-def take_while(items: Items, predicate: Any) -> Items:
-    return lambda epoch: itertools.takewhile(predicate, items(epoch))
+def take_while(items: Items, predicate: Any, args: Any) -> Items:
+    return lambda epoch: itertools.takewhile(lambda x: predicate(*args, x), items(epoch))
 
 
 def drop_while(items: Items, predicate: Any) -> Items:

@@ -125,7 +125,7 @@ def sharing(pipeline: Pipeline[Any], limit: int) -> None:
 def itemwise(pipeline: Pipeline[Any], limit: int) -> None:
     """A stage that says so makes of each item what it makes of it alone, and keeps nothing."""
     for number, call in enumerate(pipeline.calls):
-        if not call.combinator.itemwise:
+        if not call.combinator.itemwise or call.controls:
             continue
         items: list[Any] = list(islice(Pipeline(pipeline.calls[:number]), min(limit, 16)))
         stage: Stage[Any, Any] = Stage((call,))

@@ -29,7 +29,10 @@ from lazyckpt.testing.grouping import GROUPING, Items
 
 def model(pipeline: Chain) -> Items:
     """The meaning of a pipeline of modelled combinators."""
-    first, *rest = pipeline.calls
+    first, *rest = (
+        call.with_values({each.name: each.first for each in call.controls})
+        for call in pipeline.calls
+    )
     items: Items = MODELS[first.name](**first.arguments)
     for call, before in builtins.zip(rest, pipeline.machines, strict=False):
         items = MODELS[call.name](items, **call.arguments, **_known(call.name, before))
@@ -93,10 +96,10 @@ def once(value: Any) -> Items:
     return lambda epoch: iter([value])
 
 
-def map(items: Items, fn: Any, vectorized: bool) -> Items:
+def map(items: Items, fn: Any, args: Any, vectorized: bool) -> Items:
     if vectorized:
-        return lambda epoch: (fn(np.array([x]))[0] for x in items(epoch))
-    return lambda epoch: (fn(x) for x in items(epoch))
+        return lambda epoch: (fn(*args, np.array([x]))[0] for x in items(epoch))
+    return lambda epoch: (fn(*args, x) for x in items(epoch))
 
 
 def starmap(items: Items, fn: Any) -> Items:

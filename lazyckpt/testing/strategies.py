@@ -76,6 +76,14 @@ def number(item: Any) -> int:
     return _crc(item) % 1000
 
 
+def above(least: int, item: Any) -> bool:
+    return _crc(item) % 8 >= least
+
+
+def labelled(label: Any, item: Any) -> tuple[Any, Any]:
+    return label, item
+
+
 def parity(item: Any) -> int:
     return _crc(item) % 2
 
@@ -253,6 +261,8 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "flat_scan": st.sampled_from([None, several]).map(lambda f: lz.flat_scan(held, list[int](), f)),
     "cache": sizes.map(lz.cache),
     "filter": st.just(lz.filter(kept)),
+    "filter(args)": st.builds(lz.filter, st.just(above), st.integers(0, 2)),
+    "map(args)": st.builds(lz.map, st.just(labelled), st.integers(0, 2)),
     "flat_map": st.sampled_from([several, lazily, piped]).map(lz.flat_map),
     "interleave_map": st.builds(
         lz.interleave_map,
@@ -436,3 +446,50 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
 
 def _has_access(pipeline: Pipeline[Any]) -> bool:
     return pipeline.machine.skip is not None and isinstance(pipeline.machine.length, int)
+
+
+LEVELS = st.integers(0, 5)  # what the controls of `STEERED` may be, but budgets and weights
+BUDGETS = st.integers(12, 30)
+
+
+def _steered(stage: Callable[[Any], Any], name: str, values: st.SearchStrategy[int]) -> Any:
+    return values.map(lambda value: stage(lz.control(value, name=name)))
+
+
+STEERED: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
+    "filter": _steered(lambda level: lz.filter(above, level), "level", st.just(1)),
+    "map": _steered(lambda level: lz.map(labelled, level), "level", st.just(1)),
+    "take_while": _steered(lambda end: lz.take_while(above, end), "end", st.just(0)),
+    "token_batch": _steered(
+        lambda budget: lz.token_batch(budget, key=length_of), "budget", st.just(16)
+    ),
+}
+ORDERS_EPOCHS = ("shuffle", "gather", "local_shuffle", "shard(contiguous)")
+
+
+@st.composite
+def steered_pipelines(
+    draw: st.DrawFn,
+) -> tuple[Pipeline[Any], list[tuple[int, str, Any]]]:
+    """A random pipeline with controls, and after how many items which of them becomes what."""
+    values: dict[str, st.SearchStrategy[Any]] = {}
+    if draw(st.booleans()):
+        pipeline = draw(pipelines(max_stages=3))
+    else:
+        weights = lz.control([1, 1], name="weights")
+        parts = draw(st.lists(pipelines(max_stages=2), min_size=2, max_size=2))
+        stop: Any = draw(st.sampled_from(["first_exhausted", "all_exhausted", "never"]))
+        pipeline = _mixed(stop, weights=weights, seed=6)(*parts)
+        values["weights"] = st.lists(st.integers(1, 3), min_size=2, max_size=2)
+    for _ in range(draw(st.integers(1, 4))):
+        if not values or draw(st.booleans()):
+            name = draw(st.sampled_from(sorted(STEERED)))
+            pipeline = pipeline | draw(STEERED[name])
+            key = {"take_while": "end", "token_batch": "budget"}.get(name, "level")
+            values[key] = BUDGETS if key == "budget" else LEVELS
+        else:
+            allowed = {*STAGES} - {*ORDERS_EPOCHS, *INSTEAD, "repeat for ever"}
+            pipeline = pipeline | draw(STAGES[draw(st.sampled_from(sorted(allowed)))])
+    settings = st.tuples(st.integers(0, 12), st.sampled_from(sorted(values)))
+    found = sorted(draw(st.lists(settings, min_size=1, max_size=4)))
+    return pipeline, [(at, name, draw(values[name])) for at, name in found]

@@ -251,11 +251,15 @@ def build_machine(calls: tuple[Call, ...], upstream: Machine[Any] | None) -> Mac
     return upstream
 
 
+class _Taken(int):
+    """How many of the items at hand were taken, in place of a position."""
+
+
 def items_machine(
     items: list[Any],
     epoch: int,
     share: Share = ALL,
-    positions: Callable[[int], Position] = lambda place: None,
+    positions: Callable[[int], Position] | None = None,
     end: Position | None = None,
 ) -> Machine[Any]:
     """A machine of items at hand, entered at the first of them.
@@ -264,12 +268,16 @@ def items_machine(
         items: The items.
         epoch: The epoch of all of them.
         share: Where they stand among those of all ranks.
-        positions: After so many of the items; a worker doesn't know them.
+        positions: After so many of the items; a worker doesn't know them, and has numbers.
         end: Where upstream has ended, if it has.
     """
 
+    positions = positions or _Taken
+
     def flow(position: Position) -> Flow[Any]:
-        left = iter(items)
+        left: Any = iter(items)
+        if type(position) is _Taken:
+            left.__setstate__(position)
         return Flow(left, lambda: positions(len(items) - length_hint(left)))
 
     def skip(position: Position, n: int) -> tuple[Position, int]:

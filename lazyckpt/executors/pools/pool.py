@@ -169,6 +169,11 @@ class PrefetchGate:
     def is_open(self) -> bool:
         return self._reasons > 0
 
+    @property
+    def reasons(self) -> int:
+        """How many reasons there are to be open, less those to be closed."""
+        return self._reasons
+
     def add_reason(self, count: int) -> None:
         """Count a reason to be open, or with -1 take one back."""
         with self._lock:
