@@ -162,6 +162,14 @@ class Loader(Iterable[T], Generic[T]):
         """Go to a state; a loop under way goes on from there."""
         self._paced.load_state_dict(state)
 
+    def set(self, name: str, value: Any) -> None:
+        """Change a `control`, from the next item on, as `Run.set` does.
+
+        The ranks of a `group` all set it to the same, after the same item. Where one
+        doesn't, all learn which at their next agreement.
+        """
+        self._paced.set(name, value)
+
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
         """Go on with a new process group, after a rank was lost. All that are left call it.
 

@@ -49,6 +49,15 @@ class Lookahead(Generic[T]):
         self._run.load_state_dict(state)
         self._begin()
 
+    def set(self, name: str, value: Any) -> None:
+        """Change a control after the last of the items."""
+        self._run.set(name, value)
+        self._begin()
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        return self._run.controls
+
     def epoch(self) -> int:
         """That of the next item: the one under way, or the next where nothing is left of it.
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch.distributed as dist
 
 from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import brief
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.integrations.torch.lookahead import Lookahead
@@ -79,7 +80,7 @@ class RankedRun(Generic[T]):
         self._ranks: Ranks | None = None
         self.length: float | None = None
         self._digest = pipeline_digest(pipeline)
-        self._turn = 0
+        self._turn, self._is_steered = 0, False
         self._agreements: deque[Agreement] = deque(maxlen=2)
 
     @property
@@ -98,6 +99,14 @@ class RankedRun(Generic[T]):
         self._agreements.clear()
         self._turn += 1
 
+    def set(self, name: str, value: Any) -> None:
+        """Change a control after the item delivered last; the ranks then agree anew."""
+        before = self.state.changes
+        self._ahead.go_to(self.state)
+        self._ahead.set(name, value)
+        self.state = self._ahead.end
+        self._is_steered = self.state.changes != before
+
     def epoch(self, size: int | None = None) -> Iterator[T]:
         """The rest of this epoch, or the next one: on all ranks as many items."""
         is_over = False
@@ -108,21 +117,25 @@ class RankedRun(Generic[T]):
     def _steps(self, turn: int, size: int | None) -> Generator[T, None, bool]:
         """The items up to the end of an epoch; whether it is over."""
         ahead, room = self._ahead, self._room
+        self._is_steered = False
         last, left = self._begin(size)
         while left:
             ahead.fill(room, last)
             most = int(min(room, left))
             ready = min(len(ahead.items), most)
             reports = self._agree("its next steps", size, ready=ready, error=told(ahead.error))
-            agreed = min(report.ready for report in reports)
-            for _ in range(agreed):
+            agreed, given = min(report.ready for report in reports), 0
+            while given < agreed and not self._is_steered:
                 ahead.fill(room, last)
                 item, self.state = ahead.items.popleft()
                 yield item
+                given += 1
                 if turn != self._turn:
                     return False
-            left -= agreed
-            if agreed < most:
+            left -= given
+            if self._is_steered:  # so that others are ahead, and perhaps fewer
+                self._is_steered = False
+            elif agreed < most:
                 self._end(reports, agreed)
                 return True
         return True
@@ -233,7 +246,8 @@ class RankedRun(Generic[T]):
         """What all ranks say; an error on all of them where they don't go in step."""
         since = self.state.items - self._agreements[-1].items if self._agreements else None
         number = self._agreements[-1].number + 1 if self._agreements else 0
-        reports = self._tell(asks, size, since=since, **said)
+        controls = f"{brief(self._ahead.controls)} #{self.state.changes.values_digest}"
+        reports = self._tell(asks, size, since=since, controls=controls, **said)
         self._remember(number, reports)
         return reports
 
