@@ -9,14 +9,7 @@ from lazyckpt.core.checks import cut
 from lazyckpt.core.user_state import Own, freeze
 from lazyckpt.errors import StateMismatch
 from lazyckpt.state.changes import Change, Changes
-from lazyckpt.state.mismatch import Pair
-
-CONTROLS = "controls"
-
-
-def keeps_controls(pair: Pair) -> bool:
-    """Whether a stage takes the controls that it took, whatever they are at first."""
-    return {*(pair.value(CONTROLS) or ())} == {*(_now(pair) or ())}
+from lazyckpt.state.mismatch import CONTROLS, Pair
 
 
 def carried_changes(changes: Changes, pairs: Sequence[Pair]) -> Changes:
@@ -31,7 +24,7 @@ def carried_changes(changes: Changes, pairs: Sequence[Pair]) -> Changes:
         for pair in pairs
         if pair.met
         for name, value in (pair.value(CONTROLS) or {}).items()
-        if value != (_now(pair) or {}).get(name)
+        if value != (pair.new_value(CONTROLS) or {}).get(name)
     ]
     if not initial and all(old == new for old, new in numbers.items() if old):
         return changes
@@ -40,10 +33,6 @@ def carried_changes(changes: Changes, pairs: Sequence[Pair]) -> Changes:
             f"a state cannot follow this change: {pairs[0]}; controls within it were changed"
         )
     return Changes([*initial, *(_renumbered(each, numbers) for each in changes)])
-
-
-def _now(pair: Pair) -> Any:
-    return None if pair.now is None else pair.now.known.get(CONTROLS)
 
 
 def _renumbered(change: Change, numbers: Mapping[int, int]) -> Change:

@@ -19,6 +19,7 @@ from lazyckpt.core.entries import (
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared
+CONTROLS = "controls"  # where an entry has what they are at first
 _LINES = 8  # of a difference that are told
 
 
@@ -51,6 +52,15 @@ class Pair(NamedTuple):
     @property
     def differs(self) -> bool:
         return not self.met or bool(self.changed)
+
+    @property
+    def keeps_controls(self) -> bool:
+        """Whether it takes the controls that it took, whatever they are at first."""
+        return {*(self.value(CONTROLS) or ())} == {*(self.new_value(CONTROLS) or ())}
+
+    def new_value(self, name: str) -> Any:
+        """An argument as it is; None where it has its default."""
+        return None if self.now is None else self.now.known.get(name)
 
     def value(self, name: str) -> Any:
         """An argument as it was; None where it had its default."""

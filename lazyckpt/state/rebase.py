@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain, runnable
@@ -13,8 +14,8 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
-from lazyckpt.state.carried_changes import CONTROLS, carried_changes, keeps_controls
-from lazyckpt.state.mismatch import Pair, difference, paired
+from lazyckpt.state.changes import Changes
+from lazyckpt.state.mismatch import CONTROLS, Pair, difference, paired
 from lazyckpt.state.positions import Place, places
 from lazyckpt.state.state import AnyState, Rebased, State, as_state
 from lazyckpt.state.windows import held_apart
@@ -101,8 +102,14 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
         position=position,
         skipped=found.skipped if is_like else found.skipped.renumbered(),
         rebased=Rebased(found.items, given(pipeline.machine, position)),
-        changes=carried_changes(found.changes, paired(found.stages, pipeline.entries)),
+        changes=_followed(found, pipeline) if pipeline.is_steered else found.changes,
     )
+
+
+def _followed(state: State, pipeline: Chain) -> Changes:
+    module = import_module("lazyckpt.state.carried_changes")  # where some can be
+    found: Changes = module.carried_changes(state.changes, paired(state.stages, pipeline.entries))
+    return found
 
 
 def given(machine: Machine[Any], position: Position) -> int | None:
@@ -256,7 +263,7 @@ def _check(pair: Pair, chain: Chain, later: list[int], branch: bool, steers: boo
                 if not branch:
                     raise _refused(pair, "seed decides the order; branch=True goes on in another")
             elif name == CONTROLS:
-                if not steers or not keeps_controls(pair):
+                if not steers or not pair.keeps_controls:
                     raise _refused(pair, "a control was added or is gone, or is within another")
             elif name not in call.combinator.rebasable or machine.rate.whole_epoch:
                 raise _refused(pair, f"{name} decides the order")
