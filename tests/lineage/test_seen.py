@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.lineage.coded import Codes, coded
 from lazyckpt.testing import strategies
+
+FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
 
 Row = tuple[int, str, int, int]
 
@@ -46,12 +48,14 @@ def check(pipeline: lz.Pipeline[Any], limit: int = 40) -> None:
     assert rows(lz.seen(pipeline, amid, since=amid)) == []
 
 
+@FEW
 @given(strategies.pipelines())
 def test_it_is_what_trace_tells(pipeline: lz.Pipeline[Any]) -> None:
     check(pipeline)
 
 
 @pytest.mark.parametrize("name", sorted(strategies.STAGES))
+@FEW
 @given(data=st.data())
 def test_every_stage(name: str, data: st.DataObject) -> None:
     stage = data.draw(strategies.STAGES[name])
@@ -66,6 +70,7 @@ def test_every_stage(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))
+@FEW
 @given(parts=st.lists(strategies.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     check(strategies.JOINS[name](*parts))
