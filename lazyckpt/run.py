@@ -42,7 +42,7 @@ class Run(BlockIterator[T], Iterator[T]):
         executor: Executor | None = None,
         skips: bool = False,
     ) -> None:
-        self._pipeline, self._strict, self._skips = pipeline, strict, skips
+        self._pipeline, self._strict = pipeline, strict
         self._delivery: Delivery[T] = Delivery(pipeline, executor, skips)
         self._delivery.go_to(None if state is None else self._fitting(state))
 
@@ -80,7 +80,7 @@ class Run(BlockIterator[T], Iterator[T]):
         Returns:
             A flat dict of ints and texts.
         """
-        return flat(self.state, skips=self._skips)
+        return flat(self.state)
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
         """Go to a state, before, within or after iteration. A loop under way goes on from there.

@@ -215,10 +215,11 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
 
 def _whole(items: Any, block: Iterator[Any], look: Callable[[], None]) -> Iterator[Iterator[Any]]:
     """One block, of a sequence's own iterator; to close this ends both."""
+    end = sys.maxsize  # where it is closed at the interpreter's end, there is no `sys`
     try:
         yield block
     except GeneratorExit:
-        items.__setstate__(sys.maxsize)
+        items.__setstate__(end)
         raise
     look()
 

@@ -134,6 +134,10 @@ def processes(
     one more process, see `explain`, which is worker number `workers`; what that has
     ready is made again if the run is left and entered.
 
+    What costs less to make than to send is made by the process that reads it, once both
+    are measured, and as long as it costs no more than twice that. It stays with workers
+    where there is a `timeout` or `worker_init`, or with `gated`.
+
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
     made before; the run can go on, with new workers. With forkserver and spawn, guard
     the main part of a script with `if __name__ == "__main__"`, as multiprocessing

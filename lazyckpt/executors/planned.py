@@ -9,6 +9,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.executors.placement import Placement
 from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
@@ -29,11 +30,11 @@ def handlers_of(segments: list[Segment]) -> list[Handler]:
         for part in segment.parts:
             found += handlers_of(part)
         if segment.kind != "local":
-            found.append(_handler(segment))
+            found.append(handler_of(segment))
     return found
 
 
-def _handler(segment: Segment) -> Handler:
+def handler_of(segment: Segment) -> Handler:
     if segment.kind == "items":
         return Mapper(segment.calls)
     if segment.kind == "runs":
@@ -101,6 +102,7 @@ class _Plan:
                 calls,
                 share,
                 self._skip_log,
+                handler_of(segment),
             )
             flows = _DrivenFlows(prefetch_from, self._gate, share, may_wait=below is not None)
             machine = machine._replace(flow=flows, view=None)
@@ -136,11 +138,28 @@ def prefetching(
     calls: tuple[Call, ...],
     share: Share | None = None,
     inner_log: SkipLog | None = None,
+    made_by: Handler | None = None,
 ) -> Callable[[Position], Prefetcher]:
-    """What has a pool make the items from a position on."""
-    return lambda position: Prefetcher(
-        pool, gate, handler, generate, position, rereader, skip_log, calls, share, inner_log
-    )
+    """What has a pool make the items from a position on, or does so by itself."""
+    may_be_here = not pool.keeps_work and not gate.is_gated
+
+    def prefetch_from(position: Position) -> Prefetcher:
+        placement = Placement(made_by if may_be_here else None)
+        return Prefetcher(
+            pool,
+            gate,
+            handler,
+            generate,
+            position,
+            rereader,
+            skip_log,
+            calls,
+            share,
+            inner_log,
+            placement,
+        )
+
+    return prefetch_from
 
 
 class _DrivenFlows:

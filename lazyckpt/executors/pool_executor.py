@@ -117,7 +117,9 @@ class PoolExecutor(Executor):
         one = f"in one {spec.noun} beside the consumer"
         many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
         many = spec.place or many
-        if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
+        is_one = spec.can_stream and spec.workers == 1 and segments[0].kind == "runs"
+        is_stream = is_one or segments[0].kind == "chunks"
+        if len(segments) == 1 and is_stream and chain.machine.skip is None:
             return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
         reader = "thread" if spec.start_reader is None else spec.noun
         places = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.chunk import Chunk, skipped_before
+from lazyckpt.executors.placement import MadeHere, Placement
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
@@ -60,8 +62,10 @@ class Prefetcher:
         calls: tuple[Call, ...] = (),
         share: Share | None = None,
         inner_log: SkipLog | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self._calls = calls
+        self._placement = placement or Placement()
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._rereader = rereader
         self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
@@ -147,6 +151,8 @@ class Prefetcher:
         while not self._is_over:
             if self._items_pending >= (limit if self._gate.is_open else 1):
                 return
+            if self._placement.is_here and self._pending:
+                return
             if self._gate.is_closed:
                 raise TaskLost
             try:
@@ -174,9 +180,9 @@ class Prefetcher:
         while self._gate.is_open and place < len(self._pending) and left > 0:
             task, pending = self._pending[place]
             place += 1
-            if isinstance(pending, PendingTask) and self._pool.is_done(pending):
+            if isinstance(pending, PendingTask) and self._is_done(pending):
                 with suppress(TaskLost):  # it is submitted anew when it is the next
-                    outcome = self._pool.result(pending)
+                    outcome = self._placement.received(partial(self._pool.result, pending))
                     left -= outcome.item_bytes * len(outcome.items)
                     if outcome.item_bytes <= CHUNK_BYTES:
                         self._continue(place, task, pending, outcome)
@@ -187,10 +193,15 @@ class Prefetcher:
             return
         assert outcome.positions
         run = task.payload._replace(position=outcome.positions[-1], upstream=outcome.left)
-        following = self._pool.submit(self._handler, run, run.upstream, pending)
-        self._pending.insert(place, (task._replace(payload=run, size=run.upstream), following))
+        following = task._replace(payload=run, size=run.upstream)
+        is_here = isinstance(pending, MadeHere)  # the others go on where they are open
+        submitted = self._submit(following, after=pending, may_be_here=is_here)
+        self._pending.insert(place, (following, submitted))
         self._items_pending += run.upstream
         pending.is_continued = True
+
+    def _is_done(self, pending: PendingTask) -> bool:
+        return self._placement.received(partial(self._pool.is_done, pending))
 
     def _next_task(self) -> Task:
         tasks = self._tasks
@@ -209,8 +220,13 @@ class Prefetcher:
             self._pool.suspect = None
             raise suspect.failure
 
-    def _submit(self, task: Task) -> PendingTask:
-        return self._pool.submit(self._handler, task.payload, task.size)
+    def _submit(
+        self, task: Task, after: PendingTask | None = None, *, may_be_here: bool = True
+    ) -> PendingTask:
+        if may_be_here and self._placement.is_here and self._pool.suspect is None:
+            return self._placement.submit(task.payload, task.size)
+        submit = partial(self._pool.submit, self._handler, task.payload, task.size, after)
+        return self._placement.received(submit)
 
     def _advance(self) -> None:
         """Wait for the next task, and have what came of it at hand, or generate tasks anew."""
@@ -257,7 +273,12 @@ class Prefetcher:
                 self._sizer.use_single_items(task.size)
             return self._restart()
         self._continue(1, task, pending, outcome)
-        self._sizer.observe(outcome, _counted(task, outcome))
+        counted = _counted(task, outcome)
+        self._sizer.observe(outcome, counted)
+        if self._sizer.is_growing:
+            self._placement.forget()
+        elif self._placement.is_here == isinstance(pending, MadeHere):
+            self._placement.observe(counted, outcome)
         error: Exception | None = failure
         if failure is None and task.position_after is not None and given < task.size:
             error = SourceChanged(
@@ -318,6 +339,14 @@ class Prefetcher:
         self._is_over = True
 
     def _wait_for(self, pending: PendingTask) -> Outcome:
+        if isinstance(pending, MadeHere):
+            outcome = self._placement.result(pending)
+            if self._gate.is_closed:  # by a signal's handler meanwhile
+                raise TaskLost
+            return outcome
+        return self._placement.received(partial(self._received, pending))
+
+    def _received(self, pending: PendingTask) -> Outcome:
         # A closed gate stays closed for what is done already.
         is_done = not self._gate.is_open and self._pool.is_done(pending)
         if is_done or self._pool.is_driven:  # by a thread that may be held back as well
@@ -331,7 +360,8 @@ class Prefetcher:
         here = self._chunk.position_after(self._chunk.given())  # behind the item before
         if settled is None or not settled.positions:  # it failed on its way, or before it had begun
             return always(here)
-        return self._rereader.positions([here, *settled.positions[1:]])
+        found = settled.positions
+        return lambda given: found[given] if given else here
 
     def _receive(
         self,
@@ -403,6 +433,7 @@ class Prefetcher:
             self._tasks = None
             tasks.close()
         self._rereader.close()
+        self._placement.close()
 
     def resume(self, position: Position) -> bool:
         """Go on with what is pending, if that is what comes next."""
@@ -435,6 +466,7 @@ class Prefetcher:
         self._abandon()
         self._is_over = True
         self._rereader.close()
+        self._placement.close()
 
     def _abandon(self) -> None:
         abandon(pending for _, pending in self._pending if isinstance(pending, PendingTask))
@@ -456,8 +488,11 @@ class _Chunks:
         self._prefetcher = prefetcher
         self._let_go = let_go
 
+    _is_finalizing = staticmethod(sys.is_finalizing)  # which modules don't have any more by then
+
     def __del__(self) -> None:
-        self._let_go(self._prefetcher)
+        if not self._is_finalizing():
+            self._let_go(self._prefetcher)
 
     def next_chunk(self) -> Iterator[Any] | None:
         return self._prefetcher.next_chunk()

@@ -17,7 +17,7 @@ from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
 from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment, needs_reader
 from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
-from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
+from lazyckpt.executors.planned import handler_of, handlers_of, planned, prefetching, tasks_of
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.failures.skipping import read_again, skip_log_of
 
@@ -136,7 +136,14 @@ def open_session(
     if not needs_reader(segments):
         generate, rereader = tasks_of(segments[0], pool), Rereader(read_again(chain).machine)
         prefetch_from = prefetching(
-            pool, gate, 0, generate, rereader, skip_log_of(chain), chain.calls
+            pool,
+            gate,
+            0,
+            generate,
+            rereader,
+            skip_log_of(chain),
+            chain.calls,
+            made_by=handler_of(segments[0]),
         )
         return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True

@@ -14,6 +14,11 @@ pinned if asked, `len`, one epoch a loop. Save its `state_dict()` wherever you l
 `torch.load(..., weights_only=True)` reads it. `lz.torch.sampler(sampler)` is a source of the
 indices that a sampler gives, epoch by epoch.
 
+**Ranks that end together.** `lz.torch.loader(pipeline, group=torch.distributed.group.WORLD)`: all
+ranks end a loop at the same step, whatever each has. Save the state of every rank. After a
+process was lost, `loader.join(new_group)` on those that are left, and a loader without a state
+on the new one. Where ranks leave their loops by `break`, they do so at the same step.
+
 **torch's DataLoader.** `DataLoader(lz.torch.dataset(pipeline), batch_size=None,
 num_workers=4)`: the order is the pipeline's with any number of workers. It saves
 nothing: the place is in the workers. If the DataLoader has a `batch_size`, give it to
@@ -23,7 +28,13 @@ the dataset too.
 each worker, for as many of them. `lz.torch.state(...)` finds the pipeline's own in it.
 
 **torch DCP.** `dcp.save({"model": model, "data": run}, ...)` and `dcp.load` alike: a run is
-`Stateful`. For another number of ranks load a plain dict, and `lz.rebase` it.
+`Stateful`. For another number of ranks load a plain dict, and `lz.rebase` it. What `async_save`
+writes later is the state of its own step.
+
+**torchtitan.** A `BaseDataLoader` has `__iter__`, `state_dict` and `load_state_dict`: those of
+a `lz.torch.loader`, whose batches a `map` makes `(inputs, labels)`. Give `load_state_dict`
+`lz.rebase(state, pipeline)`, and the data-parallel degree may be another one after a resume, with
+filters, mixtures and packing before `shard`. The README has one, under "Pretraining".
 
 **Accelerate.** `accelerator.register_for_checkpointing(run)`; `save_state` and `load_state`
 include it. `lz.shard` gives each rank its batches and `lz.to_device` moves them, so that the data

@@ -268,7 +268,7 @@ def _body(found: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in found.items()
         if name != "check"
     }
-    for name in _OPTIONAL:  # a checkpointer may have wanted them before there were any
+    for name in _OPTIONAL:  # null in a flat state
         if body.get(name, ...) is None:
             del body[name]
     if {*body} - _OPTIONAL != {*_FIELDS} - _OPTIONAL:
@@ -311,15 +311,15 @@ def _rebased(found: Any, items: int) -> Rebased:
     raise InvalidState(f"no account of a rebase: {brief(found)}")
 
 
-def flat(state: State, *, skips: bool = False) -> dict[str, Any]:
+def flat(state: State) -> dict[str, Any]:
     """The state as a dict of ints and texts, which `State.from_dict` takes too.
 
-    Some checkpointers take containers apart, and lose empty ones, or want a
-    state to have the same shape before and after: where it `skips`, with what
-    was left out also before there is any.
+    Some checkpointers take containers apart, and lose empty ones, and read only the
+    fields that there are before they do: it has all of them, whether or not it was
+    rebased and something was left out.
     """
     fields = state._fields()
-    found: dict[str, Any] = {"skipped": None} if skips else {}
+    found: dict[str, Any] = dict.fromkeys(sorted(_OPTIONAL), "null")
     for name, text in fields.items():
         found[name] = int(text) if text.isdigit() else text
     return {**found, "check": checksum(joined(fields))}

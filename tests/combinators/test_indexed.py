@@ -205,3 +205,12 @@ def test_a_loader_whose_data_grow_gives_them_in_its_next_epoch(num_workers: int)
     assert first == data
     data.append(4)
     assert sorted(item for batch in loader for item in batch) == data
+
+
+def test_what_is_left_open_ends_in_silence_with_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    items = iter(lz.run(lz.source(range(9)) | lz.filter(bool)))
+    assert next(items) == 1
+    monkeypatch.setattr("lazyckpt.combinators.indexed.sys", None)  # as modules are left then
+    del items  # an error would be unraisable, which pytest makes a failure

@@ -298,6 +298,26 @@ def test_the_interpreter_ends_with_an_unclosed_run_of_spawned_workers(tmp_path: 
     until(lambda: not any(is_alive(int(pid)) for pid in pids))
 
 
+OUTLIVING = """
+import sys
+import lazyckpt as lz
+
+sys.held = sys.modules["__main__"]  # as torch.distributed does: modules are cleared before
+if __name__ == "__main__":
+    pipeline = lz.source(list(range(100))) | lz.filter(bool) | lz.batch(2)
+    run = lz.run(pipeline, executor={executor})
+    items = iter(run)
+    print(next(items))
+"""
+
+
+@pytest.mark.parametrize("executor", ["None", "lz.threads(1)", "lz.threads(2)", "lz.processes(2)"])
+def test_an_unclosed_run_that_outlives_the_modules_says_nothing(
+    executor: str, tmp_path: Path
+) -> None:
+    assert script(tmp_path, OUTLIVING.format(executor=executor)) == "[1, 2]\n"
+
+
 @each(QUICK)
 @pytest.mark.parametrize("stage", [lz.batch(1), lz.filter(bool), lz.sliding_window(1)], ids=str)
 def test_a_run_that_is_dropped_after_an_error_lets_its_workers_go(

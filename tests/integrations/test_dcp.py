@@ -105,6 +105,25 @@ def test_a_state_of_other_ranks_says_how_to_go_on(tmp_path: Path) -> None:
     assert three.state.items == 1
 
 
+def test_what_was_rebased_or_left_out_is_loaded_by_a_run_that_knows_nothing_of_it(
+    tmp_path: Path,
+) -> None:
+    def numbers(num_shards: int) -> lz.Pipeline[list[int]]:
+        ranks = lz.shard(num_shards=num_shards, index=0)
+        return lz.source([*"1b3456789"]) | lz.map(int) | lz.filter(bool) | ranks | lz.batch(1)
+
+    run = lz.run(numbers(3), on_error="skip")
+    assert [next(run), next(run)] == [[1], [5]]
+    rebased = lz.run(numbers(2), lz.rebase(run.state, numbers(2)))
+    assert next(rebased) == [8]
+    assert (rebased.skipped, rebased.state.rebased is not None) == (1, True)
+    dcp.save({"data": rebased}, checkpoint_id=tmp_path)
+    again = lz.run(numbers(2))
+    dcp.load({"data": again}, checkpoint_id=tmp_path)
+    assert again.state == rebased.state
+    assert list(again) == list(rebased) == []
+
+
 if __name__ == "__main__":
     train(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
     os._exit(0)  # at a common exit torch waits for a thread of gloo, now and then for ever

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
@@ -39,13 +39,15 @@ class Outcome(NamedTuple):
         left: Of a run of upstream items, how many are left to another part of it.
         behind: Of a run, the places of its layers, as of `LimitedRun.behind`.
         recorded: Of a stream that joins pipelines, what was recorded of each, if it was.
+        making: What it cost to make, as `with_cost` says.
+        sending: What it cost to send the outcome before this one.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
     """
 
     items: list[Any]
     failure: Failure | None = None
-    positions: list[Any] | None = None
+    positions: Sequence[Any] | None = None
     end: Position | None = None
     seconds: float = 0.0
     item_bytes: float = 0.0
@@ -54,6 +56,8 @@ class Outcome(NamedTuple):
     behind: Mapping[int, Position] = {}  # nobody writes to it
     recorded: list[list[Recorded]] | None = None
     is_transfer_error: bool = False
+    making: float = 0.0
+    sending: float = 0.0
 
 
 class Handler(Protocol):

@@ -104,6 +104,7 @@ class ProcessPool(WorkerPool):
     ) -> None:
         super().__init__(workers, buffer_size)
         self._handlers = handlers
+        self.keeps_work = timeout is not None or settings.init is not None
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
         slots = 3 * workers + buffer_size + 2  # what one worker may have to do of a segment

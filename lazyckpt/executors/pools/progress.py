@@ -74,7 +74,9 @@ class CountedItems(list[Any]):
         self._place = place
 
     def extend(self, items: Iterable[Any]) -> None:
-        counts = map(BytesIO(_NUMBERS).readinto, repeat(self._place, _MOST))
+        numbers, made = BytesIO(_NUMBERS), len(self)
+        numbers.seek(made * _CELL)
+        counts = map(numbers.readinto, repeat(self._place, max(0, _MOST - made)))
         super().extend(compress(items, chain(counts, repeat(True))))
 
     def append(self, item: Any) -> None:

@@ -13,15 +13,16 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, NamedTuple
 
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
+from lazyckpt.executors.plan.costs import with_cost
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
 from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.forking import own_threads
@@ -86,7 +87,7 @@ def serve(
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
-    number, progress = 0, Progress(shared, index)
+    number, sending, progress = 0, 0.0, Progress(shared, index)
     is_open = gate_flag(shared)
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
@@ -98,13 +99,15 @@ def serve(
         if isinstance(task, Outcome):
             outcome = task
         elif is_timed[task[0]]:
-            outcome = handlers[task[0]](task[1], progress.begin(number))
+            outcome = with_cost(partial(handlers[task[0]], task[1], progress.begin(number)))
         else:
             outcome = handlers[task[0]](task[1])
+        begun = thread_time()  # without the time that it waits
         try:
-            _send(sender, number, outcome, name)
+            _send(sender, number, outcome._replace(sending=sending), name)
         except OSError:
             return
+        sending = thread_time() - begun
         number += 1
         del task, outcome  # not to hold them while the next are made
 
