@@ -101,6 +101,9 @@ LAZY: dict[str, Made] = {
     "buffer": lambda data, fn: data | lz.shuffle(9, seed=0) | lz.map(fn) | lz.repeat(),
     "batch": lambda data, fn: data | lz.random_map(fn, seed=0) | lz.batch(3, collate=fn),
     "pad": lambda data, fn: data | lz.batch(20, pad=5) | lz.repeat(9),
+    "shard pad": lambda data, fn: (
+        data | lz.shuffle(seed=0) | lz.shard(num_shards=3, index=2, remainder="pad", pad=1)
+    ),
     "windows": lambda data, fn: data | lz.tap(fn) | lz.sliding_window(3, stride=2) | lz.batch(2),
     "vectorized": lambda data, fn: data | lz.map(fn, vectorized=True) | lz.batch(3),
     "blocks": lambda data, fn: data | lz.block_shuffle(7, seed=0) | lz.cache(3) | lz.repeat(),
@@ -120,8 +123,9 @@ def test_nothing_is_read_or_called_where_no_stage_looks_at_items(name: str) -> N
     unread = LAZY[name](lz.source(Unread()), never)
     assert coded(unread) is not None
     assert rows(lz.seen(unread, states[-1])) == told(read, states[-1])
-    assert rows(lz.seen(unread, states[-1], states[9])) == [
-        row for row in told(read, states[-1]) if row[0] > 9
+    amid = states[1]
+    assert rows(lz.seen(unread, states[-1], amid)) == [
+        row for row in told(read, states[-1]) if row[0] > 1
     ]
 
 
