@@ -30,7 +30,11 @@ class Exhausted(PipelineError):
 
 
 class SourceChanged(PipelineError, RuntimeError):
-    """The data has become shorter than the state remembers it."""
+    """The data aren't what they were. `on_error="skip"` raises it too."""
+
+
+class StorageError(PipelineError, OSError):
+    """Data couldn't be read from where they are: a disk, a server. `on_error="skip"` raises it."""
 
 
 class InvalidState(PipelineError, ValueError):
