@@ -12,7 +12,7 @@ Each module imports only from those before it:
 - core: lengths, cached_property, checks, prng, flow, machine, views, arrays, stages, user_state
 - core: show, frames, entries, registry, call, define
 - machines, diagram
-- failures: notes, skip_log, skipping
+- failures: notes, skip_log, skipping, watching
 - state: positions, windows, mismatch, codec, fields, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, delivery, run, tracking
@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
     from lazyckpt.combinators.cache import cache
     from lazyckpt.combinators.concat import concat
+    from lazyckpt.combinators.concat_then_split import concat_then_split
     from lazyckpt.combinators.count import count, random_floats, random_indices
+    from lazyckpt.combinators.cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.dedupe import dedupe
     from lazyckpt.combinators.dedupe_bloom import dedupe_bloom
     from lazyckpt.combinators.enumerate import enumerate, random_map
@@ -70,7 +72,9 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
-    from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
+    from lazyckpt.combinators.pack import pack_best_fit, pack_first_fit
+    from lazyckpt.combinators.pack_by_plan import pack_by_plan
+    from lazyckpt.combinators.packing_plan import PackingPlan, plan_packing
     from lazyckpt.combinators.repeat import repeat
     from lazyckpt.combinators.sample import balanced, oversample, sample
     from lazyckpt.combinators.scan import scan
@@ -114,6 +118,7 @@ __all__ = [
     "InvalidState",
     "Move",
     "Origin",
+    "PackingPlan",
     "Pipeline",
     "PipelineError",
     "RankFailed",
@@ -133,6 +138,7 @@ __all__ = [
     "TrackedState",
     "WorkerDied",
     "WorkerTimeout",
+    "add_cu_seqlens",
     "advance",
     "balanced",
     "batch",
@@ -175,7 +181,10 @@ __all__ = [
     "multiplex",
     "once",
     "oversample",
+    "pack_best_fit",
+    "pack_by_plan",
     "pack_first_fit",
+    "plan_packing",
     "processes",
     "random_floats",
     "random_indices",
@@ -226,7 +235,9 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
     "combinators.cache": "cache",
     "combinators.concat": "concat",
+    "combinators.concat_then_split": "concat_then_split",
     "combinators.count": "count random_floats random_indices",
+    "combinators.cu_seqlens": "add_cu_seqlens",
     "combinators.dedupe": "dedupe",
     "combinators.dedupe_bloom": "dedupe_bloom",
     "combinators.enumerate": "enumerate random_map",
@@ -243,7 +254,9 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
     "combinators.multiplex": "multiplex",
-    "combinators.pack": "concat_then_split pack_first_fit",
+    "combinators.pack": "pack_best_fit pack_first_fit",
+    "combinators.pack_by_plan": "pack_by_plan",
+    "combinators.packing_plan": "PackingPlan plan_packing",
     "combinators.repeat": "repeat",
     "combinators.sample": "balanced oversample sample",
     "combinators.scan": "scan",

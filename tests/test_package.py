@@ -36,6 +36,7 @@ ROOMS = [
     ["machines", "diagram", "failures.notes"],
     ["failures.skip_log"],
     ["failures.skipping"],
+    ["failures.watching"],
     ["state.positions", "state.windows"],
     ["state.mismatch", "state.codec"],
     ["state.fields"],

@@ -18,8 +18,8 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> str:
         A line for each segment of the pipeline, its stages and where they run, or more
         lines for long ones; those of pipelines that are joined come before, indented.
         Of `processes`, the process that reads what workers make may make it by itself
-        where that costs less than sending it. And a warning where the first items of a shuffled epoch are taken, which are
-        others in each epoch.
+        where that costs less than sending it. And a warning where the first items of a
+        shuffled epoch are taken, which are others in each epoch.
 
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)
