@@ -41,6 +41,14 @@ class StateMismatch(InvalidState):
     """A state belongs to another pipeline; the message names what differs."""
 
 
+class TicketError(PipelineError, ValueError):
+    """A ticket is refused: used already, of another run, of before a resume, or given again."""
+
+
+class TooManyInFlight(PipelineError, TimeoutError):
+    """No item can be given before one that is in flight is finished, and none was in time."""
+
+
 class WorkerDied(PipelineError, RuntimeError):
     """A worker of an executor ended without being asked to. The run can go on, with new ones."""
 

@@ -39,14 +39,15 @@ class Placement:
         is_here: Whether that is this process.
     """
 
-    def __init__(self, handler: Handler | None = None) -> None:
+    def __init__(self, made_by: Callable[[], Handler] | None = None) -> None:
         """Leave the first chunks to workers.
 
         Args:
-            handler: Does the tasks here; None where they have to stay with workers.
+            made_by: Gives what does tasks here; None where they have to stay with workers.
         """
         self.is_here = False
-        self._handler = None if handler is None else handler.fresh()
+        self._made_by = made_by
+        self._handler: Handler | None = None
         self._needed = _ITEMS
         self._is_less = False  # whether making took less, when they were compared last
         self._items = 0
@@ -59,7 +60,8 @@ class Placement:
 
     def result(self, pending: MadeHere) -> Outcome:
         """Do a task. An interrupt is raised at once, before the items that were made."""
-        assert self._handler is not None
+        assert self._made_by is not None
+        self._handler = self._handler or self._made_by()
         outcome = with_cost(partial(self._handler, pending.payload))
         failure = outcome.failure
         if failure is not None and not isinstance(failure.error, Exception):
@@ -72,7 +74,7 @@ class Placement:
 
     def received(self, work: Callable[[], T]) -> T:
         """Do what it takes to have items made elsewhere, and note what that costs."""
-        if self._handler is None:
+        if self._made_by is None:
             return work()
         begun = thread_time()  # without the time that it waits
         try:
@@ -82,7 +84,7 @@ class Placement:
 
     def observe(self, items: int, outcome: Outcome) -> None:
         """Decide anew, once there are enough items of who makes them now."""
-        if self._handler is None:
+        if self._made_by is None or not items:
             return
         self._items += items
         self._making.append(outcome.making / items)
@@ -109,5 +111,4 @@ class Placement:
 
     def close(self) -> None:
         """Close what tasks have left open here."""
-        if self._handler is not None:
-            self._handler = self._handler.fresh()
+        self._handler = None

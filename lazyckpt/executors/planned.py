@@ -30,11 +30,11 @@ def handlers_of(segments: list[Segment]) -> list[Handler]:
         for part in segment.parts:
             found += handlers_of(part)
         if segment.kind != "local":
-            found.append(handler_of(segment))
+            found.append(_handler(segment))
     return found
 
 
-def handler_of(segment: Segment) -> Handler:
+def _handler(segment: Segment) -> Handler:
     if segment.kind == "items":
         return Mapper(segment.calls)
     if segment.kind == "runs":
@@ -52,23 +52,31 @@ def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
 
 def planned(
     segments: list[Segment],
+    handlers: list[Handler],
     pool: WorkerPool,
     gate: PrefetchGate,
     skip_log: SkipLog | None,
     recorders: Recorders | None = None,
 ) -> Machine[Any]:
-    """The machine of a pipeline, in which a pool does what is not local.
+    """The machine of a pipeline, in which a pool with these handlers does what is not local.
 
     Recorders note the positions of the pipelines that its first stage joins, if that is
     the last that is planned: what workers make of a stream is read before it is given.
     """
-    return _Plan(pool, gate, skip_log).machine(segments, Share(), recorders)
+    return _Plan(handlers, pool, gate, skip_log).machine(segments, Share(), recorders)
 
 
 class _Plan:
-    def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
-        self._pool, self._gate, self._skip_log = pool, gate, skip_log
-        self._handlers = count()
+    def __init__(
+        self,
+        handlers: list[Handler],
+        pool: WorkerPool,
+        gate: PrefetchGate,
+        skip_log: SkipLog | None,
+    ) -> None:
+        self._handlers, self._pool, self._gate = handlers, pool, gate
+        self._skip_log = skip_log
+        self._numbers = count()
 
     def machine(
         self, segments: list[Segment], share: Share, recorders: Recorders | None = None
@@ -91,7 +99,7 @@ class _Plan:
                 generate = tasks_of(segment, self._pool)
             else:
                 generate = pointwise_tasks(below, calls, rereader, self._skip_log)
-            handler = next(self._handlers)
+            handler = next(self._numbers)
             prefetch_from = prefetching(
                 self._pool,
                 self._gate,
@@ -102,7 +110,7 @@ class _Plan:
                 calls,
                 share,
                 self._skip_log,
-                handler_of(segment),
+                self._handlers[handler].fresh,
             )
             flows = _DrivenFlows(prefetch_from, self._gate, share, may_wait=below is not None)
             machine = machine._replace(flow=flows, view=None)
@@ -138,7 +146,7 @@ def prefetching(
     calls: tuple[Call, ...],
     share: Share | None = None,
     inner_log: SkipLog | None = None,
-    made_by: Handler | None = None,
+    made_by: Callable[[], Handler] | None = None,
 ) -> Callable[[Position], Prefetcher]:
     """What has a pool make the items from a position on, or does so by itself."""
     may_be_here = not pool.keeps_work and not gate.is_gated

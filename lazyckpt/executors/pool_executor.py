@@ -67,11 +67,11 @@ class DrivingReader:
         self._chain, self._executor = chain, executor
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
-        self._gate = gate
-        pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
+        self._gate, handlers = gate, handlers_of(segments)
+        pool = spec.start(handlers, spec.workers)  # they start where it works
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
-        machine = planned(segments, pool, gate, skip_log_of(chain), recorders)
+        machine = planned(segments, handlers, pool, gate, skip_log_of(chain), recorders)
         self._reader = Reader(chain, machine, recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
 from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment, needs_reader
 from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
-from lazyckpt.executors.planned import handler_of, handlers_of, planned, prefetching, tasks_of
+from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.failures.skipping import read_again, skip_log_of
 
@@ -131,7 +131,8 @@ def open_session(
     is_stream = chain.machine.skip is None
     if len(segments) == 1 and segments[0].kind == "chunks" and is_stream:
         return open_stream(chain, gate, start_pool([Reader(chain)], 1))
-    pool = start_pool(handlers_of(segments), workers)
+    handlers = handlers_of(segments)
+    pool = start_pool(handlers, workers)
     gate.pools.append(pool)
     if not needs_reader(segments):
         generate, rereader = tasks_of(segments[0], pool), Rereader(read_again(chain).machine)
@@ -143,11 +144,11 @@ def open_session(
             rereader,
             skip_log_of(chain),
             chain.calls,
-            made_by=handler_of(segments[0]),
+            made_by=handlers[0].fresh,
         )
         return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
-    machine = planned(segments, pool, gate, skip_log_of(chain))
+    machine = planned(segments, handlers, pool, gate, skip_log_of(chain))
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.pop()
     session = open_stream(chain, gate, driver)

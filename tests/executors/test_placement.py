@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import sleep
@@ -22,11 +23,11 @@ from tests.executors.plan.test_runs import fallible_graphs, graphs, told, whole
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
-LARGE = [*range(500)]  # which takes long to send, and no time to make
+LARGE = [*range(500)]  # a copy of which takes no time to make, and long to send
 
 
 def at_once(x: int) -> tuple[int, list[int]]:
-    return os.getpid(), LARGE
+    return os.getpid(), LARGE.copy()
 
 
 def slowly(x: int) -> int:
@@ -43,8 +44,8 @@ def keep(x: Any) -> bool:
 
 FORKED = lz.processes(2, start_method="fork")
 SHAPES: dict[str, lz.Pipeline[Any]] = {
-    "seekable": lz.source(range(1500)) | lz.map(at_once),
-    "runs": lz.source(range(750)) | lz.flat_map(expanded) | lz.filter(keep),
+    "seekable": lz.source(range(3000)) | lz.map(at_once),
+    "runs": lz.source(range(3000)) | lz.flat_map(expanded) | lz.filter(keep),
 }
 
 
@@ -60,7 +61,7 @@ def decide(patched: pytest.MonkeyPatch, name: str, seed: int = 0) -> None:
 
     def is_here(self: Placement) -> bool:
         chosen = name == "here" or (name == "to and fro" and hashed(seed, next(asked)) % 2 == 0)
-        return chosen and self._handler is not None
+        return chosen and self._made_by is not None
 
     patched.setattr(
         Placement, "is_here", property(is_here, lambda self, value: None), raising=False
@@ -170,7 +171,7 @@ def observed(placement: Placement, costs: Iterator[Outcome] | list[Outcome]) -> 
 
 
 def test_it_takes_two_comparisons_to_make_items_here() -> None:
-    placement = Placement(Mapper(()))
+    placement = Placement(partial(Mapper, ()))
     assert observed(placement, [outcome(1, 2)] * 6) == [False] * 5 + [True]
     assert all(observed(placement, [outcome(3)] * 30))  # below twice what sending costs
     assert observed(placement, [outcome(5)] * 3) == [True, True, False]
@@ -178,10 +179,12 @@ def test_it_takes_two_comparisons_to_make_items_here() -> None:
 
 
 def test_what_is_costly_stays_where_it_is() -> None:
-    assert not any(observed(Placement(Mapper(())), [outcome(2, 1)] * 50))
+    assert not any(observed(Placement(partial(Mapper, ())), [outcome(2, 1)] * 50))
     assert not any(observed(Placement(None), [outcome(1, 2)] * 50))
+    placement = Placement(partial(Mapper, ()))
+    placement.observe(0, outcome(1))  # which has failed at its first item
     to_and_fro = [outcome(1, 2)] * 3 + [outcome(2, 1)] * 3
-    assert not any(observed(Placement(Mapper(())), to_and_fro * 5))
+    assert not any(observed(Placement(partial(Mapper, ())), to_and_fro * 5))
 
 
 def test_time_that_is_waited_is_a_cost() -> None:
