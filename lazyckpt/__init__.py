@@ -12,10 +12,10 @@ Each module imports only from those before it:
 - core: lengths, cached_property, checks, prng, flow, machine, views, arrays, stages, user_state
 - core: show, frames, entries, registry, call, define
 - machines, diagram
-- failures: notes, skip_log, skipping
-- state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
+- failures: notes, skip_log, skipping, watching
+- state: positions, windows, mismatch, codec, fields, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, block_iterator, delivery, run
+- cursor, epochs, block_iterator, delivery, run, tracking
 - state: saving
 - pipeline, decorators, combinators, origins, provenance, io, lineage, integrations
 - testing, demo, compat
@@ -36,13 +36,16 @@ from lazyckpt.errors import (
     RankMissing,
     SourceChanged,
     StateMismatch,
+    StorageError,
+    TicketError,
+    TooManyInFlight,
     WorkerDied,
     WorkerTimeout,
 )
 from lazyckpt.executors.executor import Executor
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
-from lazyckpt.state.state import State
+from lazyckpt.state.state import State, TrackedState
 
 if TYPE_CHECKING:
     from lazyckpt import io as io
@@ -51,8 +54,11 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
     from lazyckpt.combinators.cache import cache
     from lazyckpt.combinators.concat import concat
+    from lazyckpt.combinators.concat_then_split import concat_then_split
     from lazyckpt.combinators.count import count, random_floats, random_indices
+    from lazyckpt.combinators.cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.dedupe import dedupe
+    from lazyckpt.combinators.dedupe_bloom import dedupe_bloom
     from lazyckpt.combinators.enumerate import enumerate, random_map
     from lazyckpt.combinators.filter import filter
     from lazyckpt.combinators.flat_map import flat_map, unbatch
@@ -67,7 +73,9 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
-    from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
+    from lazyckpt.combinators.pack import pack_best_fit, pack_first_fit
+    from lazyckpt.combinators.pack_by_plan import pack_by_plan
+    from lazyckpt.combinators.packing_plan import PackingPlan, plan_packing
     from lazyckpt.combinators.repeat import repeat
     from lazyckpt.combinators.sample import balanced, oversample, sample
     from lazyckpt.combinators.scan import scan
@@ -99,6 +107,7 @@ if TYPE_CHECKING:
     from lazyckpt.state.reshard import reshard
     from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
     from lazyckpt.state.saving import load, save
+    from lazyckpt.tracking import Ticket, Tracked, tracked
 
 __version__ = "0.1.0"
 
@@ -110,6 +119,7 @@ __all__ = [
     "InvalidState",
     "Move",
     "Origin",
+    "PackingPlan",
     "Pipeline",
     "PipelineError",
     "RankFailed",
@@ -122,8 +132,15 @@ __all__ = [
     "StageCost",
     "State",
     "StateMismatch",
+    "StorageError",
+    "Ticket",
+    "TicketError",
+    "TooManyInFlight",
+    "Tracked",
+    "TrackedState",
     "WorkerDied",
     "WorkerTimeout",
+    "add_cu_seqlens",
     "advance",
     "balanced",
     "batch",
@@ -139,6 +156,7 @@ __all__ = [
     "concat_then_split",
     "count",
     "dedupe",
+    "dedupe_bloom",
     "diff",
     "drop_while",
     "enumerate",
@@ -165,7 +183,10 @@ __all__ = [
     "multiplex",
     "once",
     "oversample",
+    "pack_best_fit",
+    "pack_by_plan",
     "pack_first_fit",
+    "plan_packing",
     "processes",
     "random_floats",
     "random_indices",
@@ -203,6 +224,7 @@ __all__ = [
     "to_device",
     "token_batch",
     "trace",
+    "tracked",
     "unbatch",
     "unfold",
     "without",
@@ -215,8 +237,11 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
     "combinators.cache": "cache",
     "combinators.concat": "concat",
+    "combinators.concat_then_split": "concat_then_split",
     "combinators.count": "count random_floats random_indices",
+    "combinators.cu_seqlens": "add_cu_seqlens",
     "combinators.dedupe": "dedupe",
+    "combinators.dedupe_bloom": "dedupe_bloom",
     "combinators.enumerate": "enumerate random_map",
     "combinators.filter": "filter",
     "combinators.flat_map": "flat_map unbatch",
@@ -231,7 +256,9 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
     "combinators.multiplex": "multiplex",
-    "combinators.pack": "concat_then_split pack_first_fit",
+    "combinators.pack": "pack_best_fit pack_first_fit",
+    "combinators.pack_by_plan": "pack_by_plan",
+    "combinators.packing_plan": "PackingPlan plan_packing",
     "combinators.repeat": "repeat",
     "combinators.sample": "balanced oversample sample",
     "combinators.scan": "scan",
@@ -262,6 +289,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.reshard": "reshard",
     "state.resume_cost": "ResumeCost StageCost resume_cost",
     "state.saving": "load save",
+    "tracking": "Ticket Tracked tracked",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},

@@ -184,6 +184,22 @@ class Cursor(Generic[T]):
         """Have delivered one item less. The flow is closed already."""
         self.mark = self.mark._replace(behind=max(0, self.mark.behind - 1))
 
+    def pass_over(self, count: int) -> int:
+        """Have delivered so many items more, by random access, or as before if there are fewer.
+
+        The flow is closed already.
+
+        Returns:
+            How many there are of these.
+        """
+        assert self.machine.skip is not None, "without random access items are read"
+        mark = self._jumped(self.mark) or self.mark
+        position, passed = self.machine.skip(mark.position, count)
+        if passed == count:
+            mark = Mark(position, mark.items + count, mark.skipped)
+        self.mark = mark
+        return passed
+
     def set_mark(self) -> None:
         """Mark the place of the flow, unless it is a user's own state that is none."""
         if self.opened is not None:

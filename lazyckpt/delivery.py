@@ -31,6 +31,7 @@ T = TypeVar("T")
 _UnderWay: TypeAlias = tuple[Callable[[], Any], Iterator[bool]]
 _NO_BLOCK: _UnderWay = (lambda: None, iter(()))
 _NO_ITEM: Any = object()
+_FEW = 64  # items that two processes make in about the time that it takes them to begin anew
 
 
 class Delivery(Generic[T]):
@@ -134,6 +135,19 @@ class Delivery(Generic[T]):
         self.cursor.close()
         self.is_ended = False
         self.cursor.take_back()
+
+    def pass_over(self, count: int) -> int | None:
+        """Go on behind so many items without making them, or stay if there are fewer.
+
+        Returns:
+            How many there are of these; None where they have to be made, or where workers
+            have them sooner than they would begin anew.
+        """
+        is_few = self.session is not None and count < _FEW
+        if self.machine.skip is None or is_few:
+            return None
+        self.drop()
+        return self.cursor.pass_over(count)
 
     def blocks(self) -> Iterator[Iterator[T]] | None:
         """What is left of the block under way, which all loops share, and perhaps more.

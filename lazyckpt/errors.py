@@ -30,7 +30,11 @@ class Exhausted(PipelineError):
 
 
 class SourceChanged(PipelineError, RuntimeError):
-    """The data has become shorter than the state remembers it."""
+    """The data aren't what they were. `on_error="skip"` raises it too."""
+
+
+class StorageError(PipelineError, OSError):
+    """Data couldn't be read from where they are: a disk, a server. `on_error="skip"` raises it."""
 
 
 class InvalidState(PipelineError, ValueError):
@@ -39,6 +43,14 @@ class InvalidState(PipelineError, ValueError):
 
 class StateMismatch(InvalidState):
     """A state belongs to another pipeline; the message names what differs."""
+
+
+class TicketError(PipelineError, ValueError):
+    """A ticket is refused: used already, of another run, of before a resume, or given again."""
+
+
+class TooManyInFlight(PipelineError, TimeoutError):
+    """No item can be given before one that is in flight is finished, and none was in time."""
 
 
 class WorkerDied(PipelineError, RuntimeError):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from lazyckpt.block_iterator import BlockIterator, lasting
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import checked, positive
+from lazyckpt.core.checks import brief, checked, natural, positive
 from lazyckpt.core.flow import counted
 from lazyckpt.delivery import Delivery
 from lazyckpt.diagram import diagram
@@ -93,6 +93,31 @@ class Run(BlockIterator[T], Iterator[T]):
             InvalidState: It is no state, or does not fit the pipeline.
         """
         self._delivery.go_to(self._fitting(state))
+
+    def advance(self, n: int) -> None:
+        """Go on behind the next n items: at once with random access, else by making them.
+
+        Workers make them too where they are few, for that is sooner done.
+
+        Args:
+            n: How many, an int >= 0.
+
+        Raises:
+            IndexError: Fewer are left.
+
+        >>> import lazyckpt as lz
+        >>> run = lz.run(lz.source(range(10**9)))
+        >>> run.advance(123_456_789)
+        >>> next(run)
+        123456789
+        """
+        n = checked("Run.advance", "n", n, natural)
+        self._delivery.check_open()
+        passed = self._delivery.pass_over(n)
+        if passed is None:
+            passed = sum(1 for _ in islice(self, n))
+        if passed < n:
+            raise IndexError(f"Run.advance: n={brief(n)}, but only {passed:,} items are left")
 
     def with_state(self) -> Iterator[tuple[T, State]]:
         """Each item together with the state after it."""

@@ -87,6 +87,11 @@ COMBINATORS = {
         )
     },
     "dedupe": {"words | lz.dedupe(len, window=9)": "Pipeline[str]"},
+    "dedupe_bloom": {
+        "words | lz.dedupe_bloom(str, 'seen', capacity=9, false_positive_rate=0.1)": (
+            "Pipeline[str]"
+        )
+    },
     "limit": {"words | lz.limit(9, key=len)": "Pipeline[str]"},
     "hash_range": {"words | lz.hash_range(0, 1, seed=0)": "Pipeline[str]"},
     "sample": {"words | lz.sample([1], seed=0)": "Pipeline[str]"},
@@ -101,6 +106,14 @@ COMBINATORS = {
         "words | lz.bucket_by_boundaries([2], 2, length=len)": "Pipeline[list[str]]"
     },
     "concat_then_split": {"[[1]] | lz.concat_then_split(2) | lz.map(list)": "Pipeline[list[str]]"},
+    "pack_best_fit": {
+        "[[1]] | lz.pack_best_fit(2, num_bins=1) | lz.map(list)": "Pipeline[list[str]]"
+    },
+    "pack_by_plan": {
+        "[[1]] | lz.pack_by_plan(lz.plan_packing([1], 2, seed=0)) | lz.map(list)": (
+            "Pipeline[list[str]]"
+        )
+    },
     "pack_first_fit": {
         "[[1]] | lz.pack_first_fit(2, num_bins=1) | lz.map(list)": "Pipeline[list[str]]"
     },

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar, overload
 
@@ -12,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.filter import selected
+from lazyckpt.combinators.key_hash import Key, key_hash
 from lazyckpt.combinators.reordered import Listed, reordered, table_length
 from lazyckpt.core.checks import (
     Unfit,
     at_least,
     boolean,
-    brief,
     checked,
     finite,
     function,
-    is_integer,
     natural,
     optional,
 )
@@ -32,8 +30,6 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 
 A = TypeVar("A")
-
-Key = str | bytes | int
 
 _CHUNK = 1 << 20  # indices hashed at once
 _NEAR = 1e-9  # how far fractions may be from a sum of 1
@@ -108,7 +104,10 @@ def hash_range(
     key = derive(seed, "hash_range")
     if by is not None:
         salt = key.to_bytes(8, "little")
-        return selected(upstream, lambda item: (low <= _hash(by(item), salt) < high) != inverted)
+        return selected(
+            upstream,
+            lambda item: (low <= key_hash("hash_range", "by", by(item), salt) < high) != inverted,
+        )
     length = table_length("hash_range", upstream, ", so that items have no number; give `by`")
     order = Listed(_numbers(key, length, low, high, inverted))
     return reordered("hash_range", upstream, len(order), lambda epoch: order)
@@ -125,22 +124,6 @@ def _numbers(key: int, length: int, low: int, high: int, inverted: bool) -> NDAr
             inside = np.zeros(len(found), bool)
         parts.append(np.flatnonzero(inside != inverted) + begin)
     return np.concatenate(parts)
-
-
-def _hash(value: Any, salt: bytes) -> int:
-    """64 bits out of a str, bytes or an int."""
-    if isinstance(value, str):
-        told = b"s" + value.encode("utf-8", "surrogatepass")
-    elif isinstance(value, bytes):
-        told = b"b" + value
-    elif is_integer(value):
-        told = b"i%d" % int(value)
-    else:
-        raise TypeError(
-            f"hash_range: by must give a str, bytes or an int, got {brief(value)} "
-            f"({type(value).__name__})"
-        )
-    return int.from_bytes(blake2b(told, digest_size=8, key=salt).digest(), "little")
 
 
 def _fractions(value: Any) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
@@ -23,6 +24,7 @@ from lazyckpt.failures.skipping import skip_log_of
 
 P = ParamSpec("P")
 
+_NO_RETRIES = "; only processes(...) can end a worker that hangs, and tell which item killed one"
 _SHOWN = 6  # pipelines that are joined, before the others are summed up
 
 
@@ -65,7 +67,7 @@ class DrivingReader:
         self._chain, self._executor = chain, executor
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
-        handlers = handlers_of(segments)
+        self._gate, handlers = gate, handlers_of(segments)
         pool = spec.start(handlers, spec.workers)  # they start where it works
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
@@ -79,6 +81,12 @@ class DrivingReader:
 
     def fresh(self) -> DrivingReader:
         return DrivingReader(self._chain, self._executor)
+
+    def close_flows(self) -> None:
+        self._reader.close_flows()
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return self._gate.without_lookahead()
 
     def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
         return self._reader(task, items)
@@ -179,7 +187,8 @@ def pool_executor(
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise ArgumentError(f"{spec.__name__}: {error}") from None
+                remedy = _NO_RETRIES if "retries" in kwargs else ""
+                raise ArgumentError(f"{spec.__name__}: {error}{remedy}") from None
             bound.apply_defaults()
             given = dict(bound.arguments)
             options = given.pop(more, {}) if more else {}

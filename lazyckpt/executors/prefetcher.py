@@ -17,6 +17,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.chunk import Chunk, skipped_before
+from lazyckpt.executors.losses import Losses, LostItem
 from lazyckpt.executors.placement import MadeHere, Placement
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
@@ -70,6 +71,7 @@ class Prefetcher:
         self._rereader = rereader
         self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
         self._share = share or Share()
+        self._losses = self._no_losses()
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
@@ -82,6 +84,9 @@ class Prefetcher:
         self._is_under_way = False
         self._generation = pool.generation
         self._chunk = Chunk(always(position), iter(()))
+
+    def _no_losses(self) -> Losses:
+        return Losses(self._pool, self._calls, may_read_ahead=self._generate is stream_tasks)
 
     def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
@@ -134,7 +139,9 @@ class Prefetcher:
                     raise error
                 finally:
                     del error  # its traceback has this frame, which would be a cycle
-            if self._is_under_way:
+            if self._is_under_way:  # what is known besides the position may be of a task half done
+                self._chunk = self._chunk._replace(following=None)
+                self._losses = self._no_losses()
                 self._restart()
             self._is_under_way = True
             self._advance()
@@ -147,7 +154,7 @@ class Prefetcher:
             self._keep_done()
         self._generation = self._pool.generation
         self._continue_runs()
-        limit = self._sizer.limit()
+        limit = 1 if self._losses.is_retrying else self._sizer.limit()
         while not self._is_over:
             if self._items_pending >= (limit if self._gate.is_open else 1):
                 return
@@ -207,7 +214,14 @@ class Prefetcher:
         tasks = self._tasks
         if tasks is None:
             tasks = self._tasks = self._tasks_behind()
-        if (task := next(tasks, None)) is None:  # closed by a signal's handler meanwhile
+        size = self._sizer.size
+        try:
+            if self._gate.one_by_one:
+                self._sizer.size = 1
+            task = next(tasks, None)
+        finally:
+            self._sizer.size = size
+        if task is None:  # closed by a signal's handler meanwhile
             raise TaskLost
         return task
 
@@ -223,6 +237,10 @@ class Prefetcher:
     def _submit(
         self, task: Task, after: PendingTask | None = None, *, may_be_here: bool = True
     ) -> PendingTask:
+        losses = self._losses
+        if losses.is_retrying or losses.is_in_order(task.size):
+            errors = losses.errors if losses.is_retrying else None
+            return self._pool.submit_carefully(self._handler, task.payload, task.size, errors)
         if may_be_here and self._placement.is_here and self._pool.suspect is None:
             return self._placement.submit(task.payload, task.size)
         submit = partial(self._pool.submit, self._handler, task.payload, task.size, after)
@@ -236,6 +254,8 @@ class Prefetcher:
         task, pending = self._pending[0]
         if isinstance(pending, TaskLost) and not self._pool.is_driven:
             return self._restart()
+        if isinstance(pending, LostItem):
+            return self._lose(pending.failure)
         if isinstance(pending, BaseException):
             self._abandon()
             try:
@@ -263,7 +283,7 @@ class Prefetcher:
             self._pending[0] = task, self._submit(task)
             return None
         except (WorkerDied, WorkerTimeout) as lost:
-            return self._fail_behind(task, pending.made, lost)
+            return self._fail_behind(task, pending, lost)
         failure, given = outcome.failure, len(outcome.items)
         is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
         if is_of_new_worker or (outcome.is_transfer_error and not task.is_single):
@@ -272,6 +292,7 @@ class Prefetcher:
             else:
                 self._sizer.use_single_items(task.size)
             return self._restart()
+        self._losses.end()
         self._continue(1, task, pending, outcome)
         counted = _counted(task, outcome)
         self._sizer.observe(outcome, counted)
@@ -293,29 +314,45 @@ class Prefetcher:
         position_after = task.position_after or self._reached(outcome, settled)
         if settled is not None:
             outcome = outcome._replace(skipped=settled.skipped)
-        self._receive(outcome, position_after, task.log_skips, error)
+        following = self._chunk.following  # behind what was left out before an error
+        if outcome.items or error is None:
+            following = None if outcome.left or error else task.following
+        if settled and settled.following is not None:
+            following = settled.following
+        self._receive(outcome, position_after, task.log_skips, error, following)
         if settled and settled.following is not None:
             self._abandon()
             self._tasks, self._is_over = settled.following(self._sizer), False
         if self._gate.is_open and error is None:
             self._fill()
 
-    def _fail_behind(self, task: Task, made: int | None, error: Exception) -> None:
+    def _lose(self, failure: Failure, pending: PendingTask | None = None) -> None:
+        """Make the item again at which a worker died or hung, by itself; or raise that."""
+        if not self._losses.is_tried_again(failure, pending):
+            self._abandon()
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback has this frame, which would be a cycle
+        self._placement.close()
+        self._placement = Placement()  # what has killed a worker is none to be made here
+        self._sizer.use_single_items(1)
+        self._restart()
+
+    def _fail_behind(self, task: Task, pending: PendingTask, error: Exception) -> None:
         """Have the items made again that came before the one at which a worker died or hung."""
+        made = pending.made
         failure = Failure(error, "" if made is None else places_of_functions(self._calls))
         is_run, is_driven = isinstance(task.payload, ItemRun), self._pool.is_driven
         is_known = is_driven and (is_run or self._pool.suspect is not None)
         if not made or is_known or (made >= task.size and not is_run):
-            try:
-                raise failure
-            finally:
-                del failure, error  # its traceback has this frame, which would be a cycle
+            return self._lose(failure, pending if task.is_single else None)
         if is_run:
             self._abandon()
             task = task._replace(payload=task.payload._replace(most=made))
             pending = self._submit(task)
             pending.is_continued = True  # what is left of it comes behind the failure
-            self._pending.extend([(task, pending), (Task(None), failure)])
+            self._pending.extend([(task, pending), (Task(None), LostItem(failure))])
             self._items_pending, self._is_over = task.size, True
             return
         if is_driven:
@@ -323,6 +360,7 @@ class Prefetcher:
             self._pool.suspect = Suspect(self._handler, task.position_after(made), failure)
             raise TaskLost  # so that who drives the pool begins once more
         self._restart()
+        self._losses.keep_order(made)
         size = self._sizer.size
         try:
             while made > 0:
@@ -335,7 +373,7 @@ class Prefetcher:
                 made -= task.size
         finally:
             self._sizer.size = size
-        self._pending.append((Task(None), failure))
+        self._pending.append((Task(None), LostItem(failure)))
         self._is_over = True
 
     def _wait_for(self, pending: PendingTask) -> Outcome:
@@ -369,6 +407,7 @@ class Prefetcher:
         position_after: Callable[[int], Position],
         log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
         error: Exception | None = None,
+        following: Callable[[ChunkSizer], Tasks] | None = None,
     ) -> None:
         items: Iterator[Any] = iter(outcome.items)
         if self._inner_log is not None and outcome.skipped:
@@ -377,7 +416,7 @@ class Prefetcher:
                 next(items, None)
         items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
-        chunk = Chunk(position_after, items, size, before, skipped, error)
+        chunk = Chunk(position_after, items, size, before, skipped, error, following=following)
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 
     def end_chunk(self) -> None:
@@ -399,7 +438,8 @@ class Prefetcher:
         """Generate tasks from the end of the chunk at hand once more: those there were are lost."""
         self._abandon()
         self._generation = self._pool.generation
-        self._tasks, self._is_over = self._generate(self._chunk.end(), self._sizer), False
+        following = self._chunk.following or partial(self._generate, self._chunk.end())
+        self._tasks, self._is_over = following(self._sizer), False
 
     def _keep_done(self) -> None:
         """Where a stream's worker was stopped, keep what it had done, and go on behind that."""

@@ -19,6 +19,10 @@ ranks end a loop at the same step, whatever each has. Save the state of every ra
 process was lost, `loader.join(new_group)` on those that are left, and a loader without a state
 on the new one. Where ranks leave their loops by `break`, they do so at the same step.
 
+**torchft.** Its `Manager` takes the loader's `state_dict` and `load_state_dict`: a replica that
+is replaced has its place of another one, where the state is that of all ranks. What it would
+have had in the steps that were done without it, nobody gets.
+
 **torch's DataLoader.** `DataLoader(lz.torch.dataset(pipeline), batch_size=None,
 num_workers=4)`: the order is the pipeline's with any number of workers. It saves
 nothing: the place is in the workers. If the DataLoader has a `batch_size`, give it to

@@ -8,15 +8,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lazyckpt.core.checks import Unfit, brief, checked, natural
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
-from lazyckpt.run import Run
 from lazyckpt.state.state import State
 
 _LONGEST = (1 << 24) + 2  # bytes, one more than of the longest state
+
+
+class Running(Protocol):
+    """What knows its own state: a run, a tracked run."""
+
+    @property
+    def state(self) -> State: ...
 
 
 class _Place(NamedTuple):
@@ -32,7 +38,7 @@ class _Place(NamedTuple):
         return f"{self.path}.{number}"
 
 
-def save(state: State | Run[Any], path: str | os.PathLike[str], *, keep: int = 1) -> None:
+def save(state: State | Running, path: str | os.PathLike[str], *, keep: int = 1) -> None:
     """Write a state, or that of a run, to a file: the whole of it, or nothing at all.
 
     On a disk it writes the state beside the path, flushes it to the device, and
@@ -67,9 +73,9 @@ def save(state: State | Run[Any], path: str | os.PathLike[str], *, keep: int = 1
     ['b', 'c']
     """
     keep = checked("save", "keep", keep, natural)
-    if not isinstance(state, (State, Run)):
+    found = state if isinstance(state, State) else getattr(state, "state", None)
+    if not isinstance(found, State):
         raise ArgumentError(f"save: state must be a State or a Run, got {brief(state)}")
-    found = state.state if isinstance(state, Run) else state
     place = _place("save", path)
     text = found.to_json().encode() + b"\n"
     _keep(place, text, keep)
@@ -150,7 +156,7 @@ def _path(value: Any) -> str:
 def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
     name = checked(stage, "path", path, _path)
     if "://" not in name:
-        return _Place(os.path.realpath(name), _read, _write)  # of a link, what it points to
+        return _Place(os.path.realpath(name), _read, write_file)  # of a link, what it points to
     try:
         fsspec = import_module("fsspec")
     except ImportError:
@@ -159,7 +165,7 @@ def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
         ) from None
     system, found = fsspec.url_to_fs(name)
     if type(system) is fsspec.get_filesystem_class("file"):
-        return _Place(os.path.realpath(found), _read, _write)
+        return _Place(os.path.realpath(found), _read, write_file)
 
     def read(name: str) -> bytes:
         with system.open(name, "rb") as file:
@@ -174,7 +180,7 @@ def _read(name: str) -> bytes:
         return file.read(_LONGEST)
 
 
-def _write(name: str, content: bytes) -> None:
+def write_file(name: str, content: bytes) -> None:
     """Put a whole file in the place of another, on this machine's disks."""
     beside = f"{name}.{os.urandom(8).hex()}.tmp"
     mode = None

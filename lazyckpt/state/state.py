@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from operator import attrgetter, index
 from os import PathLike
 from typing import Any, NamedTuple, TypeAlias
@@ -28,12 +29,13 @@ from lazyckpt.state.codec import (
     parsed,
     written,
 )
+from lazyckpt.state.fields import FORMAT, IN_ALL, body_of
 from lazyckpt.state.positions import layers, places, shown
 
-FORMAT = 2
-_FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped")  # in the order of a text
-_OPTIONAL = {"rebased", "skipped"}
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+
 _NONE_SKIPPED = Skipped()
+_LONGEST_NAME = 40  # of a tracked run
 _ROWS = 40  # that a repr shows of the stages
 
 
@@ -146,11 +148,11 @@ class State:
         lines = [f"  {stage:{width}}  {place}".rstrip() for _, stage, place in rows]
         if len(lines) > _ROWS:
             lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
-        return "\n".join([f"State({self._summary()})", *lines])
+        return "\n".join([f"{type(self).__name__}({self._summary()})", *lines])
 
     def _repr_html_(self) -> str:
         rows = ((number, stage.strip(), place) for number, stage, place in self._rows())
-        return table(f"State({self._summary()})", ("stage", "place"), rows)
+        return table(f"{type(self).__name__}({self._summary()})", ("stage", "place"), rows)
 
     def _summary(self) -> str:
         found = f"items={self.items}"
@@ -236,53 +238,12 @@ def _from(found: Any, is_checked: bool) -> State:
     if not isinstance(found, Mapping) or "lazyckpt" not in found:
         raise InvalidState(f"not a lazyckpt state: {brief(found)}")
     found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
-    _check_version(found["lazyckpt"])
     try:
-        body = _body(found)
-        if not is_checked:
-            _check_content(body, found.get("check"))
-        return _from_body(body)
+        return _from_body(body_of(found, is_checked))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, InvalidState):
             raise
         raise InvalidState(f"malformed state: {error}") from None
-
-
-def _check_version(version: Any) -> None:
-    if version == 1 and type(version) is int:
-        raise InvalidState(
-            "the state has format 1, of before the first release, which nothing reads any more: "
-            "begin anew"
-        )
-    if version != FORMAT or type(version) is not int:
-        raise InvalidState(
-            f"the state has format {brief(version)}, this lazyckpt reads {FORMAT}; "
-            "a newer lazyckpt wrote it: upgrade"
-        )
-
-
-def _body(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a state but its checksum, those that are texts as what they say."""
-    body = {
-        name: parsed(value) if isinstance(value, str) else value
-        for name, value in found.items()
-        if name != "check"
-    }
-    for name in _OPTIONAL:  # null in a flat state
-        if body.get(name, ...) is None:
-            del body[name]
-    if {*body} - _OPTIONAL != {*_FIELDS} - _OPTIONAL:
-        names = ", ".join(map(str, body))
-        raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
-    return body
-
-
-def _check_content(body: Mapping[str, Any], check: Any) -> None:
-    content = checksum(joined({name: dumps(body[name]) for name in _FIELDS if name in body}))
-    if check != content:
-        raise InvalidState(
-            f"the state is damaged: its checksum is {brief(check)}, its content's {content}"
-        )
 
 
 def _from_body(body: Mapping[str, Any]) -> State:
@@ -294,7 +255,8 @@ def _from_body(body: Mapping[str, Any]) -> State:
         raise InvalidState("the state has no place for its source")
     skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
     rebased = _rebased(body["rebased"], items) if "rebased" in body else None
-    return State(stages, items, position, skipped, rebased)
+    state = State(stages, items, position, skipped, rebased)
+    return _tracked(state, body["tracked"]) if "tracked" in body else state
 
 
 def _skipped(found: Any) -> Skipped:
@@ -311,6 +273,27 @@ def _rebased(found: Any, items: int) -> Rebased:
     raise InvalidState(f"no account of a rebase: {brief(found)}")
 
 
+def _tracked(base: State, found: Any) -> TrackedState:
+    if isinstance(found, list) and len(found) == 2:
+        tracker, finished = found[0], decode(found[1])
+        if isinstance(tracker, str) and len(tracker) <= _LONGEST_NAME and _are_ranges(finished):
+            return TrackedState(base, tracker, finished)
+    raise InvalidState(f"no account of what is finished: {brief(found)}")
+
+
+def count_of(ranges: Ranges) -> int:
+    """How many items lie in them."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def _are_ranges(found: Any) -> bool:
+    """Whether these are ranges with gaps between them, in order."""
+    if type(found) is not tuple or not all(type(r) is tuple and len(r) == 2 for r in found):
+        return False
+    edges = [*chain.from_iterable(found)]
+    return all(map(is_count, edges)) and all(a < b for a, b in pairwise(edges))
+
+
 def flat(state: State) -> dict[str, Any]:
     """The state as a dict of ints and texts, which `State.from_dict` takes too.
 
@@ -319,7 +302,7 @@ def flat(state: State) -> dict[str, Any]:
     rebased and something was left out.
     """
     fields = state._fields()
-    found: dict[str, Any] = dict.fromkeys(sorted(_OPTIONAL), "null")
+    found: dict[str, Any] = dict.fromkeys(IN_ALL, "null")
     for name, text in fields.items():
         found[name] = int(text) if text.isdigit() else text
     return {**found, "check": checksum(joined(fields))}
@@ -337,11 +320,85 @@ def _names(entries: Entries) -> str:
     return brief(" | ".join(shown(entry) for entry in entries))
 
 
+class TrackedState(State):
+    """Where a tracked run stands: a state, and what is finished behind it. See `lazyckpt.tracked`.
+
+    It goes wherever a state goes to be kept, and comes back from there. To go on from it
+    is for `lazyckpt.tracked` alone: other functions take its `base`.
+
+    Attributes:
+        base: The state before the oldest item that is not finished.
+        tracker: The name of the run that its first ticket was of.
+        finished: Ranges `(start, stop)` of items finished behind it: item 0 is the first
+            after `base`, `stop` is the first that is not finished.
+
+    >>> import lazyckpt as lz
+    >>> tracked = lz.tracked(lz.run(lz.source([*"abcde"])), max_in_flight=4)
+    >>> tickets = [ticket for ticket, _ in [next(tracked) for _ in range(4)]]
+    >>> for number in (0, 2, 3):
+    ...     tracked.ack(tickets[number])
+    >>> tracked.state
+    TrackedState(items=1, finished=((1, 3),))
+      source(length=5)  0, 1
+    """
+
+    __slots__ = ("_finished", "_tracker")
+
+    def __init__(self, base: State, tracker: str, finished: Ranges) -> None:
+        super().__init__(base.stages, base.items, base.position, base.skipped, base.rebased)
+        self._tracker, self._finished = tracker, finished
+
+    @property
+    def base(self) -> State:
+        """The state before the oldest item that is not finished."""
+        return State(self.stages, self.items, self.position, self.skipped, self.rebased)
+
+    @property
+    def tracker(self) -> str:
+        """The name of the run that its first ticket was of."""
+        return self._tracker
+
+    @property
+    def finished(self) -> Ranges:
+        """Ranges of items finished behind `base`."""
+        return self._finished
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, State):
+            return NotImplemented
+        if not isinstance(other, TrackedState) or self.base != other.base:
+            return False
+        return (self.tracker, self.finished) == (other.tracker, other.finished)
+
+    __hash__ = State.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TrackedState, (self.base, self.tracker, self.finished)
+
+    def _summary(self) -> str:
+        return f"{super()._summary()}, finished={brief(self.finished)}"
+
+    def _fields(self) -> dict[str, str]:
+        return {**super()._fields(), "tracked": dumps([self.tracker, encode(self.finished)])}
+
+
 AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]
 
 
 def as_state(value: AnyState) -> State:
-    """A state from any of its forms."""
+    """A state to go on from, from any of its forms."""
+    state = any_state(value)
+    if isinstance(state, TrackedState):
+        raise InvalidState(
+            f"the state is one of lazyckpt.tracked, with {count_of(state.finished):,} items "
+            f"finished behind item {state.items:,}: go on with lazyckpt.tracked(run, state), or "
+            "pass its .base, which gives those again"
+        )
+    return state
+
+
+def any_state(value: AnyState) -> State:
+    """A state from any of its forms, that of a tracked run too."""
     if isinstance(value, State):
         return value
     if isinstance(value, Mapping):

@@ -54,6 +54,17 @@ def dedupe(items: Items, key: Any, window: int) -> Items:
     return each
 
 
+def dedupe_bloom(
+    items: Items,
+    key: Any,
+    folder: str,
+    capacity: int,
+    false_positive_rate: float,
+    block_size: int,
+) -> Items:
+    return lambda epoch: toolz.unique(items(epoch), key)  # where none is left out
+
+
 def limit(items: Items, tokens: int, key: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         given = 0
@@ -251,6 +262,7 @@ ARRANGING: dict[str, Callable[..., Items]] = {
         take_while,
         drop_while,
         dedupe,
+        dedupe_bloom,
         limit,
         gather,
         hash_range,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -110,6 +114,7 @@ _lengths = st.integers(0, 20)
 _weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
 
 
+_overflows = st.sampled_from(["split", "truncate", "drop"])
 _indices = st.lists(st.integers(-5, 4), max_size=8)
 _steps = st.sampled_from([1, 2, -1, -2])
 _spans = st.builds(range, st.integers(-5, 4), st.integers(-6, 5), _steps)
@@ -151,6 +156,13 @@ def _oversampled(items: list[Any], seed: int) -> Pipeline[Any]:
     return lz.source(items) | lz.oversample(np.array([kept(x) for x in items], bool), seed=seed)
 
 
+def _planned(items: list[Any], length: int, overflow: Any, window: Any, seed: int) -> Pipeline[Any]:
+    sizes = [len(tokens(item)) for item in items]
+    options: dict[str, Any] = {"seed": seed, "overflow": overflow, "window_size": window}
+    plan = lz.plan_packing(sizes, length, **options)
+    return lz.source(items) | lz.map(tokens) | lz.pack_by_plan(plan)
+
+
 class Blocks(list[Any]):
     """A list that is stored in blocks, some of which may be empty."""
 
@@ -176,6 +188,7 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
     "balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
     "oversample": st.builds(_oversampled, _items, seeds),
+    "pack_by_plan": st.builds(_planned, _items, sizes, _overflows, st.none() | sizes, seeds),
     "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
     "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
     "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
@@ -196,6 +209,14 @@ def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
     index = draw(st.integers(0, num_shards - 1))
     remainder: Any = draw(st.sampled_from([None, "drop", "pad", "repeat"]))
     return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, remainder=remainder)
+
+
+@lru_cache
+def _folder() -> str:
+    """One for what this process draws. Its files never change."""
+    path = mkdtemp(prefix="lazyckpt-")
+    atexit.register(rmtree, path, ignore_errors=True)
+    return path
 
 
 # Stages that want random access, and those that do instead where there is none.
@@ -262,6 +283,13 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         lz.token_batch, sizes, key=st.just(length_of), drop_longer=st.just(True)
     ),
     "dedupe": st.builds(lz.dedupe, st.just(length_of), window=sizes),
+    "dedupe_bloom": st.builds(
+        lambda key, size: lz.dedupe_bloom(
+            key, _folder(), capacity=500, false_positive_rate=1e-6, block_size=size
+        ),
+        st.sampled_from([length_of, repr]),
+        st.sampled_from([4, 30]),
+    ),
     "limit": st.builds(lz.limit, st.integers(0, 40), key=st.just(length_of)),
     "hash_range": st.builds(
         lz.hash_range,
@@ -307,6 +335,13 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.sampled_from([tokens, features]),
         sizes,
         sizes,
+    ),
+    "pack_best_fit": st.builds(
+        lambda fn, n, bins, long: lz.map(fn) | lz.pack_best_fit(n, num_bins=bins, overflow=long),
+        st.sampled_from([tokens, features]),
+        st.sampled_from([2, 3, 6]),
+        sizes,
+        _overflows,
     ),
     "shard_batch": st.builds(
         lambda size, index: (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ PLAIN: dict[str, Made] = {
     "concat_then_split": lambda p: p | lz.concat_then_split(2),
     "count": lambda _: lz.count(),
     "dedupe": lambda p: p | lz.dedupe(abs, window=2),
+    "dedupe_bloom": lambda p: (
+        p | lz.dedupe_bloom(abs, mkdtemp(), capacity=9, false_positive_rate=0.1)
+    ),
     "drop_while": lambda p: p | lz.drop_while(bool),
     "enumerate": lambda p: p | lz.enumerate(),
     "filter": lambda p: p | lz.filter(bool),
@@ -48,6 +52,8 @@ PLAIN: dict[str, Made] = {
     "multiplex": lambda p: lz.multiplex(p, [p, p]),
     "once": lambda _: lz.once(1),
     "oversample": lambda p: p | lz.oversample([0, 1, 0, 1], seed=0),
+    "pack_best_fit": lambda p: p | lz.pack_best_fit(4, num_bins=2),
+    "pack_by_plan": lambda p: p | lz.pack_by_plan(lz.plan_packing([1, 2, 3, 4], 4, seed=0)),
     "pack_first_fit": lambda p: p | lz.pack_first_fit(4, num_bins=2),
     "random_floats": lambda _: lz.random_floats(seed=0),
     "random_indices": lambda _: lz.random_indices([1, 2], seed=0),

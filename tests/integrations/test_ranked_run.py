@@ -152,6 +152,35 @@ def test_a_state_at_the_end_is_in_the_epoch_that_has_ended() -> None:
     assert on_ranks(2, act) == [(4, 0), (4, 0)]
 
 
+@pytest.mark.parametrize("executor", [lz.threads(2), lz.threads(1)])
+def test_an_executor_changes_nothing(executor: lz.Executor) -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[Any]:
+        with loader(filtered(2, rank), group, executor=executor, agree_ahead=2) as batches:
+            found = [*batches, *islice(batches, 3)]
+            saved = batches.state
+        assert batches.state == saved
+        with loader(filtered(2, rank), group, state=saved, executor=executor) as batches:
+            return [*found, *items(batches)]
+
+    every = [filtered(2, rank) for rank in range(2)]
+    loops = [[*chain.from_iterable(some)] for some in ended_together(every, 5)]
+    assert [some[: len(loops[0])] for some in on_ranks(2, act)] == loops
+
+
+def test_a_length_is_that_of_the_shortest_rank() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[int]:
+        pipeline = lz.source(range(5 + rank))
+        whole, sized = loader(pipeline, group), loader(pipeline, group, epoch_size=3)
+        assert len([*whole]) == len([*whole]) == len(whole)
+        with pytest.raises(TypeError, match="endless"):
+            len(loader(pipeline | lz.repeat(), group))
+        with pytest.raises(TypeError, match="only reading tells"):
+            len(loader(pipeline | lz.filter(bool), group))
+        return [len(whole), len(sized)]
+
+    assert on_ranks(2, act) == [[5, 3], [5, 3]]
+
+
 def test_epochs_of_a_size() -> None:
     def act(rank: int, group: dist.ProcessGroup) -> list[Any]:
         batches = loader(own_files(2, rank), group, epoch_size=5)

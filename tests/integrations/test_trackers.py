@@ -213,6 +213,13 @@ def test_a_state_outlives_its_process(name: str, offline: None, tmp_path: Path) 
     assert load_state(eval(again)) == lz.state_at(TEN, 5)
 
 
+def test_the_state_of_a_tracked_run_comes_back(place: Place) -> None:
+    tracked = lz.tracked(lz.run(lz.source(range(9))), max_in_flight=4)
+    tracked.ack([next(tracked)[0] for _ in range(3)][1])
+    log_state(place.run, tracked, 1)
+    assert load_state(place.run, 1) == tracked.state
+
+
 def test_a_long_state_is_kept_whole(place: Place) -> None:
     own = ['"\\\t\n,é' * 5_000, [2.0] * 1000]
     state = lz.state_at([1] | lz.scan(lambda seen, item: (own, item), 0), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import lazyckpt as lz
 from lazyckpt.testing.laws import Stream
 
 N = 60
+FOLDER = mkdtemp()  # of files that never change
 
 
 def stream() -> lz.Pipeline[int]:
@@ -73,6 +75,13 @@ EXACT: list[tuple[Any, int, float, dict[str, float]]] = [
     (table() | lz.group_by(lambda x: x // 5), 3, 1, {"2 group_by": 1}),
     (table() | lz.token_batch(40, key=lambda x: x), 1, 1, {"2 token_batch": 1}),
     (table() | lz.dedupe(lambda x: x, window=4), 15, 7, {"2 dedupe": 7}),
+    (
+        table()
+        | lz.dedupe_bloom(hash, FOLDER, capacity=99, false_positive_rate=1e-9, block_size=4),
+        15,
+        3,
+        {"2 dedupe_bloom": 3},
+    ),
     (table() | lz.limit(99, key=lambda x: 1), 3, 0, {}),
     (table() | lz.hash_range(0, 0.5, seed=0), 3, 0, {}),
     (table() | lz.bucket_batch(2, key=None, window_size=8, seed=0), 5, 8, {"2 bucket_batch": 8}),

@@ -8,6 +8,7 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -71,6 +72,12 @@ class RunReader:
 
     def fresh(self) -> RunReader:
         return RunReader(self.calls, self._seekable)
+
+    def close_flows(self) -> None:
+        self._open.clear()
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Literal, TypeVar
 
@@ -54,9 +55,9 @@ def loader(
 
     The ranks agree for `agree_ahead` steps at a time, over connections of their own,
     which no other collective uses; so many items wait on each. An agreement costs one
-    small all-gather of gloo. In it all learn the states of all: where a rank was
-    lost, the others call `Loader.join` with the new process group, and the one in its
-    place makes a loader without a state, and gets its own from them.
+    all-gather by gloo, of 2 KB a rank: about a millisecond. In it all learn the states
+    of all: where a rank was lost, the others call `Loader.join` with the new process
+    group, and the one in its place makes a loader without a state, and gets its own.
 
     Args:
         pipeline: What to run.
@@ -135,7 +136,13 @@ class Loader(Iterable[T], Generic[T]):
             yield move_tensors(self._move, item, torch)
 
     def __len__(self) -> int:
-        return len(self._pipeline) if self._size is None else self._size
+        if self._size is not None:
+            return self._size
+        if self._ranked is None or self._ranked.length == math.inf:
+            return len(self._pipeline)
+        if self._ranked.length is None:
+            raise TypeError("how many items all ranks have: only reading tells")
+        return int(self._ranked.length)
 
     @property
     def state(self) -> State:

@@ -61,6 +61,7 @@ class RankedRun(Generic[T]):
 
     Attributes:
         state: The state after the last delivered item.
+        length: How many items an epoch has, infinity if endless, None if only reading tells.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class RankedRun(Generic[T]):
         self._ahead = Lookahead(run, pipeline.machine)
         self.state, self._has_place = run.state, has_place
         self._ranks: Ranks | None = None
+        self.length: float | None = None
         self._digest = pipeline_digest(pipeline)
         self._turn = 0
         self._agreements: deque[Agreement] = deque(maxlen=2)
@@ -166,12 +168,15 @@ class RankedRun(Generic[T]):
         past = [(each.number, reached - each.items) for each in self._agreements]
         reports = self._tell("a place", has_place=self._has_place, past=past)
         error = self._take_place(self._ranks.rank, reports, reached)
-        reports = self._tell("to begin", error=told(error))
+        length = self._pipeline.machine.length
+        reports = self._tell("to begin", error=told(error), length=length)
         if error is not None:
             raise error
         if wrong := [rank for rank, report in enumerate(reports) if report.error]:
             raise failed(reports, wrong)
         self._has_place = True
+        lengths = [report.length for report in reports if report.length is not None]
+        self.length = min(lengths) if len(lengths) == len(reports) else None
         self._agreements.clear()
         self._remember(0, reports)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore  # type: ignore[attr-defined]  # it is documented
 
 from lazyckpt.errors import RankMissing
 from lazyckpt.integrations.torch.reports import listed
@@ -39,13 +38,14 @@ class Ranks:
         self._timeout = timeout
         store = group.get_group_store()
         number = store.add(f"lazyckpt/{self.rank}", 1)  # the same on every rank
-        self._store = PrefixStore(f"lazyckpt/{number}", store)
+        prefixed: Any = dist.PrefixStore  # type: ignore[attr-defined]  # its stubs lack it
+        self._store = prefixed(f"lazyckpt/{number}", store)
         self._meetings = 0
         limit = timedelta(seconds=timeout)
         with self._meeting():
             self._store.wait([self._came(rank) for rank in range(self.size)], limit)
             self._gloo: Any = dist.ProcessGroupGloo(
-                PrefixStore("gloo", self._store), self.rank, self.size, limit
+                prefixed("gloo", self._store), self.rank, self.size, limit
             )
 
     @property

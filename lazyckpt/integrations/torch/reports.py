@@ -31,6 +31,7 @@ class Report(NamedTuple):
     - `error`: what came in place of the next one, as a text
     - `has_place`: whether its state is one that it has come to
     - `past`: the agreements that it remembers, by number, each with its items since
+    - `length`: how many items an epoch of it has, infinity if endless, None if unknown
     - `states`: those of new ranks at one of these, by rank
     """
 
@@ -45,6 +46,7 @@ class Report(NamedTuple):
     error: str | None = None
     has_place: bool = True
     past: Sequence[tuple[int, int]] = ()
+    length: float | None = None
     states: dict[str, str] | None = None
 
     def to_bytes(self) -> bytes:

@@ -13,7 +13,8 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.integrations.trackers import aim, dvclive, mlflow, tensorboard, trackio, wandb
 from lazyckpt.integrations.trackers.kinds import NoState, Texts, Tracker, unfit
 from lazyckpt.run import Run
-from lazyckpt.state.state import State, as_state
+from lazyckpt.state.state import State, any_state
+from lazyckpt.tracking import Tracked
 
 _TRACKERS: Mapping[str, Tracker] = {
     "mlflow": mlflow,
@@ -34,7 +35,9 @@ _step = at_least(0, 2**63 - 1)  # what all of them can count
 
 
 def log_state(
-    where: Any, state: State | Run[Any] | str | bytes | Mapping[str, Any], step: int
+    where: Any,
+    state: State | Run[Any] | Tracked[Any] | str | bytes | Mapping[str, Any],
+    step: int,
 ) -> None:
     """Store a state in an experiment tracker, beside what else is logged at that step.
 
@@ -63,7 +66,7 @@ def log_state(
     True
     """
     number = checked("log_state", "step", step, _step)
-    found = state.state if isinstance(state, Run) else as_state(state)
+    found = state.state if isinstance(state, (Run, Tracked)) else any_state(state)
     if isinstance(where, (str, PathLike)):
         what = "the id of a run" if mlflow.is_id(str(where)) else "a path"
         raise ArgumentError(f"log_state: {what} can only be read, got {brief(where)}")

@@ -1,0 +1,151 @@
+"""A Bloom filter, and the hashes of which it is made, kept in files that never change."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.prng import hashed, hashes_at
+from lazyckpt.errors import InvalidState
+from lazyckpt.state.saving import write_file
+
+_MAGIC = b"lzseen01"
+_HEAD = len(_MAGIC) + 16
+_CHUNK = 1 << 16  # hashes added at once
+_FEW = 32  # that are sooner added one by one
+
+
+class BloomFilter:
+    """A set of 64-bit hashes that may say of others, too, that they are in it.
+
+    Bloom, "Space/time trade-offs in hash coding with allowable errors", 1970. The bits of a
+    hash are `h + i * g(h)`, as two hashes do as well as many (Kirsch and Mitzenmacher, "Less
+    hashing, same performance: building a better Bloom filter", 2008).
+
+    Args:
+        capacity: How many hashes it is for.
+        false_positive_rate: How many of other hashes it takes for its own once it has so many.
+    """
+
+    def __init__(self, capacity: int, false_positive_rate: float) -> None:
+        bits = -capacity * math.log(false_positive_rate) / math.log(2) ** 2
+        self._bytes = bytearray(max(8, math.ceil(bits / 8)))
+        self._size = 8 * len(self._bytes)
+        self._count = max(1, round(self._size / capacity * math.log(2)))
+
+    def add(self, value: int) -> bool:
+        """Add a hash, and say whether it was not there."""
+        held, size = self._bytes, self._size
+        place, step = value % size, hashed(0, value) % (size - 1) + 1
+        is_new = False
+        for _ in range(self._count):
+            bit = 1 << (place & 7)
+            if not held[place >> 3] & bit:
+                held[place >> 3] |= bit
+                is_new = True
+            place += step
+            if place >= size:
+                place -= size
+        return is_new
+
+    def add_all(self, values: NDArray[np.uint64]) -> None:
+        """Add many hashes."""
+        if len(values) < _FEW:
+            for value in values.tolist():
+                self.add(value)
+            return
+        held, size = np.frombuffer(self._bytes, np.uint8), np.uint64(self._size)
+        for begin in range(0, len(values), _CHUNK):
+            part = values[begin : begin + _CHUNK]
+            places, steps = part % size, hashes_at(0, part) % (size - np.uint64(1)) + np.uint64(1)
+            for _ in range(self._count):
+                bits = np.uint8(1) << (places & np.uint64(7)).astype(np.uint8)
+                np.bitwise_or.at(held, (places >> np.uint64(3)).astype(np.int64), bits)
+                places += steps
+                places[places >= size] -= size
+
+
+class _Block(NamedTuple):
+    """Hashes of a stretch of the stream; the block before them; how many there are up to here."""
+
+    before: int
+    total: int
+    hashes: NDArray[np.uint64]
+
+
+class BlockFolder:
+    """Hashes in blocks, each in a file of its own that has its digest for a name.
+
+    A block names the one before it, so a digest stands for all hashes up to there. No file is
+    ever changed: what one run writes is in nobody's way, and no older state loses anything.
+
+    Args:
+        stage: What errors call it.
+        path: The folder. It is made where it is missing.
+    """
+
+    def __init__(self, stage: str, path: str) -> None:
+        self._stage, self._path = stage, path
+
+    def check(self, digest: int) -> None:
+        """Raise an error if the block is missing."""
+        if digest and not os.path.exists(self._file(digest)):
+            raise self._error(digest, "is missing")
+
+    def put(self, before: int, total: int, hashes: list[int]) -> int:
+        """Keep a block, on the device too, and give its digest. One that is there stays."""
+        content = b"".join(
+            (
+                _MAGIC,
+                before.to_bytes(8, "little"),
+                total.to_bytes(8, "little"),
+                np.array(hashes, "<u8").tobytes(),
+            )
+        )
+        digest = _digest(content)
+        if self._content(digest) != content:
+            os.makedirs(self._path, exist_ok=True)
+            write_file(self._file(digest), content)
+        return digest
+
+    def blocks(self, digest: int) -> Iterator[_Block]:
+        """A block, the one before it, and so on."""
+        while digest:
+            block = self._block(digest)
+            yield block
+            digest = block.before
+
+    def _block(self, digest: int) -> _Block:
+        content = self._content(digest)
+        if content is None:
+            raise self._error(digest, "is missing")
+        if _digest(content) != digest or not content.startswith(_MAGIC):
+            raise self._error(digest, "is damaged")
+        before, total = np.frombuffer(content[len(_MAGIC) : _HEAD], "<u8").tolist()
+        return _Block(before, total, np.frombuffer(content[_HEAD:], "<u8").astype(np.uint64))
+
+    def _content(self, digest: int) -> bytes | None:
+        try:
+            with open(self._file(digest), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def _file(self, digest: int) -> str:
+        return os.path.join(self._path, f"{digest:016x}.seen")
+
+    def _error(self, digest: int, what: str) -> InvalidState:
+        return InvalidState(
+            f"{self._stage}: what was seen before the state is in {self._file(digest)}, which "
+            f"{what}: copy it from where the state was saved, or begin anew"
+        )
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")

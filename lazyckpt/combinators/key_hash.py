@@ -1,0 +1,26 @@
+"""64 bits out of what a user's function says of an item."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+from lazyckpt.core.checks import brief, is_integer
+
+Key = str | bytes | int
+
+
+def key_hash(stage: str, argument: str, value: Any, salt: bytes = b"") -> int:
+    """The hash of a str, bytes or an int; a `TypeError`, of a stage and argument, for others."""
+    if isinstance(value, str):
+        told = b"s" + value.encode("utf-8", "surrogatepass")
+    elif isinstance(value, bytes):
+        told = b"b" + value
+    elif is_integer(value):
+        told = b"i%d" % int(value)
+    else:
+        raise TypeError(
+            f"{stage}: {argument} must give a str, bytes or an int, got {brief(value)} "
+            f"({type(value).__name__})"
+        )
+    return int.from_bytes(blake2b(told, digest_size=8, key=salt).digest(), "little")
