@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -29,11 +30,7 @@ class Exhausted(PipelineError):
 
 
 class SourceChanged(PipelineError, RuntimeError):
-    """The data aren't what they were. `on_error="skip"` raises it too."""
-
-
-class StorageError(PipelineError, OSError):
-    """Data couldn't be read from where they are: a disk, a server. `on_error="skip"` raises it."""
+    """The data has become shorter than the state remembers it."""
 
 
 class InvalidState(PipelineError, ValueError):
@@ -50,3 +47,25 @@ class WorkerDied(PipelineError, RuntimeError):
 
 class WorkerTimeout(PipelineError, TimeoutError, RuntimeError):
     """A worker of an executor gave nothing within `timeout`. The run can go on, with new ones."""
+
+
+class RankMissing(PipelineError, TimeoutError, RuntimeError):
+    """A rank did not come to an agreement within `timeout`. `ranks` says which."""
+
+    def __init__(self, message: str, ranks: Iterable[int]) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RankMissing, (str(self), self.ranks)
+
+
+class RankFailed(PipelineError, RuntimeError):
+    """Other ranks raise an error at an item that this rank has. `ranks` says which."""
+
+    def __init__(self, message: str, ranks: Iterable[int]) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RankFailed, (str(self), self.ranks)

@@ -18,11 +18,9 @@ from lazyckpt.core.frames import is_frame, is_reader
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.stages import stateless
-from lazyckpt.errors import InvalidState, PipelineError, SourceChanged, StorageError
+from lazyckpt.errors import InvalidState, PipelineError
 from lazyckpt.failures.notes import Guard
 from lazyckpt.failures.skip_log import SkipLog, next_number, with_next_number, without_marks
-
-_WHOLE_DATA = (SourceChanged, StorageError)  # errors not of one item, which are raised
 
 
 class _Hole:
@@ -51,8 +49,6 @@ class _Guard(Guard):
             return args[-1]
         try:
             return self.made(*args)
-        except _WHOLE_DATA:
-            raise
         except Exception as error:
             return self.instead(_Hole(self.stage, _short(error)))
 
@@ -176,8 +172,6 @@ class _Expansion(_Guard):
             try:
                 yield from found
                 return
-            except _WHOLE_DATA:
-                raise
             except Exception as error:
                 yield _Hole(self.stage, _short(error))
                 goes_on = getattr(type(found), "goes_on", False) is True

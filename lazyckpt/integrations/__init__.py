@@ -14,6 +14,11 @@ pinned if asked, `len`, one epoch a loop. Save its `state_dict()` wherever you l
 `torch.load(..., weights_only=True)` reads it. `lz.torch.sampler(sampler)` is a source of the
 indices that a sampler gives, epoch by epoch.
 
+**Ranks that end together.** `lz.torch.loader(pipeline, group=torch.distributed.group.WORLD)`: all
+ranks end a loop at the same step, whatever each has. Save the state of every rank. After a
+process was lost, `loader.join(new_group)` on those that are left, and a loader without a state
+on the new one. Where ranks leave their loops by `break`, they do so at the same step.
+
 **torch's DataLoader.** `DataLoader(lz.torch.dataset(pipeline), batch_size=None,
 num_workers=4)`: the order is the pipeline's with any number of workers. It saves
 nothing: the place is in the workers. If the DataLoader has a `batch_size`, give it to

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
@@ -20,9 +18,6 @@ try:
     import fcntl
 except ImportError as error:
     raise PipelineError("lazyckpt.io needs a POSIX system: Linux, macOS, or WSL") from error
-
-_HOST = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
-_TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.tmp$")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -46,33 +41,13 @@ def write_whole(path: str, content: bytes) -> None:
 @contextmanager
 def writing(path: str) -> Iterator[str]:
     """A path to write to, which becomes `path` once that is done without an error."""
-    temporary = f"{path}.{_HOST}-{os.getpid()}-{uuid4().hex[:8]}.tmp"
+    temporary = f"{path}.{os.getpid()}.{uuid4().hex[:8]}.tmp"
     try:
         yield temporary
         os.replace(temporary, path)
     finally:
         with suppress(OSError):
             os.remove(temporary)
-
-
-def remove_abandoned(folder: str) -> None:
-    """Remove what processes of this machine have begun to write that were killed."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            found = _TEMPORARY.search(entry.name)
-            if found and found[1] == _HOST and not _is_alive(int(found[2])):
-                with suppress(OSError):  # another may be at it
-                    os.remove(entry.path)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's
-        pass
-    return True
 
 
 @contextmanager

@@ -63,10 +63,6 @@ class CsvRows(Records[dict[str, str]]):
         self._check_header(number)
         return super().read_rows(number, records)
 
-    def read_row(self, number: int, record: int) -> dict[str, str]:
-        self._check_header(number)
-        return super().read_row(number, record)
-
     def read_block(self, number: int, record: int, budget: int) -> list[dict[str, str]]:
         self._check_header(number)
         return super().read_block(number, record, budget)

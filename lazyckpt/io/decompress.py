@@ -29,16 +29,16 @@ class Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
-class _Inflate:
-    """zlib's decompressor, as the others are."""
+class Gunzip:
+    """zlib's decompressor, of a gzip member unless another is given, as the others are."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner: Any = inner
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = inner or zlib.decompressobj(31)
         self._is_full = False  # it may have made more than it gave
 
     @property
     def eof(self) -> bool:
-        return bool(self._inner.eof)
+        return self._inner.eof
 
     @property
     def needs_input(self) -> bool:
@@ -46,37 +46,12 @@ class _Inflate:
 
     @property
     def unused_data(self) -> bytes:
-        found: bytes = self._inner.unused_data
-        return found
+        return self._inner.unused_data
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        made: bytes = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+        made = self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
         self._is_full = len(made) == max_length
         return made
-
-
-try:
-    from isal import igzip_lib
-
-    _IGZIP: Any = igzip_lib
-except ImportError:  # it takes 0.6 of zlib's time, and isn't built for every machine
-    _IGZIP = None
-
-
-def _gunzip() -> Decompressor:
-    """What undoes a gzip member."""
-    if _IGZIP is None:
-        return _Inflate(zlib.decompressobj(31))
-    made: Decompressor = _IGZIP.IgzipDecompressor(_IGZIP.DECOMP_GZIP)
-    return made
-
-
-def inflate(window: bytes) -> Decompressor:
-    """What undoes a span of DEFLATE, which may repeat parts of what came before."""
-    if _IGZIP is None:
-        return _Inflate(zlib.decompressobj(-15, zdict=window))
-    made: Decompressor = _IGZIP.IgzipDecompressor(_IGZIP.DECOMP_DEFLATE, zdict=window)
-    return made
 
 
 def zstd_module() -> Any:
@@ -94,7 +69,7 @@ def _unzstd() -> Decompressor:
 
 
 _KINDS: dict[str, Callable[[], Decompressor]] = {
-    "gzip": _gunzip,
+    "gzip": Gunzip,
     "zstd": _unzstd,
     "xz": lzma.LZMADecompressor,
     "bz2": bz2.BZ2Decompressor,

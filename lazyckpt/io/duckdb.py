@@ -84,7 +84,7 @@ def read_duckdb(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
             not on this machine.
         RecordError: The file is no database, has no such table or column, or another process
             writes to it.
-        SourceChanged: When a file is read that changed since.
+        SourceChanged: When a file is read that changed since, or a row is gone.
         PipelineError: DuckDB is missing.
 
     State:

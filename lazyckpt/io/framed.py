@@ -13,7 +13,7 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.io.cache import storing, writing
 from lazyckpt.io.decompress import Decompressor, damaged, decompressor, pieces
 from lazyckpt.io.numbers import Numbers, hashed, mapped_numbers, write_numbers
-from lazyckpt.io.storage import File, Ranges, seen_from, storage_of
+from lazyckpt.io.storage import File, Ranges, storage_of
 
 _KEPT = 1 << 26  # bytes of pieces that are kept without compression
 _MOST_KNOWN = 256  # files whose pieces are kept mapped
@@ -80,7 +80,7 @@ class Framed:
 
     def path(self, file: File) -> str:
         """Where it is kept where the pieces of a file begin."""
-        name = hashed(seen_from(self.folder, file.path), str(file.size), file.version, self.kind)
+        name = hashed(file.path, str(file.size), file.version, self.kind)
         return os.path.join(self.folder, f"{name}.pieces")
 
     def bounds(self, file: File) -> Numbers:

@@ -3,13 +3,14 @@
 Seek points are found by indexed_gzip, and kept as it writes them. Of rapidgzip a pass from the
 front takes 0.6 of the CPU time, but it aborts the interpreter where a file is open at its exit,
 which forked workers can't help. Neither notices a file that is cut off, so that the
-first pass is zlib's, or isal's where that is installed, which check all of it; and they read
-the spans, each as far as is asked for.
+first pass is zlib's, which checks all of it; and zlib reads the spans, each as far as is
+asked for.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.cache import storing, writing
-from lazyckpt.io.decompress import Decompressor, inflate
+from lazyckpt.io.decompress import Decompressor, Gunzip
 from lazyckpt.io.framed import Framed
 from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.storage import File, optional_module, storage_of
@@ -64,8 +65,8 @@ class Gzip(Framed):
             return super().begun(file, number)
         (first, last), (_, _), (bits, _), (window, _) = bounds[:, number : number + 2].tolist()
         content = storage_of(file.path).read(file, first - (bits > 0), last)
-        inner = inflate(self._window(file, window) if window else b"")
-        return inner, _shifted(content, 8 - bits) if bits else content
+        inner = zlib.decompressobj(-15, zdict=self._window(file, window) if window else b"")
+        return Gunzip(inner), _shifted(content, 8 - bits) if bits else content
 
     def _window(self, file: File, at: int) -> bytes:
         """What comes before a span, of which it may repeat parts."""

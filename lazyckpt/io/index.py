@@ -15,11 +15,11 @@ from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.source import source
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor, as_executor
-from lazyckpt.io.cache import alone, cache_folder, remove_abandoned, storing, writing
+from lazyckpt.io.cache import alone, cache_folder, storing, writing
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.numbers import Numbers, entries_of, hashed, mapped_numbers, write_numbers
 from lazyckpt.io.progress import shown
-from lazyckpt.io.storage import File, changed, seen_from, storage_of
+from lazyckpt.io.storage import File, changed, storage_of
 from lazyckpt.pipeline import run
 
 _MOST_MAPPED = 256  # files whose entries are kept mapped
@@ -54,8 +54,7 @@ class Index:
     Args:
         files: The files.
         scan: What finds their rows.
-        folder: Where it is kept; by default the cache folder. One beside the files, or
-            within their folder, may be moved together with them.
+        folder: Where it is kept; by default the cache folder.
         executor: Who scans files that aren't scanned yet.
         progress: Whether to show a bar of tqdm, where installed.
     """
@@ -106,7 +105,7 @@ class Index:
 
     @property
     def _counts_path(self) -> str:
-        names = [_key(file, self.scan, self.folder) for file in self.files]
+        names = [_key(file, self.scan) for file in self.files]
         return os.path.join(self.folder, f"{hashed(*names)}.counts")
 
     def _open(self, number: int) -> Numbers:
@@ -128,7 +127,6 @@ class Index:
             alone(f"{path}.lock", lambda: _read_counts(path, len(self.files)) is not None) as todo,
         ):
             if todo:
-                remove_abandoned(self.folder)
                 self._scan_all(executor, progress)
                 counts = np.array([self._count(n) for n in range(len(self.files))], np.uint64)
                 with writing(path) as temporary:
@@ -215,8 +213,8 @@ def _rows(entries: int, scan: Scan) -> int:
 
 
 def _entries_path(scan: Scan, folder: str, file: File) -> str:
-    return os.path.join(folder, f"{hashed(_key(file, scan, folder))}.index")
+    return os.path.join(folder, f"{hashed(_key(file, scan))}.index")
 
 
-def _key(file: File, scan: Scan, folder: str) -> str:
-    return f"{seen_from(folder, file.path)}\n{file.size}\n{file.version}\n{scan.name}"
+def _key(file: File, scan: Scan) -> str:
+    return f"{file.path}\n{file.size}\n{file.version}\n{scan.name}"

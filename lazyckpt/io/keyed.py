@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.errors import ArgumentError
+from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.io.files import as_files
 from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, is_local
@@ -107,9 +107,9 @@ class KeyedRows(Rows[dict[str, Any]]):
                 return [row for record in records for row in self._some(number, [record])]
             raise self.error(number, records[0], error) from error
         found = {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
-        for key, record in zip(keys, records, strict=True):
+        for key in keys:
             if key not in found:
-                raise self.error(number, record, f"the row of key {key!r} is gone")
+                raise SourceChanged(f"{self.files[number].path}: the row of key {key!r} is gone")
         return [dict(found[key]) for key in keys]
 
     def span(self, number: int, record: int) -> tuple[int, int]:

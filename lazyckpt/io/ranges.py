@@ -119,11 +119,6 @@ class Records(Rows[T]):
             rows.append(self._decoded(number, record, part[start - first : stop - first]))
         return rows
 
-    def read_row(self, number: int, record: int) -> T:
-        span = self._checked_span(number, record)
-        (content,) = self._content(number).read_ranges(self.files[number], (span,))
-        return self._decoded(number, record, content)
-
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
         entries = self.row_index.entries(number)
         start, budget = int(entries[record]), min(budget, self.options.max_record_bytes)

@@ -18,8 +18,8 @@ from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Any
 
-from lazyckpt.errors import ArgumentError, PipelineError, StorageError
-from lazyckpt.io.storage import File, Ranges, Storage, changed, gone, optional_module
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.io.storage import File, Ranges, Storage, changed, optional_module
 
 _OBSTORE = {"s3", "gs", "az"}
 _RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
@@ -119,13 +119,13 @@ class ObstoreStorage(RemoteStorage):
             return b""
         store, _, key = self._place(file.path)
         options = {"range": (start, stop), "if_match": f'"{file.version}"'}
-        with _reading(file):
+        with _naming(file.path):
             try:
                 found = bytes(self._obstore.get(store, key, options=options).bytes())
             except self._obstore.exceptions.PreconditionError as error:
                 raise changed(file, self.stat(file.path)) from error
-            if len(found) != stop - start:
-                raise changed(file, self.stat(file.path))
+        if len(found) != stop - start:
+            raise changed(file, self.stat(file.path))
         return found
 
     def fetch(self, file: File, ranges: Ranges) -> Sequence[bytes]:
@@ -136,9 +136,9 @@ class ObstoreStorage(RemoteStorage):
             return [self._get(file, *ranges[0])]
         store, _, key = self._place(file.path)
         starts, ends = map(list, zip(*ranges, strict=True))
-        with _reading(file):
+        with _naming(file.path):
             found = self._obstore.get_ranges(store, key, starts=starts, ends=ends)
-            now = self.stat(file.path)  # it has no condition of its own
+        now = self.stat(file.path)  # it has no condition of its own
         if now != file:
             raise changed(file, now)
         return [bytes(part) for part in found]
@@ -196,16 +196,15 @@ class FsspecStorage(RemoteStorage):
     def _read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         starts, ends = map(list, zip(*ranges, strict=True))
         paths = [file.path] * len(ranges)
-        with _reading(file):
+        with _naming(file.path):
             found: list[bytes] = self._system.cat_ranges(paths, starts, ends, on_error="raise")
         if any(len(part) != end - start for part, (start, end) in zip(found, ranges, strict=True)):
             self._check(file)
-            raise StorageError(f"{file.path} gave fewer bytes than were asked for")
+            raise PipelineError(f"{file.path} gave fewer bytes than were asked for")
         return found
 
     def _check(self, file: File) -> None:
-        with _reading(file):
-            now = self.stat(file.path)
+        now = self.stat(file.path)
         if now != file:
             raise changed(file, now)
 
@@ -240,17 +239,7 @@ def _naming(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     except Exception as error:
-        raise StorageError(f"{path} can't be read: {_reason(error)}") from error
-
-
-@contextmanager
-def _reading(file: File) -> Iterator[None]:
-    """Errors of reading what was listed."""
-    try:
-        with _naming(file.path):
-            yield
-    except FileNotFoundError:
-        raise gone(file) from None
+        raise PipelineError(f"{path} can't be read: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -81,10 +81,6 @@ class Rows(Sequence[T]):
         """Rows of file `number` by their numbers in it, which ascend."""
         raise NotImplementedError
 
-    def read_row(self, number: int, record: int) -> T:
-        """Row `record` of file `number`."""
-        return self.read_rows(number, (record,))[0]
-
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
         """Rows of file `number` from `record` on: one, or more of about `budget` bytes in all."""
         stop = min(record + max(1, budget >> 10), self._begins[number + 1] - self._begins[number])
@@ -106,7 +102,7 @@ class Rows(Sequence[T]):
         if isinstance(index, slice):
             return self.__getitems__(range(self._length)[index])
         number, record = self._find(operator.index(index))
-        return self.read_row(number, record)
+        return self.read_rows(number, (record,))[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[T]:
         """Rows by their numbers, in that order; those of one file are read together."""

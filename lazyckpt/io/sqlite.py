@@ -74,7 +74,7 @@ def read_sqlite(database: Any, query: str, *, key: str = "rowid") -> Rows[dict[s
         ArgumentError: The key is missing in a row, or that of several; or the database is
             not on this machine.
         RecordError: The file is no database, or has no such table or column.
-        SourceChanged: When a file is read that changed since.
+        SourceChanged: When a file is read that changed since, or a row is gone.
 
     State:
         The epoch and a count of rows; a digest of the file, the query and the key.

@@ -5,19 +5,19 @@ from __future__ import annotations
 import glob
 import os
 import stat as modes
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
-from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
+from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged
 from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.patterns import matching
 from lazyckpt.io.range_cache import RangeCache
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
-_FAR = os.path.join("..", "..", "")  # how the path of what isn't beside a folder begins
 _MOST_OPEN = 64  # local files that are kept open
 
 
@@ -57,9 +57,9 @@ class Storage(Protocol):
 
 def storage_of(path: str) -> Storage:
     """The storage that a path or URL is on, opened once in each process."""
-    if is_local(path):
+    scheme, separator, rest = path.partition("://")
+    if not separator or scheme == "file":
         return _local
-    scheme, _, rest = path.partition("://")
     _, is_user, host = rest.partition("/")[0].rpartition("@")
     if is_user and ":" in rest.partition("@")[0]:
         raise ArgumentError(
@@ -75,15 +75,6 @@ def storage_of(path: str) -> Storage:
 def is_local(path: str) -> bool:
     """Whether a path is one of this machine."""
     return "://" not in path or path.startswith("file://")
-
-
-def seen_from(folder: str, path: str) -> str:
-    """A name for a path: one that stays where both it and a folder beside it are moved."""
-    if is_local(path):
-        found = os.path.relpath(path.removeprefix("file://"), folder)
-        if not found.startswith(_FAR):
-            return found
-    return path
 
 
 def missing(package: str, extra: str, what: str) -> PipelineError:
@@ -102,11 +93,6 @@ def optional_module(module: str, extra: str, what: str) -> Any:
 def changed(file: File, now: File) -> SourceChanged:
     """The error for a file that isn't what it was when it was listed."""
     return SourceChanged(f"{file.path} changed since it was listed: {difference(file, now)}")
-
-
-def gone(file: File) -> SourceChanged:
-    """The error for a file that isn't there any more."""
-    return SourceChanged(f"{file.path} is gone since it was listed")
 
 
 def difference(was: File, now: File) -> str:
@@ -140,7 +126,7 @@ class LocalStorage:
     """Files of this machine. Reads are by position, so that threads and forks may share them."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, _Handle] = {}
+        self._handles: OrderedDict[str, _Handle] = OrderedDict()
         self._lock = ForkLock()
 
     def list(self, pattern: str) -> Sequence[File]:
@@ -165,46 +151,31 @@ class LocalStorage:
 
     def read(self, file: File, start: int, stop: int) -> bytes:
         handle = self._handle(file)
-        try:
-            found = os.pread(handle.fd, stop - start, start)
-            if len(found) == stop - start:
-                return found
-            parts = [found]
-            while (left := stop - start - sum(map(len, parts))) > 0:
-                part = os.pread(handle.fd, left, stop - left)
-                if not part:
-                    raise changed(file, self.stat(file.path))
-                parts.append(part)
-            return b"".join(parts)
-        except OSError as error:
-            raise _unreadable(file, error) from error
+        found = os.pread(handle.fd, stop - start, start)
+        if len(found) == stop - start:
+            return found
+        parts = [found]
+        while (left := stop - start - sum(map(len, parts))) > 0:
+            part = os.pread(handle.fd, left, stop - left)
+            if not part:
+                raise changed(file, self.stat(file.path))
+            parts.append(part)
+        return b"".join(parts)
 
     def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         return [self.read(file, start, stop) for start, stop in ranges]
 
     def _handle(self, file: File) -> _Handle:
-        found = self._handles.get(file.path)
-        return found if found is not None and found.has(file) else self._opened(file)
-
-    def _opened(self, file: File) -> _Handle:
-        try:
-            found = _Handle(file.path)  # anew, where it may have been replaced
-        except FileNotFoundError:
-            raise gone(file) from None
-        except OSError as error:
-            raise _unreadable(file, error) from error
-        if not found.has(file):
-            raise changed(file, found.now(file.path))
         with self._lock:
-            self._handles.pop(file.path, None)
-            if len(self._handles) >= _MOST_OPEN:
-                del self._handles[next(iter(self._handles))]
-            self._handles[file.path] = found
-        return found
-
-
-def _unreadable(file: File, error: OSError) -> StorageError:
-    return StorageError(f"{file.path} can't be read: {error.strerror}")
+            found = self._handles.get(file.path)
+            if found is None or not found.has(file):  # it may have been replaced
+                found = self._handles[file.path] = _Handle(file.path)
+                if not found.has(file):
+                    raise changed(file, found.now(file.path))
+            self._handles.move_to_end(file.path)
+            if len(self._handles) > _MOST_OPEN:
+                self._handles.popitem(last=False)
+            return found
 
 
 def _absolute(path: str) -> str:

@@ -216,13 +216,17 @@ def repeat(items: Items, count: int | None) -> Items:
     return lambda epoch: toolz.mapcat(items, epochs(epoch))
 
 
-def shard(items: Items, num_shards: int, index: int, contiguous: bool, remainder: Any) -> Items:
+def shard(
+    items: Items, num_shards: int, index: int, contiguous: bool, remainder: Any, pad: Any
+) -> Items:
     def hand(epoch: int) -> list[Any]:
         every = list(toolz.take(10_000, items(epoch)))
         whole = len(every) // num_shards * num_shards
         if remainder == "drop":
             every = every[:whole]
         if remainder == "pad" and whole < len(every):
+            every += [pad] * (whole + num_shards - len(every))
+        if remainder == "repeat" and whole < len(every):
             every = list(toolz.take(whole + num_shards, toolz.concat([every] * (num_shards + 1))))
         if not contiguous:
             return every[index::num_shards]

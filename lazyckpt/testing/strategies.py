@@ -181,7 +181,7 @@ def sources() -> st.SearchStrategy[Pipeline[Any]]:
 def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
     num_shards = draw(sizes)
     index = draw(st.integers(0, num_shards - 1))
-    remainder: Any = draw(st.sampled_from([None, "pad", "drop"]))
+    remainder: Any = draw(st.sampled_from([None, "drop", "pad", "repeat"]))
     return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, remainder=remainder)
 
 

@@ -83,6 +83,7 @@ KINDS: dict[str, dict[str, str]] = {
     "repeat": {"count": "natural?"},
     "shard": {
         "num_shards": "positive", "index": "natural", "contiguous": "boolean", "remainder": "none",
+        "pad": "none",
     },
     "zip": {"pipelines": "pipelines", "strict": "boolean!"},
     "concat": {"pipelines": "pipelines"},

@@ -95,7 +95,7 @@ OTHERWISE: list[tuple[str, Made, str]] = [
     ("mix", lambda p: lz.mix([p, p], [1, 1], seed=0, stop="never"), "stop"),
     ("repeat", lambda p: p | lz.repeat(2), "count"),
     ("shard", lambda p: p | lz.shard(num_shards=2, index=0, contiguous=True), "with `contiguous`"),
-    ("shard", lambda p: p | lz.shard(num_shards=2, index=0, remainder="pad"), "remainder"),
+    ("shard", lambda p: p | lz.shard(num_shards=2, index=0, remainder="repeat"), "remainder"),
     ("shuffle", lambda p: p | lz.shuffle(4, seed=0), "with a buffer"),
     ("sliding_window", lambda p: p | lz.sliding_window(2, stride=3), "stride"),
     ("zip", lambda p: lz.zip(p, p, strict=True), "strict"),

@@ -53,8 +53,8 @@ def test_gather_takes_ranges_and_arrays(indices: Any) -> None:
     "stage",
     [
         lz.shuffle(seed=0), lz.repeat(3), lz.repeat(), lz.shuffle(seed=1) | lz.repeat(2),
-        lz.block_shuffle(7, seed=2), lz.shard(num_shards=2, index=1, remainder="pad"),
-        lz.shard(num_shards=2, index=1, remainder="pad", contiguous=True) | lz.repeat(),
+        lz.block_shuffle(7, seed=2), lz.shard(num_shards=2, index=1, remainder="repeat"),
+        lz.shard(num_shards=2, index=1, remainder="repeat", contiguous=True) | lz.repeat(),
         lz.cache(9),
         lz.skip(2), lz.map(str), lz.map(lambda x: x * 2, vectorized=True),
     ],

@@ -20,6 +20,8 @@ from lazyckpt.failures import skipping
 from lazyckpt.testing.laws import Stream
 from tests.failures.cases import NUMBERS, Data, Rejecting, Sum, picky
 
+PADDED = {"remainder": "pad", "pad": 0}
+
 
 class Stumbling(Rejecting):
     """Several for each, of which some fail in the middle."""
@@ -69,10 +71,10 @@ def stages() -> st.SearchStrategy[lz.Stage[Any, Any]]:
         st.builds(lambda n: lz.take(n), st.integers(0, 30)),
         st.builds(lambda n: lz.skip(n), few),
         st.builds(
-            lambda n, i, e: lz.shard(num_shards=n, index=i % n, remainder=e),
+            lambda n, i, e: lz.shard(num_shards=n, index=i % n, **e),
             few,
             few,
-            st.sampled_from([None, "pad", "drop"]),
+            st.sampled_from([{}, {"remainder": "drop"}, {"remainder": "repeat"}, PADDED]),
         ),
     )
 

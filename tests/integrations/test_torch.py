@@ -19,7 +19,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.integrations.torch import Turns
+from lazyckpt.integrations.torch.dataset import Turns
 from tests.integrations.trainer_cases import (
     SAVES,
     STEPS,

@@ -91,15 +91,6 @@ def test_streams_are_the_same_whatever_is_read_at_once(
             assert list(lz.io.iter_text(file)) == [*TEXT.splitlines(), "end"]
 
 
-@pytest.fixture(params=["isal", "zlib"])
-def inflating(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever undoes DEFLATE."""
-    if request.param == "zlib":
-        monkeypatch.setattr(decompress, "_IGZIP", None)
-    assert (decompress._IGZIP is None) == (request.param == "zlib")
-
-
-@pytest.mark.usefixtures("inflating")
 def test_a_large_member_has_seek_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gzip_content, "MOST", 1000)
     monkeypatch.setattr(gzip_content, "SPACING", 1 << 16)
@@ -117,21 +108,6 @@ def test_a_large_member_has_seek_points(monkeypatch: pytest.MonkeyPatch) -> None
     some = lz.shuffle(seed=0) | lz.take(60) | lz.map(str)
     with lz.run(rows | some, executor=executor) as run:
         assert list(run) == list(text.splitlines() | some)
-
-
-@pytest.mark.usefixtures("inflating")
-@pytest.mark.parametrize("kind", ["gzip", "bgzf", "gzip, padded"])
-def test_members_that_follow_one_another_are_one_content(kind: str) -> None:
-    suffix, compress = PIECES[kind]
-    parts = [TEXT[:1000], "", TEXT[1000:]]
-    files = written([b"".join(compress(part.encode()) for part in parts)], f".txt{suffix}")
-    assert list(lz.io.iter_text(files[0])) == TEXT.splitlines()
-    assert list(lz.io.read_text(files, index_dir=folder())) == TEXT.splitlines()
-    content = Path(files[0].path).read_bytes().rstrip(b"\0")
-    for damaged in (content[:-3], content[:60] + b"\xff\x00" + content[62:]):
-        file = written([damaged], f".txt{suffix}")[0]
-        with pytest.raises(lz.PipelineError, match="is damaged, or no gzip, from byte"):
-            list(lz.io.iter_text(file))
 
 
 def test_a_large_frame_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
-from lazyckpt.io.cache import alone, cache_folder, writing
+from lazyckpt.io.cache import alone, cache_folder
 from lazyckpt.io.lines import LineScan
 from tests.helpers import until
 from tests.io.cases import folder, written
@@ -80,39 +80,6 @@ def test_a_build_goes_on_where_one_ended(place: Path) -> None:
     assert Index(files, Noted(place / "log"), place).counts.tolist() == [3, 0, 2]
     assert (place / "log").read_text().split() == ["000", "001", "002", "002"]
     assert not list(place.glob("*.tmp"))
-
-
-def test_an_index_beside_its_files_moves_with_them(place: Path) -> None:
-    scan, data = Noted(place / "log"), place / "data"
-    data.mkdir()
-    for number, content in enumerate(FILES):
-        (data / f"{number:03}.bin").write_bytes(content)
-    for each in ("data", "index"):
-        Index(lz.io.files(f"{data}/*.bin"), scan, place / each)
-    scans = scan.log.read_text()
-    os.rename(place, place.with_name("moved"))
-    place = place.with_name("moved")
-    scan = Noted(place / "log")
-    for each in ("data", "index"):
-        Index(lz.io.files(f"{place}/data/*.bin"), scan, place / each)
-    assert scan.log.read_text() == scans
-
-
-def test_what_a_killed_process_has_begun_is_removed(place: Path) -> None:
-    files = written([b"a\n"], ".txt")
-    code = f"""
-import os, signal
-from lazyckpt.io.cache import writing
-with writing({str(place / "a.index")!r}) as path:
-    open(path, "w").close()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", code], check=False)
-    with writing(str(place / "b.index")) as path:
-        Path(path).touch()  # of one that is alive
-        assert len(list(place.glob("*.tmp"))) == 2
-        lz.io.read_text(files, index_dir=place)
-        assert list(place.glob("*.tmp")) == [Path(path)]
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "overwritten", "removed"])

@@ -90,7 +90,7 @@ def test_a_database_that_changed_is_named() -> None:
     reader = lz.io.read_sqlite(path, ROWS, key="k")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute('DELETE FROM "some rows" WHERE k = 4')
-    with pytest.raises(lz.io.RecordError, match="the row of key 4 is gone"):
+    with pytest.raises(lz.SourceChanged, match="the row of key 4 is gone"):
         reader[4]
 
 

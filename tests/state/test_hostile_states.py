@@ -189,7 +189,8 @@ def table() -> list[lz.Pipeline[Any]]:
             lz.hash_range(0, 0.5, seed=0),
             lz.map(str) | lz.cache(3),
             lz.shard(num_shards=3, index=1, contiguous=True),
-            lz.shard(num_shards=3, index=1, contiguous=True, remainder="pad"),
+            lz.shard(num_shards=3, index=1, contiguous=True, remainder="repeat"),
+            lz.shard(num_shards=3, index=2, contiguous=True, remainder="pad", pad=0),
         )),
     ]  # fmt: skip
     for data in (lz.source(range(40)), lz.source(Stream(range(40)))):
@@ -208,7 +209,8 @@ def table() -> list[lz.Pipeline[Any]]:
                 lz.flat_map(lambda x: [x, x]), lz.flat_map(lambda x: iter([x, x])),
                 lz.flat_map(lambda x: lz.source([x, x])), lz.batch(2) | lz.unbatch(),
                 lz.shuffle(4, seed=0), lz.block_shuffle(4, seed=0),
-                lz.shard(num_shards=3, index=2, remainder="pad"), lz.scan(kept, 0),
+                lz.shard(num_shards=3, index=2, remainder="repeat"), lz.scan(kept, 0),
+                lz.shard(num_shards=3, index=2, remainder="pad", pad=0),
                 lz.flat_scan(doubled, 0, flush=lambda s: [s]),
                 lz.random_map(lambda rng, x: rng.random(), seed=0),
                 lz.take_while(lambda x: x < 30), lz.drop_while(lambda x: x < 3),

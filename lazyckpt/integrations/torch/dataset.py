@@ -1,145 +1,25 @@
-"""A dataset for torch's DataLoader, and a loader where none is needed: `lz.torch`."""
+"""A dataset for torch's DataLoader, and the pipeline's own state out of that of its workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, TypeVar
 
-from lazyckpt.combinators.sampler import sampler
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
 from lazyckpt.core.call import runnable
-from lazyckpt.core.checks import boolean, brief, checked, natural, optional, positive
+from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.device import move_tensors
-from lazyckpt.executors.executor import Executor
-from lazyckpt.failures.skip_log import Skipped
-from lazyckpt.pipeline import Pipeline, run
+from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 
-try:
-    import torch
-    from torch.utils.data import IterableDataset, get_worker_info
-except ImportError as error:
-    raise ImportError(f"lz.torch: pip install lazyckpt[torch] ({error})") from None
-
-__all__ = ["Dataset", "Loader", "dataset", "loader", "sampler", "state"]
-
 T = TypeVar("T", covariant=True)
-
-
-def loader(
-    pipeline: Pipeline[T],
-    executor: Executor | None = None,
-    state: AnyState | None = None,
-    *,
-    epoch_size: int | None = None,
-    pin_memory: bool = False,
-    strict: bool = True,
-    on_error: Literal["raise", "skip"] = "raise",
-) -> Loader[T]:
-    """Batches for a training loop, without a DataLoader: an iterable that can be saved.
-
-    NumPy arrays of numbers come as tensors that share their memory, also within
-    dicts, lists, tuples and named tuples; all else stays as it is.
-
-    Each loop gives one epoch: the rest of the current one, or the next one, as
-    `Run.epoch` does. `len` is that of a whole epoch. The state is the pipeline's
-    own, after the last item delivered.
-
-    Args:
-        pipeline: What to run.
-        executor: Who makes the items, as for `lz.run`; `lz.to_device(...)` for a GPU.
-        state: Where to go on, as for `lz.run`.
-        epoch_size: How many items an epoch has, across ends of the stream, for a
-            pipeline that is endless or whose length is unknown.
-        pin_memory: Whether to copy tensors to pinned memory, for
-            `batch.to(device, non_blocking=True)`. It needs a GPU; the copy is made
-            where the item is asked for.
-        strict: As for `lz.run`.
-        on_error: As for `lz.run`.
-
-    Raises:
-        ArgumentError: With `pin_memory`, where torch finds no GPU.
-        StateMismatch: The state belongs to another pipeline, and `strict` is set.
-
-    >>> import lazyckpt as lz
-    >>> batches = lz.torch.loader(lz.columns(x=[1, 2, 3]) | lz.batch(2, collate=lz.stack))
-    >>> len(batches), next(iter(batches))
-    (2, {'x': tensor([1, 2])})
-    >>> saved = batches.state_dict()
-    >>> list(batches)
-    [{'x': tensor([3])}]
-    >>> batches.load_state_dict(saved)
-    >>> list(batches)
-    [{'x': tensor([3])}]
-    """
-    size = checked("loader", "epoch_size", epoch_size, optional(positive))
-    pins = checked("loader", "pin_memory", pin_memory, boolean)
-    if pins and not torch.cuda.is_available():
-        raise ArgumentError("loader: pin_memory=True needs a GPU, and torch finds none")
-    made = run(pipeline, state, strict=strict, executor=executor, on_error=on_error)
-    return Loader(pipeline, made, size, pins)
-
-
-class Loader(Iterable[T], Generic[T]):
-    """What `loader` makes: one run, over and over."""
-
-    def __init__(
-        self, pipeline: Pipeline[T], run: Run[T], epoch_size: int | None, pins: bool
-    ) -> None:
-        self._pipeline, self._run, self._size = pipeline, run, epoch_size
-        self._move = _pinned if pins else _same
-
-    def __iter__(self) -> Iterator[T]:
-        for item in self._run.epoch(self._size):
-            yield move_tensors(self._move, item, torch)
-
-    def __len__(self) -> int:
-        return len(self._pipeline) if self._size is None else self._size
-
-    @property
-    def state(self) -> State:
-        """The state after the last delivered item."""
-        return self._run.state
-
-    @property
-    def skipped(self) -> Skipped:
-        """How many items `on_error="skip"` has left out, as an int; `first` tells of some."""
-        return self._run.skipped
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state as a flat dict of ints and texts, for any checkpointer."""
-        return self._run.state_dict()
-
-    def load_state_dict(self, state: AnyState) -> None:
-        """Go to a state; a loop under way goes on from there."""
-        self._run.load_state_dict(state)
-
-    def close(self) -> None:
-        """End workers; the state stays readable."""
-        self._run.close()
-
-    def __enter__(self) -> Loader[T]:
-        self._run.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._run.close()
-
-    def __repr__(self) -> str:
-        return f"<loader of {self._run!r}>"
-
-
-def _same(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-def _pinned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
 
 
 def dataset(

@@ -1,0 +1,203 @@
+"""Batches for a training loop, without a DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, Literal, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from lazyckpt.core.checks import Unfit, at_least, boolean, checked, optional, positive
+from lazyckpt.errors import ArgumentError, PipelineError
+from lazyckpt.executors.device import move_tensors
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.local import seconds
+from lazyckpt.failures.skip_log import Skipped
+from lazyckpt.integrations.torch.ranked_run import RankedRun
+from lazyckpt.pipeline import Pipeline, run
+from lazyckpt.run import Run
+from lazyckpt.state.state import AnyState, State
+
+T = TypeVar("T", covariant=True)
+
+
+def loader(
+    pipeline: Pipeline[T],
+    executor: Executor | None = None,
+    state: AnyState | None = None,
+    *,
+    epoch_size: int | None = None,
+    pin_memory: bool = False,
+    strict: bool = True,
+    on_error: Literal["raise", "skip"] = "raise",
+    group: dist.ProcessGroup | None = None,
+    agree_ahead: int = 4,
+    timeout: float = 600,
+) -> Loader[T]:
+    """Batches for a training loop, without a DataLoader: an iterable that can be saved.
+
+    NumPy arrays of numbers come as tensors that share their memory, also within
+    dicts, lists, tuples and named tuples; all else stays as it is.
+
+    Each loop gives one epoch: the rest of the current one, or the next one, as
+    `Run.epoch` does. `len` is that of a whole epoch. The state is the pipeline's
+    own, after the last item delivered.
+
+    With a `group` all its ranks end each loop at the same step, however many items
+    each has: where filters, packing or files of its own give them different numbers.
+    A loop ends where the first rank has come to the end of its epoch. What others have
+    left comes first in the next loop, also after a resume: no item is lost. So ranks
+    may be in different epochs, and each saves its own state, unless they always
+    have as many items, as behind `shard(remainder=...)` or `repeat() | shard(...)`.
+    An error on one rank is a `RankFailed` on the others, at the same step.
+
+    The ranks agree for `agree_ahead` steps at a time, over connections of their own,
+    which no other collective uses; so many items wait on each. An agreement costs one
+    small all-gather of gloo. In it all learn the states of all: where a rank was
+    lost, the others call `Loader.join` with the new process group, and the one in its
+    place makes a loader without a state, and gets its own from them.
+
+    Args:
+        pipeline: What to run.
+        executor: Who makes the items, as for `lz.run`; `lz.to_device(...)` for a GPU.
+        state: Where to go on, as for `lz.run`.
+        epoch_size: How many items an epoch has, across ends of the stream, for a
+            pipeline that is endless or whose length is unknown.
+        pin_memory: Whether to copy tensors to pinned memory, for
+            `batch.to(device, non_blocking=True)`. It needs a GPU; the copy is made
+            where the item is asked for.
+        strict: As for `lz.run`.
+        on_error: As for `lz.run`.
+        group: The process group, of any backend, whose ranks end together; such as
+            `torch.distributed.group.WORLD`. All make their loaders at the same time.
+        agree_ahead: For how many steps the ranks of the group agree at a time.
+        timeout: Seconds to wait for all ranks of the group.
+
+    Raises:
+        ArgumentError: With `pin_memory`, where torch finds no GPU.
+        StateMismatch: The state belongs to another pipeline, and `strict` is set; or the
+            ranks of the group have different pipelines.
+        RankMissing: A rank of the group does not come, in time.
+        RankFailed: Another rank raises an error.
+
+    >>> import lazyckpt as lz
+    >>> batches = lz.torch.loader(lz.columns(x=[1, 2, 3]) | lz.batch(2, collate=lz.stack))
+    >>> len(batches), next(iter(batches))
+    (2, {'x': tensor([1, 2])})
+    >>> saved = batches.state_dict()
+    >>> list(batches)
+    [{'x': tensor([3])}]
+    >>> batches.load_state_dict(saved)
+    >>> list(batches)
+    [{'x': tensor([3])}]
+    """
+    size = checked("loader", "epoch_size", epoch_size, optional(positive))
+    pins = checked("loader", "pin_memory", pin_memory, boolean)
+    if pins and not torch.cuda.is_available():
+        raise ArgumentError("loader: pin_memory=True needs a GPU, and torch finds none")
+    ahead = checked("loader", "agree_ahead", agree_ahead, positive)
+    limit = checked("loader", "timeout", timeout, seconds)
+    if group is not None:
+        checked("loader", "group", group, _group)
+    made = run(pipeline, state, strict=strict, executor=executor, on_error=on_error)
+    ranked = None
+    if group is not None:
+        skips, has_place = on_error == "skip", state is not None
+        ranked = RankedRun(pipeline, made, ahead, limit, has_place=has_place, skips=skips)
+        ranked.join(group)
+    return Loader(pipeline, made, size, pins, ranked)
+
+
+def _group(value: Any) -> dist.ProcessGroup:
+    if not isinstance(value, dist.ProcessGroup):
+        raise Unfit("a process group of torch.distributed that this process belongs to")
+    return value
+
+
+class Loader(Iterable[T], Generic[T]):
+    """What `loader` makes: one run, over and over."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline[T],
+        run: Run[T],
+        epoch_size: int | None,
+        pins: bool,
+        ranked: RankedRun[T] | None = None,
+    ) -> None:
+        self._pipeline, self._run, self._size = pipeline, run, epoch_size
+        self._move = _pinned if pins else _same
+        self._ranked = ranked
+        self._paced: Run[T] | RankedRun[T] = ranked or run
+
+    def __iter__(self) -> Iterator[T]:
+        for item in self._paced.epoch(self._size):
+            yield move_tensors(self._move, item, torch)
+
+    def __len__(self) -> int:
+        return len(self._pipeline) if self._size is None else self._size
+
+    @property
+    def state(self) -> State:
+        """The state after the last delivered item."""
+        return self._paced.state
+
+    @property
+    def skipped(self) -> Skipped:
+        """How many items `on_error="skip"` has left out, as an int; `first` tells of some."""
+        return self._paced.skipped
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as a flat dict of ints and texts, for any checkpointer."""
+        return self._paced.state_dict()
+
+    def load_state_dict(self, state: AnyState) -> None:
+        """Go to a state; a loop under way goes on from there."""
+        self._paced.load_state_dict(state)
+
+    def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
+        """Go on with a new process group, after a rank was lost. All that are left call it.
+
+        The one in the lost rank's place calls `loader(..., group=group)` meanwhile, with no
+        state: it goes on where that rank was. So it is for several. All go on after
+        the same step, that of the rank which has had the fewest items.
+
+        Args:
+            group: The new process group, in which each has the rank that it had.
+            items: After how many items of this rank to go on, such as those that
+                the model was trained on; all delivered if None. It can go back by up to
+                `agree_ahead` items.
+
+        Raises:
+            PipelineError: The loader has no group; the others don't know the place of a
+                new rank, or have to go back too far.
+            RankMissing: A rank does not come, in time.
+        """
+        checked("join", "group", group, _group)
+        if self._ranked is None:
+            raise PipelineError("join: the loader has no group; make it with loader(..., group=)")
+        reached = checked("join", "items", items, optional(at_least(0, self.state.items)))
+        self._ranked.join(group, reached)
+
+    def close(self) -> None:
+        """End workers; the state stays readable."""
+        self._run.close()
+
+    def __enter__(self) -> Loader[T]:
+        self._run.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._run.close()
+
+    def __repr__(self) -> str:
+        return f"<loader of {self._run!r}>"
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor

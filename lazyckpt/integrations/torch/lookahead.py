@@ -1,0 +1,95 @@
+"""Items of a run that are made before they are given."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any, Generic, TypeVar
+
+from lazyckpt.core.machine import Machine
+from lazyckpt.epochs import EpochLoader
+from lazyckpt.errors import PipelineError
+from lazyckpt.run import Run
+from lazyckpt.state.state import AnyState, State
+
+T = TypeVar("T")
+
+
+class Lookahead(Generic[T]):
+    """Items of a run that are made before they are given, each with the state after it.
+
+    Attributes:
+        items: The items, in order.
+        error: What came in place of the next one.
+        is_over: Whether there is no next one, in the epochs that are asked for.
+    """
+
+    def __init__(self, run: Run[T], machine: Machine[Any]) -> None:
+        self._run, self._machine = run, machine
+        self._epochs = EpochLoader(run, machine)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.items: deque[tuple[T, State]] = deque()
+        self.error: Exception | None = None
+        self.is_over = False
+        self._restart()
+
+    def _restart(self) -> None:
+        self._pairs = self._run.with_state()
+        self._is_whole = self._epochs.is_fresh  # the epoch, and nothing has come of it
+
+    @property
+    def end(self) -> State:
+        """The state after the last of the items."""
+        return self._run.state
+
+    def go_to(self, state: AnyState) -> None:
+        """Drop the items, and go on from a state."""
+        self._run.load_state_dict(state)
+        self._begin()
+
+    def epoch(self) -> int:
+        """That of the next item: the one under way, or the next where nothing is left of it.
+
+        It forgets an error, and tries that item again.
+        """
+        self.error, self.is_over = None, False
+        if not self.items:
+            is_fresh = self._epochs.is_fresh
+            self.fill(1, self._epochs.epoch)
+            if self.is_over and not is_fresh:
+                self._advance()
+                self.fill(1, self._epochs.epoch)
+        if self.items:
+            return self._machine.epoch(self.items[0][1].position)
+        return self._epochs.epoch
+
+    def fill(self, size: int, last: float) -> None:
+        """Make items until there are `size`, or none are left up to the end of epoch `last`."""
+        self.is_over = self.is_over and self._epochs.epoch >= last
+        while len(self.items) < size and self.error is None and not self.is_over:
+            try:
+                self.items.append(next(self._pairs))
+                self._is_whole = False
+            except StopIteration:
+                self._go_on(last)
+            except BaseException as error:
+                self._pairs = self._run.with_state()  # it has ended with the error
+                if not isinstance(error, Exception):
+                    raise
+                self.error = error
+
+    def _go_on(self, last: float) -> None:
+        if self._is_whole and last == math.inf:
+            self.error = PipelineError("an epoch of the stream is empty, so epochs have no size")
+        elif self._epochs.epoch < last:
+            self._advance()
+        else:
+            self.is_over = True
+            self._pairs = self._run.with_state()
+
+    def _advance(self) -> None:
+        self._epochs.advance()
+        self.is_over = False
+        self._restart()
