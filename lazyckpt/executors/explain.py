@@ -32,9 +32,9 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> str:
       source(range(0, 9)) | map(str)  in 4 threads, each item from its own state; 6 items ahead
     mix(..., (1, 2), seed=0)          in one thread beside the consumer; 3 items ahead
     memory: stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and
-      4,096 items at most, 3 for each worker and 2 more; what comes of an item, in parts of 1
-      MiB or one item, with 2.5 MiB for each worker; pipelines that are joined share what is
-      ahead, and have one item each
+      4,096 items at most, 3 for each worker and 2 more, and 2 items besides; what comes of an
+      item, in parts of 1 MiB or one item, with 2.5 MiB for each worker; pipelines that are
+      joined share what is ahead, and have one item each
     """
     chain: Chain = runnable("explain", pipeline)
     chosen = as_executor(executor) or Executor(explain, {})

@@ -49,7 +49,8 @@ def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: boo
     else:
         found.append(
             f"items below {_size(CHUNK_BYTES)} come in chunks of {_size(chunk_bytes(buffer_size))} "
-            f"and {CHUNK_ITEMS:,} items at most, 3 for each worker and 2 more"
+            f"and {CHUNK_ITEMS:,} items at most, 3 for each worker and 2 more, and {buffer_size} "
+            "items besides"
         )
     inside = [*_all(segments)]
     if any(each.kind == "runs" for each in inside):

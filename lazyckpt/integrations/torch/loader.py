@@ -103,8 +103,7 @@ def loader(
     made = run(pipeline, state, strict=strict, executor=executor, on_error=on_error)
     ranked = None
     if group is not None:
-        skips, has_place = on_error == "skip", state is not None
-        ranked = RankedRun(pipeline, made, ahead, limit, has_place=has_place, skips=skips)
+        ranked = RankedRun(pipeline, made, ahead, limit, has_place=state is not None)
         ranked.join(group)
     return Loader(pipeline, made, size, pins, ranked)
 

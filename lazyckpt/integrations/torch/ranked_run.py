@@ -58,7 +58,6 @@ class RankedRun(Generic[T]):
         agree_ahead: For how many steps to agree at once.
         timeout: How many seconds an agreement may take.
         has_place: Whether the run has come from a state.
-        skips: Whether it leaves out items that fail.
 
     Attributes:
         state: The state after the last delivered item.
@@ -72,11 +71,10 @@ class RankedRun(Generic[T]):
         timeout: float,
         *,
         has_place: bool,
-        skips: bool,
     ) -> None:
         self._pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
         self._ahead = Lookahead(run, pipeline.machine)
-        self.state, self._has_place, self._skips = run.state, has_place, skips
+        self.state, self._has_place = run.state, has_place
         self._ranks: Ranks | None = None
         self._digest = pipeline_digest(pipeline)
         self._turn = 0
@@ -89,7 +87,7 @@ class RankedRun(Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """The state, for any checkpointer."""
-        return flat(self.state, skips=self._skips)
+        return flat(self.state)
 
     def load_state_dict(self, state: AnyState) -> None:
         """Go to a state. A loop under way goes on from there, after another agreement."""
