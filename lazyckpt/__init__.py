@@ -12,12 +12,12 @@ Each module imports only from those before it:
 - core: lengths, cached_property, checks, prng, flow, machine, views, arrays, stages, user_state
 - core: show, frames, entries, registry, call, define
 - machines, diagram
-- failures: notes, skip_log, skipping
+- failures: notes, skip_log, skipping, watching
 - state: positions, windows, mismatch, codec, state, rebase, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
 - cursor, epochs, block_iterator, delivery, run
 - state: saving
-- pipeline, decorators, combinators, origins, provenance, io, integrations
+- pipeline, decorators, combinators, origins, provenance, io, lineage, integrations
 - testing, demo, compat
 """
 
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
     from lazyckpt.combinators.cache import cache
     from lazyckpt.combinators.concat import concat
+    from lazyckpt.combinators.concat_then_split import concat_then_split
     from lazyckpt.combinators.count import count, random_floats, random_indices
+    from lazyckpt.combinators.cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.dedupe import dedupe
     from lazyckpt.combinators.enumerate import enumerate, random_map
     from lazyckpt.combinators.filter import filter
@@ -67,7 +69,9 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
-    from lazyckpt.combinators.pack import concat_then_split, pack_first_fit
+    from lazyckpt.combinators.pack import pack_best_fit, pack_first_fit
+    from lazyckpt.combinators.pack_by_plan import pack_by_plan
+    from lazyckpt.combinators.packing_plan import PackingPlan, plan_packing
     from lazyckpt.combinators.repeat import repeat
     from lazyckpt.combinators.sample import balanced, oversample, sample
     from lazyckpt.combinators.scan import scan
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.take_while import drop_while, take_while
     from lazyckpt.combinators.token_batch import token_batch
     from lazyckpt.combinators.unfold import once, unfold
+    from lazyckpt.combinators.without import without
     from lazyckpt.combinators.zip import zip
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
@@ -90,6 +95,7 @@ if TYPE_CHECKING:
     from lazyckpt.executors.local import inline, processes, threads
     from lazyckpt.executors.remote import futures, ray
     from lazyckpt.integrations import torch as torch
+    from lazyckpt.lineage.seen import Seen, seen
     from lazyckpt.origins import Origin
     from lazyckpt.provenance import trace
     from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
@@ -108,12 +114,14 @@ __all__ = [
     "InvalidState",
     "Move",
     "Origin",
+    "PackingPlan",
     "Pipeline",
     "PipelineError",
     "RankFailed",
     "RankMissing",
     "ResumeCost",
     "Run",
+    "Seen",
     "SourceChanged",
     "Stage",
     "StageCost",
@@ -121,6 +129,7 @@ __all__ = [
     "StateMismatch",
     "WorkerDied",
     "WorkerTimeout",
+    "add_cu_seqlens",
     "advance",
     "balanced",
     "batch",
@@ -162,7 +171,10 @@ __all__ = [
     "multiplex",
     "once",
     "oversample",
+    "pack_best_fit",
+    "pack_by_plan",
     "pack_first_fit",
+    "plan_packing",
     "processes",
     "random_floats",
     "random_indices",
@@ -178,6 +190,7 @@ __all__ = [
     "sample",
     "save",
     "scan",
+    "seen",
     "shard",
     "shard_batch",
     "shuffle",
@@ -201,6 +214,7 @@ __all__ = [
     "trace",
     "unbatch",
     "unfold",
+    "without",
     "zip",
 ]
 
@@ -210,7 +224,9 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
     "combinators.cache": "cache",
     "combinators.concat": "concat",
+    "combinators.concat_then_split": "concat_then_split",
     "combinators.count": "count random_floats random_indices",
+    "combinators.cu_seqlens": "add_cu_seqlens",
     "combinators.dedupe": "dedupe",
     "combinators.enumerate": "enumerate random_map",
     "combinators.filter": "filter",
@@ -226,7 +242,9 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
     "combinators.multiplex": "multiplex",
-    "combinators.pack": "concat_then_split pack_first_fit",
+    "combinators.pack": "pack_best_fit pack_first_fit",
+    "combinators.pack_by_plan": "pack_by_plan",
+    "combinators.packing_plan": "PackingPlan plan_packing",
     "combinators.repeat": "repeat",
     "combinators.sample": "balanced oversample sample",
     "combinators.scan": "scan",
@@ -242,12 +260,14 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.take_while": "drop_while take_while",
     "combinators.token_batch": "token_batch",
     "combinators.unfold": "once unfold",
+    "combinators.without": "without",
     "combinators.zip": "zip",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
     "executors.explain": "explain",
     "executors.local": "inline processes threads",
     "executors.remote": "futures ray",
+    "lineage.seen": "Seen seen",
     "origins": "Origin",
     "provenance": "trace",
     "state.algebra": "Difference Move advance diff init replay state_at step",

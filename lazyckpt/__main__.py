@@ -1,4 +1,4 @@
-"""The command line: `lazyckpt demo`, `index` and `convert`, or `python -m lazyckpt ...`."""
+"""The command line: `lazyckpt demo`, `index`, `convert` and `seen`, or `python -m lazyckpt`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.io.conversion import FORMATS
 from lazyckpt.io.converting import converting
 from lazyckpt.io.indexing import READERS, indexing
+from lazyckpt.lineage.command import telling
 
 LEAST_KILLS = 5
 
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_index(commands)
     _add_convert(commands)
+    _add_seen(commands)
     return parser
 
 
@@ -144,6 +146,33 @@ def _index(chosen: argparse.Namespace) -> int:
         return indexing(chosen.patterns, chosen.format, chosen.index_dir, chosen.workers)
     except (PipelineError, OSError) as error:
         print(f"lazyckpt index: {error}", file=sys.stderr)
+        return 2
+
+
+def _add_seen(commands: Any) -> None:
+    told = commands.add_parser(
+        "seen",
+        help="tell what a run was given up to a state: the origins of all its items",
+        description=(
+            "Prints how many rows came from each source and file, or writes each row to a "
+            "Parquet file. It imports the module from the current folder and reads data where "
+            "only reading tells."
+        ),
+    )
+    told.set_defaults(run=_seen)
+    told.add_argument(
+        "pipeline", metavar="MODULE:PIPELINE", help="such as train:pipeline, or a function of one"
+    )
+    told.add_argument("state", metavar="STATE", help="a file that lazyckpt.save wrote")
+    told.add_argument("--since", metavar="STATE", help="an earlier one (default: the beginning)")
+    told.add_argument("--out", metavar="PATH", help="a Parquet file (default: print the counts)")
+
+
+def _seen(chosen: argparse.Namespace) -> int:
+    try:
+        return telling(chosen.pipeline, chosen.state, chosen.since, chosen.out)
+    except (PipelineError, OSError) as error:
+        print(f"lazyckpt seen: {error}", file=sys.stderr)
         return 2
 
 

@@ -56,6 +56,8 @@ def combinator(
             be for that: "any", "stateless" or "lockstep".
         branch: What `rebase` makes of the stage's own part where `seed` has changed: given
             upstream's place, the part, the old seed and all arguments.
+        inserted: Of a stage that counts what comes before it: its own part where `rebase`
+            inserts it behind so many items of an epoch.
         trace: From the stored call and a `lazyckpt.provenance.Tracing` to a stage that takes
             and gives items with their origins and has the same positions, where neither
             rates nor functions tell which items went into one; see `lazyckpt.trace`.

@@ -17,6 +17,7 @@ from lazyckpt.core.machine import End, Machine, apart
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful, stateless, stepped_to, stepping
 from lazyckpt.decorators import combinator, source_combinator
+from lazyckpt.failures.skipping import unguarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def origins(item: Any) -> Iterator[Origin]:
 def traced_source(call: Call, stage: str, reads: bool) -> Machine[Any]:
     """A source whose items come with their origins."""
     machine = call.build(None)
-    data: Any = call.arguments.get("data")
+    data: Any = unguarded(call.arguments.get("data"))
     locate = data.locate if is_reader(data) else None
 
     def told(item: Any, epoch: int, place: int) -> Traced:

@@ -182,8 +182,9 @@ def run(
     With `on_error="skip"` an item is left out where the function of a `map`,
     `starmap`, `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` fails, a
     `collate` or an index of the source, and counted in `Run.skipped` and in the
-    state; of an iterable that fails midway, the rest counts as one. Other errors
-    are raised: of `take_while`, `scan`, `flat_scan`, vectorized maps, streams, and
+    state; of an iterable that fails midway, the rest counts as one. An item counts as
+    one that fails at which a worker of `processes` dies or hangs. Other errors are
+    raised: of `take_while`, `scan`, `flat_scan`, vectorized maps, streams, and
     within the parts of a `zip`, as they would shift it.
 
     Args:

@@ -59,6 +59,10 @@ COMBINATORS = {
         "lz.take(2) | lz.repeat() | lz.map(len)": "Stage[Sized, int]",
     },
     "skip": {"words | lz.skip(1)": "Pipeline[str]"},
+    "without": {
+        "words | lz.without([(1, 3), range(4, 6)])": "Pipeline[str]",
+        "words | lz.without([(lz.init(words), lz.state_at(words, 2))])": "Pipeline[str]",
+    },
     "take_while": {"words | lz.take_while(str.isupper)": "Pipeline[str]"},
     "drop_while": {"words | lz.drop_while(str.isupper)": "Pipeline[str]"},
     "gather": {
@@ -97,6 +101,14 @@ COMBINATORS = {
         "words | lz.bucket_by_boundaries([2], 2, length=len)": "Pipeline[list[str]]"
     },
     "concat_then_split": {"[[1]] | lz.concat_then_split(2) | lz.map(list)": "Pipeline[list[str]]"},
+    "pack_best_fit": {
+        "[[1]] | lz.pack_best_fit(2, num_bins=1) | lz.map(list)": "Pipeline[list[str]]"
+    },
+    "pack_by_plan": {
+        "[[1]] | lz.pack_by_plan(lz.plan_packing([1], 2, seed=0)) | lz.map(list)": (
+            "Pipeline[list[str]]"
+        )
+    },
     "pack_first_fit": {
         "[[1]] | lz.pack_first_fit(2, num_bins=1) | lz.map(list)": "Pipeline[list[str]]"
     },

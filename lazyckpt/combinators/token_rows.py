@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import brief, is_integer
+from lazyckpt.core.checks import brief, is_integer, one_of
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 
+# What becomes of a sequence that is longer than a row.
+Overflow: TypeAlias = Literal["error", "split", "truncate", "drop"]
+overflow_policy = one_of("error", "split", "truncate", "drop")
+
 _OURS = ("segment_ids", "positions")
+_SHOWN = 20  # tokens of a sequence in a message, which are cut
 _FEW = 8  # parts, up to which a slice for each takes less time
 
 
@@ -47,6 +52,25 @@ def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
     if taken := [name for name in _OURS if name in features]:
         raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
     return len(next(iter(features.values()))), features
+
+
+def cut_to_fit(
+    stage: str, size: int, features: Features, length: int, overflow: Overflow
+) -> list[Features]:
+    """A sequence longer than `length` in parts, of which all but the last have so many tokens."""
+    if overflow == "error":
+        raise ValueError(
+            f"{stage}: a sequence of {size} tokens is longer than length={length}: "
+            f"{brief(next(iter(features.values()))[:_SHOWN].tolist())}; "
+            'say by overflow="split", "truncate" or "drop" what becomes of it'
+        )
+    kept = {"split": size, "truncate": length, "drop": 0}[overflow]
+    return [part_of(features, begin, begin + length) for begin in range(0, kept, length)]
+
+
+def part_of(features: Features, begin: int, end: int) -> Features:
+    """The tokens from number `begin` up to `end`."""
+    return {name: each[begin:end] for name, each in features.items()}
 
 
 def filled_row(stage: str, parts: list[Features], length: int) -> Features:

@@ -24,6 +24,7 @@ class Options(TypedDict, total=False):
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
     rebasable: Mapping[str, str]
     branch: Callable[..., Any]
+    inserted: Callable[[int], Any]
     trace: Callable[..., Any]
     itemwise: bool
     registered: bool
@@ -45,6 +46,7 @@ def define(
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]] | None = None,
     rebasable: Mapping[str, str] | None = None,
     branch: Callable[..., Any] | None = None,
+    inserted: Callable[[int], Any] | None = None,
     rebase: Callable[..., Any] | None = None,
     before: Callable[..., dict[str, Any]] | None = None,
     reshard: Callable[..., Any] | None = None,
@@ -82,6 +84,7 @@ def define(
         functions=functions or {},
         rebasable=rebasable or {},
         branch=branch,
+        inserted=inserted,
         rebase=rebase,
         before=before,
         reshard=reshard,

@@ -125,7 +125,8 @@ def described(value: Any) -> Any:
         return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
     if isinstance(value, (str, bytes, tuple, list)):
         return f"{type(value).__name__}[{len(value)}]#{digest([described(v) for v in value])}"
-    return type(value).__name__
+    own = getattr(value, "digest", None)  # of what tells itself apart
+    return f"{type(value).__name__}#{own}" if isinstance(own, str) else type(value).__name__
 
 
 def described_whole(value: Any) -> Any:

@@ -61,6 +61,7 @@ class Combinator(NamedTuple):
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
     rebasable: Mapping[str, str]
     branch: Callable[..., Any] | None
+    inserted: Callable[[int], Any] | None
     rebase: Callable[..., Any] | None
     before: Callable[..., dict[str, Any]] | None
     reshard: Callable[..., Any] | None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.flow import Position
 from lazyckpt.executors.plan.positions import raise_or_position
+from lazyckpt.executors.plan.tasks import ChunkSizer, Tasks
 from lazyckpt.failures.skip_log import SkipRecord
 
 
@@ -22,6 +23,8 @@ class Chunk(NamedTuple):
         skipped: What was left out, and after how many of them.
         error: What comes after them.
         is_last: Whether the end does.
+        following: The tasks behind them, where those know more than the position tells:
+            what was left out behind the last item isn't tried again.
     """
 
     position_after: Callable[[int], Position]
@@ -31,6 +34,7 @@ class Chunk(NamedTuple):
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     error: Exception | None = None
     is_last: bool = False
+    following: Callable[[ChunkSizer], Tasks] | None = None
 
     def given(self) -> int:
         return self.size - length_hint(self.items)

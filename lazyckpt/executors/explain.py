@@ -19,8 +19,9 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> str:
         items are held there that were made, or are being made, before they are asked for;
         or more lines for long ones. Those of pipelines that are joined come before,
         indented. Behind them what small items, and what comes of an item, take.
-        And a warning where the first items of a shuffled epoch are taken, which are
-        others in each epoch.
+        Of `processes`, the process that reads what workers make may make it by itself
+        where that costs less than sending it. And a warning where the first items of a
+        shuffled epoch are taken, which are others in each epoch.
 
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)

@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from lazyckpt.core.checks import Unfit, boolean, finite, function, optional, positive
+from lazyckpt.core.checks import Unfit, boolean, finite, function, natural, optional, positive
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
@@ -108,6 +108,7 @@ def start_method(value: object) -> str:
         "shared_memory": boolean,
         "gated": boolean,
         "timeout": optional(seconds),
+        "retries": natural,
         "worker_init": optional(function),
         "library_threads": optional(positive),
     }
@@ -120,6 +121,7 @@ def processes(
     shared_memory: bool = True,
     gated: bool = False,
     timeout: float | None = None,
+    retries: int = 0,
     worker_init: Callable[[int], Any] | None = None,
     library_threads: int | None = 1,
 ) -> PoolSpec:
@@ -135,8 +137,15 @@ def processes(
     one more process, see `explain`, which is worker number `workers`; what that has
     ready is made again if the run is left and entered.
 
+    What costs less to make than to send is made by the process that reads it, once both
+    are measured, and as long as it costs no more than twice that. It stays with workers
+    where there are a `timeout`, `retries` or `worker_init`, or with `gated`: who expects
+    that cheap items kill their process gives one of these.
+
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
-    made before; the run can go on, with new workers. With forkserver and spawn, guard
+    made before; the run can go on, with new workers. With `on_error="skip"` that item
+    is left out, as is one that hangs, where its function may leave out what fails; it is
+    tried again before that, at least once. With forkserver and spawn, guard
     the main part of a script with `if __name__ == "__main__"`, as multiprocessing
     requires; one without is refused.
 
@@ -163,8 +172,10 @@ def processes(
         shared_memory: Whether arrays go through it, or are pickled too.
         gated: Whether to make only what is waited for, and what
             `Run.allow_buffering` allows.
-        timeout: Seconds to wait for an item before `WorkerTimeout`; twice that and one
+        timeout: Seconds that an item may take before `WorkerTimeout`; twice that and one
             more where the process hangs that reads what depends on the items before.
+        retries: How often an item is tried again at which a worker died or hung, by
+            itself and with new workers.
         worker_init: Called in each worker that starts, with its number from 0.
         library_threads: Threads of BLAS, OpenMP and torch in a worker; None leaves them.
 
@@ -185,7 +196,7 @@ def processes(
 
     def start(handlers: list[Handler], count: int) -> WorkerPool:
         pool: WorkerPool = module.ProcessPool(
-            handlers, count, buffer_size, timeout, start_method, settings
+            handlers, count, buffer_size, timeout, start_method, settings, retries=retries
         )
         return pool
 
@@ -199,6 +210,7 @@ def processes(
             settings,
             number=workers,
             patience=timeout and 2 * timeout + 1,  # for its workers are late before it is
+            retries=retries,
         )
         return pool
 

@@ -9,6 +9,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.executors.placement import Placement
 from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
@@ -51,23 +52,31 @@ def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
 
 def planned(
     segments: list[Segment],
+    handlers: list[Handler],
     pool: WorkerPool,
     gate: PrefetchGate,
     skip_log: SkipLog | None,
     recorders: Recorders | None = None,
 ) -> Machine[Any]:
-    """The machine of a pipeline, in which a pool does what is not local.
+    """The machine of a pipeline, in which a pool with these handlers does what is not local.
 
     Recorders note the positions of the pipelines that its first stage joins, if that is
     the last that is planned: what workers make of a stream is read before it is given.
     """
-    return _Plan(pool, gate, skip_log).machine(segments, Share(), recorders)
+    return _Plan(handlers, pool, gate, skip_log).machine(segments, Share(), recorders)
 
 
 class _Plan:
-    def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
-        self._pool, self._gate, self._skip_log = pool, gate, skip_log
-        self._handlers = count()
+    def __init__(
+        self,
+        handlers: list[Handler],
+        pool: WorkerPool,
+        gate: PrefetchGate,
+        skip_log: SkipLog | None,
+    ) -> None:
+        self._handlers, self._pool, self._gate = handlers, pool, gate
+        self._skip_log = skip_log
+        self._numbers = count()
 
     def machine(
         self, segments: list[Segment], share: Share, recorders: Recorders | None = None
@@ -90,7 +99,7 @@ class _Plan:
                 generate = tasks_of(segment, self._pool)
             else:
                 generate = pointwise_tasks(below, calls, rereader, self._skip_log)
-            handler = next(self._handlers)
+            handler = next(self._numbers)
             prefetch_from = prefetching(
                 self._pool,
                 self._gate,
@@ -101,6 +110,7 @@ class _Plan:
                 calls,
                 share,
                 self._skip_log,
+                self._handlers[handler].fresh,
             )
             flows = _DrivenFlows(prefetch_from, self._gate, share, may_wait=below is not None)
             machine = machine._replace(flow=flows, view=None)
@@ -136,11 +146,28 @@ def prefetching(
     calls: tuple[Call, ...],
     share: Share | None = None,
     inner_log: SkipLog | None = None,
+    made_by: Callable[[], Handler] | None = None,
 ) -> Callable[[Position], Prefetcher]:
-    """What has a pool make the items from a position on."""
-    return lambda position: Prefetcher(
-        pool, gate, handler, generate, position, rereader, skip_log, calls, share, inner_log
-    )
+    """What has a pool make the items from a position on, or does so by itself."""
+    may_be_here = not pool.keeps_work and not gate.is_gated
+
+    def prefetch_from(position: Position) -> Prefetcher:
+        placement = Placement(made_by if may_be_here else None)
+        return Prefetcher(
+            pool,
+            gate,
+            handler,
+            generate,
+            position,
+            rereader,
+            skip_log,
+            calls,
+            share,
+            inner_log,
+            placement,
+        )
+
+    return prefetch_from
 
 
 class _DrivenFlows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
@@ -24,6 +25,7 @@ from lazyckpt.failures.skipping import skip_log_of
 
 P = ParamSpec("P")
 
+_NO_RETRIES = "; only processes(...) can end a worker that hangs, and tell which item killed one"
 _SHOWN = 6  # pipelines that are joined, before the others are summed up
 
 
@@ -81,10 +83,11 @@ class DrivingReader:
         self._chain, self._executor = chain, executor
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
-        pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
+        self._gate, handlers = gate, handlers_of(segments)
+        pool = spec.start(handlers, spec.workers)  # they start where it works
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
-        machine = planned(segments, pool, gate, skip_log_of(chain), recorders)
+        machine = planned(segments, handlers, pool, gate, skip_log_of(chain), recorders)
         self._reader = Reader(chain, machine, recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -94,6 +97,12 @@ class DrivingReader:
 
     def fresh(self) -> DrivingReader:
         return DrivingReader(self._chain, self._executor)
+
+    def close_flows(self) -> None:
+        self._reader.close_flows()
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return self._gate.without_lookahead()
 
     def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
         return self._reader(task, items)
@@ -133,7 +142,9 @@ class PoolExecutor(Executor):
         one = f"in one {spec.noun}"
         many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
         many = spec.place or many
-        if len(segments) == 1 and segments[0].kind == "chunks" and chain.machine.skip is None:
+        is_one = spec.can_stream and spec.workers == 1 and segments[0].kind == "runs"
+        is_stream = is_one or segments[0].kind == "chunks"
+        if len(segments) == 1 and is_stream and chain.machine.skip is None:
             where = with_count(f"{one}, as one stream", spec.reader_ahead)
             return [(tuple(map(repr, chain.written)), where)]
         reader = "thread" if spec.start_reader is None else spec.noun
@@ -208,7 +219,8 @@ def pool_executor(
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise ArgumentError(f"{spec.__name__}: {error}") from None
+                remedy = _NO_RETRIES if "retries" in kwargs else ""
+                raise ArgumentError(f"{spec.__name__}: {error}{remedy}") from None
             bound.apply_defaults()
             given = dict(bound.arguments)
             options = given.pop(more, {}) if more else {}

@@ -17,6 +17,8 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.chunk import Chunk, skipped_before
+from lazyckpt.executors.losses import Losses, LostItem
+from lazyckpt.executors.placement import MadeHere, Placement
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
@@ -61,12 +63,15 @@ class Prefetcher:
         calls: tuple[Call, ...] = (),
         share: Share | None = None,
         inner_log: SkipLog | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self._calls = calls
+        self._placement = placement or Placement()
         self._pool, self._gate, self._handler, self._generate = pool, gate, handler, generate
         self._rereader = rereader
         self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
         self._share = share or Share()
+        self._losses = self._no_losses()
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
@@ -79,6 +84,9 @@ class Prefetcher:
         self._is_under_way = False
         self._generation = pool.generation
         self._chunk = Chunk(always(position), iter(()))
+
+    def _no_losses(self) -> Losses:
+        return Losses(self._pool, self._calls, may_read_ahead=self._generate is stream_tasks)
 
     def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
@@ -131,7 +139,9 @@ class Prefetcher:
                     raise error
                 finally:
                     del error  # its traceback has this frame, which would be a cycle
-            if self._is_under_way:
+            if self._is_under_way:  # what is known besides the position may be of a task half done
+                self._chunk = self._chunk._replace(following=None)
+                self._losses = self._no_losses()
                 self._restart()
             self._is_under_way = True
             self._advance()
@@ -144,9 +154,11 @@ class Prefetcher:
             self._keep_done()
         self._generation = self._pool.generation
         self._continue_runs()
-        limit = self._sizer.limit()
+        limit = 1 if self._losses.is_retrying else self._sizer.limit()
         while not self._is_over:
             if self._items_pending >= (limit if self._gate.is_open else 1):
+                return
+            if self._placement.is_here and self._pending:
                 return
             if self._gate.is_closed:
                 raise TaskLost
@@ -175,9 +187,9 @@ class Prefetcher:
         while self._gate.is_open and place < len(self._pending) and left > 0:
             task, pending = self._pending[place]
             place += 1
-            if isinstance(pending, PendingTask) and self._pool.is_done(pending):
+            if isinstance(pending, PendingTask) and self._is_done(pending):
                 with suppress(TaskLost):  # it is submitted anew when it is the next
-                    outcome = self._pool.result(pending)
+                    outcome = self._placement.received(partial(self._pool.result, pending))
                     left -= outcome.item_bytes * len(outcome.items)
                     if outcome.item_bytes <= CHUNK_BYTES:
                         self._continue(place, task, pending, outcome)
@@ -188,16 +200,28 @@ class Prefetcher:
             return
         assert outcome.positions
         run = task.payload._replace(position=outcome.positions[-1], upstream=outcome.left)
-        following = self._pool.submit(self._handler, run, run.upstream, pending)
-        self._pending.insert(place, (task._replace(payload=run, size=run.upstream), following))
+        following = task._replace(payload=run, size=run.upstream)
+        is_here = isinstance(pending, MadeHere)  # the others go on where they are open
+        submitted = self._submit(following, after=pending, may_be_here=is_here)
+        self._pending.insert(place, (following, submitted))
         self._items_pending += run.upstream
         pending.is_continued = True
+
+    def _is_done(self, pending: PendingTask) -> bool:
+        return self._placement.received(partial(self._pool.is_done, pending))
 
     def _next_task(self) -> Task:
         tasks = self._tasks
         if tasks is None:
             tasks = self._tasks = self._tasks_behind()
-        if (task := next(tasks, None)) is None:  # closed by a signal's handler meanwhile
+        size = self._sizer.size
+        try:
+            if self._gate.one_by_one:
+                self._sizer.size = 1
+            task = next(tasks, None)
+        finally:
+            self._sizer.size = size
+        if task is None:  # closed by a signal's handler meanwhile
             raise TaskLost
         return task
 
@@ -210,8 +234,17 @@ class Prefetcher:
             self._pool.suspect = None
             raise suspect.failure
 
-    def _submit(self, task: Task) -> PendingTask:
-        return self._pool.submit(self._handler, task.payload, task.size)
+    def _submit(
+        self, task: Task, after: PendingTask | None = None, *, may_be_here: bool = True
+    ) -> PendingTask:
+        losses = self._losses
+        if losses.is_retrying or losses.is_in_order(task.size):
+            errors = losses.errors if losses.is_retrying else None
+            return self._pool.submit_carefully(self._handler, task.payload, task.size, errors)
+        if may_be_here and self._placement.is_here and self._pool.suspect is None:
+            return self._placement.submit(task.payload, task.size)
+        submit = partial(self._pool.submit, self._handler, task.payload, task.size, after)
+        return self._placement.received(submit)
 
     def _advance(self) -> None:
         """Wait for the next task, and have what came of it at hand, or generate tasks anew."""
@@ -221,6 +254,8 @@ class Prefetcher:
         task, pending = self._pending[0]
         if isinstance(pending, TaskLost) and not self._pool.is_driven:
             return self._restart()
+        if isinstance(pending, LostItem):
+            return self._lose(pending.failure)
         if isinstance(pending, BaseException):
             self._abandon()
             try:
@@ -248,7 +283,7 @@ class Prefetcher:
             self._pending[0] = task, self._submit(task)
             return None
         except (WorkerDied, WorkerTimeout) as lost:
-            return self._fail_behind(task, pending.made, lost)
+            return self._fail_behind(task, pending, lost)
         failure, given = outcome.failure, len(outcome.items)
         is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
         if is_of_new_worker or (outcome.is_transfer_error and not task.is_single):
@@ -257,8 +292,14 @@ class Prefetcher:
             else:
                 self._sizer.use_single_items(task.size)
             return self._restart()
+        self._losses.end()
         self._continue(1, task, pending, outcome)
-        self._sizer.observe(outcome, _counted(task, outcome))
+        counted = _counted(task, outcome)
+        self._sizer.observe(outcome, counted)
+        if self._sizer.is_growing:
+            self._placement.forget()
+        elif self._placement.is_here == isinstance(pending, MadeHere):
+            self._placement.observe(counted, outcome)
         error: Exception | None = failure
         if failure is None and task.position_after is not None and given < task.size:
             error = SourceChanged(
@@ -273,29 +314,45 @@ class Prefetcher:
         position_after = task.position_after or self._reached(outcome, settled)
         if settled is not None:
             outcome = outcome._replace(skipped=settled.skipped)
-        self._receive(outcome, position_after, task.log_skips, error)
+        following = self._chunk.following  # behind what was left out before an error
+        if outcome.items or error is None:
+            following = None if outcome.left or error else task.following
+        if settled and settled.following is not None:
+            following = settled.following
+        self._receive(outcome, position_after, task.log_skips, error, following)
         if settled and settled.following is not None:
             self._abandon()
             self._tasks, self._is_over = settled.following(self._sizer), False
         if self._gate.is_open and error is None:
             self._fill()
 
-    def _fail_behind(self, task: Task, made: int | None, error: Exception) -> None:
+    def _lose(self, failure: Failure, pending: PendingTask | None = None) -> None:
+        """Make the item again at which a worker died or hung, by itself; or raise that."""
+        if not self._losses.is_tried_again(failure, pending):
+            self._abandon()
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback has this frame, which would be a cycle
+        self._placement.close()
+        self._placement = Placement()  # what has killed a worker is none to be made here
+        self._sizer.use_single_items(1)
+        self._restart()
+
+    def _fail_behind(self, task: Task, pending: PendingTask, error: Exception) -> None:
         """Have the items made again that came before the one at which a worker died or hung."""
+        made = pending.made
         failure = Failure(error, "" if made is None else places_of_functions(self._calls))
         is_run, is_driven = isinstance(task.payload, ItemRun), self._pool.is_driven
         is_known = is_driven and (is_run or self._pool.suspect is not None)
         if not made or is_known or (made >= task.size and not is_run):
-            try:
-                raise failure
-            finally:
-                del failure, error  # its traceback has this frame, which would be a cycle
+            return self._lose(failure, pending if task.is_single else None)
         if is_run:
             self._abandon()
             task = task._replace(payload=task.payload._replace(most=made))
             pending = self._submit(task)
             pending.is_continued = True  # what is left of it comes behind the failure
-            self._pending.extend([(task, pending), (Task(None), failure)])
+            self._pending.extend([(task, pending), (Task(None), LostItem(failure))])
             self._items_pending, self._is_over = task.size, True
             return
         if is_driven:
@@ -303,6 +360,7 @@ class Prefetcher:
             self._pool.suspect = Suspect(self._handler, task.position_after(made), failure)
             raise TaskLost  # so that who drives the pool begins once more
         self._restart()
+        self._losses.keep_order(made)
         size = self._sizer.size
         try:
             while made > 0:
@@ -315,10 +373,18 @@ class Prefetcher:
                 made -= task.size
         finally:
             self._sizer.size = size
-        self._pending.append((Task(None), failure))
+        self._pending.append((Task(None), LostItem(failure)))
         self._is_over = True
 
     def _wait_for(self, pending: PendingTask) -> Outcome:
+        if isinstance(pending, MadeHere):
+            outcome = self._placement.result(pending)
+            if self._gate.is_closed:  # by a signal's handler meanwhile
+                raise TaskLost
+            return outcome
+        return self._placement.received(partial(self._received, pending))
+
+    def _received(self, pending: PendingTask) -> Outcome:
         # A closed gate stays closed for what is done already.
         is_done = not self._gate.is_open and self._pool.is_done(pending)
         if is_done or self._pool.is_driven:  # by a thread that may be held back as well
@@ -332,7 +398,8 @@ class Prefetcher:
         here = self._chunk.position_after(self._chunk.given())  # behind the item before
         if settled is None or not settled.positions:  # it failed on its way, or before it had begun
             return always(here)
-        return self._rereader.positions([here, *settled.positions[1:]])
+        found = settled.positions
+        return lambda given: found[given] if given else here
 
     def _receive(
         self,
@@ -340,6 +407,7 @@ class Prefetcher:
         position_after: Callable[[int], Position],
         log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
         error: Exception | None = None,
+        following: Callable[[ChunkSizer], Tasks] | None = None,
     ) -> None:
         items: Iterator[Any] = iter(outcome.items)
         if self._inner_log is not None and outcome.skipped:
@@ -348,7 +416,7 @@ class Prefetcher:
                 next(items, None)
         items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
-        chunk = Chunk(position_after, items, size, before, skipped, error)
+        chunk = Chunk(position_after, items, size, before, skipped, error, following=following)
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 
     def end_chunk(self) -> None:
@@ -370,7 +438,8 @@ class Prefetcher:
         """Generate tasks from the end of the chunk at hand once more: those there were are lost."""
         self._abandon()
         self._generation = self._pool.generation
-        self._tasks, self._is_over = self._generate(self._chunk.end(), self._sizer), False
+        following = self._chunk.following or partial(self._generate, self._chunk.end())
+        self._tasks, self._is_over = following(self._sizer), False
 
     def _keep_done(self) -> None:
         """Where a stream's worker was stopped, keep what it had done, and go on behind that."""
@@ -404,6 +473,7 @@ class Prefetcher:
             self._tasks = None
             tasks.close()
         self._rereader.close()
+        self._placement.close()
 
     def resume(self, position: Position) -> bool:
         """Go on with what is pending, if that is what comes next."""
@@ -436,6 +506,7 @@ class Prefetcher:
         self._abandon()
         self._is_over = True
         self._rereader.close()
+        self._placement.close()
 
     def _abandon(self) -> None:
         abandon(pending for _, pending in self._pending if isinstance(pending, PendingTask))

@@ -131,16 +131,24 @@ def open_session(
     is_stream = chain.machine.skip is None
     if len(segments) == 1 and segments[0].kind == "chunks" and is_stream:
         return open_stream(chain, gate, start_pool([Reader(chain)], 1))
-    pool = start_pool(handlers_of(segments), workers)
+    handlers = handlers_of(segments)
+    pool = start_pool(handlers, workers)
     gate.pools.append(pool)
     if not needs_reader(segments):
         generate, rereader = tasks_of(segments[0], pool), Rereader(read_again(chain).machine)
         prefetch_from = prefetching(
-            pool, gate, 0, generate, rereader, skip_log_of(chain), chain.calls
+            pool,
+            gate,
+            0,
+            generate,
+            rereader,
+            skip_log_of(chain),
+            chain.calls,
+            made_by=handlers[0].fresh,
         )
         return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
-    machine = planned(segments, pool, gate, skip_log_of(chain))
+    machine = planned(segments, handlers, pool, gate, skip_log_of(chain))
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.pop()
     session = open_stream(chain, gate, driver)

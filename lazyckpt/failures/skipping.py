@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from copy import copy
 from itertools import count
 from typing import Any
 
@@ -38,8 +39,14 @@ class _Hole:
         return f"{_cut(self.stage)} before {where}: {self.what}"
 
 
-class _Guard(Guard):
-    """A function that gives a hole where it fails, and passes on those that there are."""
+class Guarded(Guard):
+    """A function that gives a hole where it fails, and passes on those that there are.
+
+    Attributes:
+        expands: Whether it gives iterables, whose steps may fail as well.
+    """
+
+    expands = False
 
     def __init__(self, fn: Callable[..., Any], stage: str) -> None:
         self.fn, self.stage = fn, stage
@@ -133,31 +140,33 @@ def sieve(
     return stateless(upstream, flow=flow)
 
 
-class _Star(_Guard):
+class _Star(Guarded):
     def made(self, *args: Any) -> Any:
         return self.fn(*args[0])
 
 
-class _Tap(_Guard):
+class _Tap(Guarded):
     def made(self, *args: Any) -> Any:
         self.fn(*args)
         return args[0]
 
 
-_WHOLE: dict[str, type[_Guard]] = {"star": _Star, "tap": _Tap}  # what makes a stage a map
+_WHOLE: dict[str, type[Guarded]] = {"star": _Star, "tap": _Tap}  # what makes a stage a map
 
 
-class _Predicate(_Guard):
+class _Predicate(Guarded):
     def made(self, *args: Any) -> Any:
         return bool(self.fn(*args))
 
 
-class _Expansion(_Guard):
+class _Expansion(Guarded):
     """What comes before a failure within an expansion stays; a hole is the last of it.
 
     Rows of a reader are left out one by one, and so is what an iterator gives that goes on
     after an error, as it says by `goes_on`.
     """
+
+    expands = True
 
     def made(self, *args: Any) -> Any:
         found = self.fn(*args)
@@ -180,7 +189,7 @@ class _Expansion(_Guard):
         return [hole]
 
 
-class _Data(_Guard):
+class _Data(Guarded):
     """Data with indices, some of which fail."""
 
     def __len__(self) -> int:
@@ -195,6 +204,11 @@ class _Data(_Guard):
 
     def made(self, *args: Any) -> Any:
         return self.fn[args[0]]  # type: ignore[index]  # likewise
+
+
+def unguarded(data: Any) -> Any:
+    """The data of a source, also where those of its items that fail are left out."""
+    return data.fn if isinstance(data, _Data) else data
 
 
 def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
@@ -249,7 +263,7 @@ class _Rewriting:
         for role, name in names.items():
             fn = arguments[name]
             if role == "item":
-                yield call.replaced(**{name: _Guard(fn, stage)}), True, True
+                yield call.replaced(**{name: Guarded(fn, stage)}), True, True
             elif role in _WHOLE:
                 yield _mapping(call, _WHOLE[role](fn, stage)), True, True
             elif role == "expand":
@@ -259,7 +273,7 @@ class _Rewriting:
                 yield self.sieve(call, _Predicate(fn, stage)), False, False
             elif role == "collate":
                 yield call.replaced(**{name: None}), False, False
-                yield _mapping(call, _Guard(fn, stage)), True, True
+                yield _mapping(call, Guarded(fn, stage)), True, True
             elif role == "data" and call.build(None).skip is not None:
                 is_plain = isinstance(fn, (list, tuple, range, np.ndarray)) or is_frame(fn)
                 data = fn if is_plain else _Data(fn, stage)
@@ -299,21 +313,36 @@ def leaves_out(call: Call) -> bool:
 
 
 def read_again(chain: Chain) -> Chain:
-    """A pipeline made by `skipping`, with a log apart: to read items that are counted already."""
+    """A pipeline made by `skipping`, with a log apart: to read items that are counted already.
+
+    Its functions are guarded apart too, so that whoever watches the others counts no calls of it.
+    """
     if skip_log_of(chain) is None:
         return chain
     skip_log = SkipLog()
     skip_log.is_direct = True
-    return _with_log(chain, skip_log)
+    return _with_log(chain, skip_log, _apart)
 
 
-def _with_log(chain: Chain, skip_log: SkipLog) -> Chain:
+def _with_log(
+    chain: Chain, skip_log: SkipLog, change: Callable[[Any], Any] = lambda value: value
+) -> Chain:
     calls = []
     for call in chain.calls:
-        logs = {name: skip_log for name, v in call.arguments.items() if isinstance(v, SkipLog)}
-        found = call.with_chains(lambda each: _with_log(each, skip_log)) if call.chains else call
-        calls.append(found.replaced(**logs) if logs else found)
+        found = call
+        if call.chains:
+            found = call.with_chains(lambda each: _with_log(each, skip_log, change))
+        values = {
+            name: skip_log if isinstance(value, SkipLog) else change(value)
+            for name, value in call.arguments.items()
+        }
+        changed = {name: v for name, v in values.items() if v is not call.arguments[name]}
+        calls.append(found.replaced(**changed) if changed else found)
     return type(chain)(tuple(calls))
+
+
+def _apart(value: Any) -> Any:
+    return copy(value) if isinstance(value, Guarded) else value
 
 
 def _mapping(call: Call, fn: Callable[..., Any]) -> Call:

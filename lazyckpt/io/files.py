@@ -11,6 +11,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import at_least, brief, checked
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
@@ -61,6 +64,19 @@ class Files(Sequence[File]):
     def locate(self, index: int) -> File:
         """Where what is made of a file comes from: the file."""
         return self._files[index]
+
+    @property
+    def paths(self) -> list[str]:
+        """Their paths."""
+        return [file.path for file in self._files]
+
+    def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The numbers of files, which they are themselves; -1 for rows of them.
+
+        Args:
+            indices: Numbers of files, of shape `(n,)`.
+        """
+        return indices, np.full(len(indices), -1)
 
     @property
     def source_identity(self) -> dict[str, Any]:

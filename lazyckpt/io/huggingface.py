@@ -10,6 +10,9 @@ from copy import copy
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lazyckpt.combinators.unfold import unfold
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import brief
@@ -74,6 +77,20 @@ class DatasetRows(Rows[Any]):
             return None
         file = self.files[number]
         return RowOrigin(file.path, row - self._edges[number], 0, file.size)
+
+    def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Where rows come from: the numbers of their files, -1 in memory, and theirs in these.
+
+        Args:
+            indices: Numbers of rows, of shape `(n,)`.
+        """
+        if self.dataset._indices is not None:
+            indices = np.asarray(self.dataset._indices.column(0).take(indices), np.int64)
+        edges = np.asarray(self._edges)
+        numbers = np.searchsorted(edges, indices, side="right") - 1
+        is_known = numbers < len(edges) - 1
+        records = np.where(is_known, indices - edges[numbers], -1)
+        return np.where(is_known, numbers, -1), records
 
     @cached_property
     def _edges(self) -> list[int]:

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lazyckpt.core.checks import brief
 from lazyckpt.core.show import show
@@ -152,6 +153,21 @@ class Rows(Sequence[T]):
         """Where a row comes from: file, record and bytes."""
         number, record = self._find(operator.index(index))
         return RowOrigin(self.files[number].path, record, *self.span(number, record))
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of its files."""
+        return [file.path for file in self.files]
+
+    def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Where rows come from: the numbers of their files, -1 for none, and theirs in these.
+
+        Args:
+            indices: Numbers of rows, of shape `(n,)`.
+        """
+        begins = np.asarray(self._begins)
+        numbers = np.searchsorted(begins, indices, side="right") - 1
+        return numbers, indices - begins[numbers]
 
     @property
     def source_identity(self) -> dict[str, Any]:

@@ -109,6 +109,10 @@ class _Values(Iterator[Any]):
         self._number = self._offset = 0
         self._has_failed = True
 
+    def watch(self, wrap: Callable[[Callable[[bytes], Any]], Callable[[bytes], Any]]) -> None:
+        """Have the function that decodes a line wrapped: before the first one is read."""
+        self._decode = wrap(self._decode)
+
     def __iter__(self) -> Iterator[Any]:
         if self._has_failed:
             self._has_failed, self._pull = False, self._values()

@@ -92,6 +92,17 @@ class TokenRows(Rows[NDArray[Any]]):
         beside = [part.megatron for part in parts if part.megatron is not None]
         return {**super().source_identity, "digest": Files([*self.files, *beside]).digest}
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many tokens each row has, of shape `(n,)`, for `plan_packing`; no token is read."""
+        return np.concatenate([np.empty(0, np.int64), *map(self._lengths, range(len(self.files)))])
+
+    def _lengths(self, number: int) -> NDArray[np.int64]:
+        part, count = self._parts[number], self._begins[number + 1] - self._begins[number]
+        if self.length is None and part.megatron is not None:
+            return np.diff(_documents(self.files[number], part.megatron, part.dtype).bounds)
+        return np.full(count, part.row if self.length is None else self.length, np.int64)
+
     def read_rows(self, number: int, records: Sequence[int]) -> list[NDArray[Any]]:
         spans = [self.span(number, record) for record in records]
         file = self.files[number]
@@ -266,7 +277,8 @@ def read_tokens(
         name: The array's in an `.npz`, if there are several.
 
     Returns:
-        The rows, data for `source` and for `|`.
+        The rows, data for `source` and for `|`; `rows.lengths` is how many tokens each has,
+        for `plan_packing`.
 
     Raises:
         ArgumentError: A file needs `length`, `dtype` or `name`, or its array has another shape.

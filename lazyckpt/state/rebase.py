@@ -35,7 +35,7 @@ def matching(state: State, chain: Chain) -> State:
 def _remedy(state: State, chain: Chain) -> str:
     for branch in (False, True):
         try:
-            carried(state.stages, state.position, chain, branch=branch)
+            carried(state.stages, state.position, chain, branch=branch, items=state.own_items)
         except InvalidState:
             continue
         asked = ", branch=True" if branch else ""
@@ -52,6 +52,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     - the size of batches, the number of shards, the count of a `repeat`
     - functions, with nothing to carry over, and stages of functions: those that
       are inserted or removed are so from here on
+    - `without` inserted, or its ranges: what it leaves out from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
     - the weights of a `mix`, which hold from here on, and its pipelines: changed
       as here, added or removed; the pipelines of `lanes`, changed as here
@@ -83,7 +84,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     """
     branch = checked("rebase", "branch", branch, boolean)
     found, pipeline = as_state(state), runnable("rebase", pipeline)
-    position = carried(found.stages, found.position, pipeline, branch=branch)
+    position = carried(found.stages, found.position, pipeline, branch=branch, items=found.own_items)
     if found.stages == pipeline.entries:
         return found
     names = [entry.name for entry in found.stages]
@@ -99,10 +100,19 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
 
 def given(machine: Machine[Any], position: Position) -> int | None:
     """How many items lead to a position, from the beginning; None if only reading tells."""
-    skip, epoch = machine.skip, machine.epoch(position)
-    if skip is None or (epoch and not isinstance(machine.length, int)):
+    epoch, length = machine.epoch(position), machine.length
+    if epoch and not isinstance(length, int):
         return None
-    begin, end = machine.init(epoch), _progress(machine, position)
+    found = _given_in_epoch(machine, position)
+    return None if found is None else found + (epoch * int(length or 0) if epoch else 0)
+
+
+def _given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
+    """How many items lead to a position from the beginning of its epoch."""
+    skip = machine.skip
+    if skip is None:
+        return None
+    begin, end = machine.init(machine.epoch(position)), _progress(machine, position)
 
     def is_reached(n: int) -> bool:
         here, passed = skip(begin, n)
@@ -114,8 +124,7 @@ def given(machine: Machine[Any], position: Position) -> int | None:
             high *= 2
     except IndexError:  # beyond what can be counted
         return None
-    found = bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
-    return found + (epoch * int(machine.length or 0) if epoch else 0)
+    return bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
 
 
 def _progress(machine: Machine[Any], position: Position) -> Position:
@@ -133,11 +142,21 @@ def _progress(machine: Machine[Any], position: Position) -> Position:
     return (places, *position[1:])
 
 
-def carried(stages: Entries, position: Position, chain: Chain, *, branch: bool = False) -> Position:
-    """A position of another pipeline in this one; `StateMismatch` if it has none."""
+def carried(
+    stages: Entries,
+    position: Position,
+    chain: Chain,
+    *,
+    branch: bool = False,
+    items: int | None = None,
+) -> Position:
+    """A position of another pipeline in this one; `StateMismatch` if it has none.
+
+    `items` is how many that pipeline has given before it, from its beginning, if that is known.
+    """
     pairs = paired(stages, chain.entries)
     try:
-        return _carried(stages, position, pairs, chain, branch)
+        return _carried(stages, position, pairs, chain, branch, items)
     except (InvalidState, ArgumentError) as error:
         if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
             raise
@@ -145,14 +164,19 @@ def carried(stages: Entries, position: Position, chain: Chain, *, branch: bool =
 
 
 def _carried(
-    stages: Entries, position: Position, pairs: list[Pair], chain: Chain, branch: bool
+    stages: Entries,
+    position: Position,
+    pairs: list[Pair],
+    chain: Chain,
+    branch: bool,
+    items: int | None,
 ) -> Position:
     for number, pair in enumerate(pairs):
         if pair.differs:
             later = [p.new - 1 for p in pairs[number + 1 :] if p.met]
             _check(pair, chain, later, branch)
     with fitting(position):
-        new = _rebuilt(stages, position, pairs, chain)
+        new = _rebuilt(stages, position, pairs, chain, items)
     entered(chain.machine, new)
     before = _before(pairs, chain)
     if before.machine.epoch(new) != chain.machine.epoch(new):
@@ -255,7 +279,9 @@ def _is_pointwise(name: str) -> bool:
     return name in registry and registry[name].pointwise
 
 
-def _rebuilt(stages: Entries, position: Position, pairs: list[Pair], chain: Chain) -> Position:
+def _rebuilt(
+    stages: Entries, position: Position, pairs: list[Pair], chain: Chain, items: int | None
+) -> Position:
     """The position, taken apart as the old stages have it and put together as the new ones do."""
     parts = places(stages, position)
     here: Position = ()
@@ -266,7 +292,10 @@ def _rebuilt(stages: Entries, position: Position, pairs: list[Pair], chain: Chai
             continue
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         if not pair.old:
-            here = _begun(pair, call, chain.machines[pair.new - 2], here)
+            is_last = pair is pairs[-1] and not any(each.differs for each in pairs[:-1])
+            here = _begun(
+                pair, call, chain.machines[pair.new - 2], here, items if is_last else None
+            )
             moved = moved or (pair if machine.owns else None)
             continue
         part = parts[pair.old - 1]
@@ -302,9 +331,18 @@ def _branched(pair: Pair, own: Position, call: Call, here: Position) -> Position
     return found
 
 
-def _begun(pair: Pair, call: Call, upstream: Machine[Any], here: Position) -> Position:
-    """The position of a stage that begins where upstream is."""
+def _begun(
+    pair: Pair, call: Call, upstream: Machine[Any], here: Position, items: int | None
+) -> Position:
+    """The position of a stage that begins where upstream is, behind so many items if known."""
     epoch = upstream.epoch(here)
+    if call.combinator.inserted is not None:
+        before = _given_in_epoch(upstream, here)
+        if before is None and not epoch:
+            before = items
+        if before is None:
+            raise _refused(pair, "only reading tells how many items came before it")
+        return (here, *call.combinator.inserted(before))
     machine = call.build(upstream._replace(init=lambda epoch: here))
     if machine.rate.whole_epoch and here != upstream.init(epoch):
         raise _refused(pair, "it orders whole epochs, of which a part is gone")

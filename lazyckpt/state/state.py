@@ -108,6 +108,17 @@ class State:
             raise InvalidState(f"a state's position {brief(self.position)} has no epoch")
         return leaf
 
+    @property
+    def own_items(self) -> int | None:
+        """How many items its pipeline gives from its beginning up to there.
+
+        The same as `items`, unless `rebase` carried it over; None where only reading tells.
+        """
+        if self.rebased is None:
+            return self.items
+        own = self.rebased.own
+        return None if own is None else own + self.items - self.rebased.items
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
             return NotImplemented

@@ -30,6 +30,11 @@ def skip(items: Items, n: int) -> Items:
     return lambda epoch: toolz.drop(n, items(epoch))
 
 
+def without(items: Items, ranges: Any) -> Items:
+    gone = {n for start, stop in ranges for n in range(start, stop)}
+    return lambda epoch: (x for n, x in enumerate(items(epoch)) if n not in gone)
+
+
 def take_while(items: Items, predicate: Any) -> Items:
     return lambda epoch: itertools.takewhile(predicate, items(epoch))
 
@@ -242,6 +247,7 @@ ARRANGING: dict[str, Callable[..., Items]] = {
         filter,
         take,
         skip,
+        without,
         take_while,
         drop_while,
         dedupe,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -178,18 +177,47 @@ def concat_then_split(items: Items, length: int, drop_last: bool) -> Items:
     return each
 
 
-def pack_first_fit(items: Items, length: int, num_bins: int) -> Items:
+def _fitting(tokens: list[Any], length: int, overflow: str) -> list[list[Any]]:
+    if len(tokens) > length:
+        assert overflow != "error"
+        kept = {"split": tokens, "truncate": tokens[:length], "drop": []}
+        tokens = kept[overflow]
+    return list(map(list, toolz.partition_all(length, tokens)))
+
+
+def _binned(prefer: Callable[[int], int]) -> Callable[..., Items]:
+    """Of the rows with room, a sequence goes into that which is preferred."""
+
+    def model(items: Items, length: int, num_bins: int, overflow: str) -> Items:
+        def each(epoch: int) -> Iterator[Any]:
+            bins: list[list[list[dict[str, Any]]]] = []
+            for item in items(epoch):
+                parts = _fitting(_tokens(item), length, overflow)
+                if not parts:
+                    continue
+                rooms = [length - sum(map(len, held)) for held in bins]
+                fits = [n for n, room in enumerate(rooms) if room >= len(parts[-1])]
+                needed = len(parts) - bool(fits)
+                if needed and len(bins) + needed > num_bins:
+                    yield from (_row(held, length) for held in bins)
+                    bins, fits = [], []
+                bins += [[part] for part in parts[:-1]]
+                if not fits:
+                    fits, rooms = [len(bins)], [*rooms, *[0] * len(parts)]
+                    bins.append([])
+                bins[min(fits, key=lambda n: prefer(rooms[n]))].append(parts[-1])
+            yield from (_row(held, length) for held in bins)
+
+        return each
+
+    return model
+
+
+def pack_by_plan(items: Items, plan: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
-        bins: list[list[list[dict[str, Any]]]] = [[] for _ in range(num_bins)]
-        for segment in builtins.filter(None, map(_tokens, items(epoch))):
-            for held in bins:
-                if sum(map(len, held)) + len(segment) <= length:
-                    held.append(segment)
-                    break
-            else:
-                yield from (_row(held, length) for held in bins)
-                bins = [[segment]] + [[] for _ in range(num_bins - 1)]
-        yield from (_row(held, length) for held in bins if held)
+        documents = [_tokens(item) for item in items(epoch)]
+        for row in plan:
+            yield _row([documents[n][start:stop] for n, start, stop in row], plan.length)
 
     return each
 
@@ -206,6 +234,8 @@ GROUPING: dict[str, Callable[..., Items]] = {
         bucket_batch,
         bucket_by_boundaries,
         concat_then_split,
-        pack_first_fit,
+        pack_by_plan,
     )
 }
+GROUPING["pack_first_fit"] = _binned(lambda room: 0)
+GROUPING["pack_best_fit"] = _binned(lambda room: room)

@@ -110,10 +110,24 @@ _lengths = st.integers(0, 20)
 _weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
 
 
+_overflows = st.sampled_from(["split", "truncate", "drop"])
 _indices = st.lists(st.integers(-5, 4), max_size=8)
 _steps = st.sampled_from([1, 2, -1, -2])
 _spans = st.builds(range, st.integers(-5, 4), st.integers(-6, 5), _steps)
 _falling = st.builds(range, st.integers(0, 4), st.just(-1), st.sampled_from([-1, -2]))
+
+
+def apart(numbers: list[int]) -> list[tuple[int, int]]:
+    """Ranges that don't overlap.
+
+    Args:
+        numbers: Where they begin and end, in any order.
+    """
+    edges = sorted(set(numbers))
+    return list(zip(edges[::2], edges[1::2], strict=False))
+
+
+_ranges = st.lists(st.integers(0, 5), max_size=6).map(apart)
 
 
 def _array(indices: list[int]) -> NDArray[np.int64]:
@@ -136,6 +150,13 @@ def _classed(items: list[Any], seed: int, more: int | None) -> Pipeline[Any]:
 
 def _oversampled(items: list[Any], seed: int) -> Pipeline[Any]:
     return lz.source(items) | lz.oversample(np.array([kept(x) for x in items], bool), seed=seed)
+
+
+def _planned(items: list[Any], length: int, overflow: Any, window: Any, seed: int) -> Pipeline[Any]:
+    sizes = [len(tokens(item)) for item in items]
+    options: dict[str, Any] = {"seed": seed, "overflow": overflow, "window_size": window}
+    plan = lz.plan_packing(sizes, length, **options)
+    return lz.source(items) | lz.map(tokens) | lz.pack_by_plan(plan)
 
 
 class Blocks(list[Any]):
@@ -163,6 +184,7 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
     "balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
     "oversample": st.builds(_oversampled, _items, seeds),
+    "pack_by_plan": st.builds(_planned, _items, sizes, _overflows, st.none() | sizes, seeds),
     "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
     "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
     "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
@@ -195,6 +217,20 @@ INSTEAD = {
     "shard(contiguous)": "shard",
 }
 
+_NUMBERED = {"gather", "without"}  # which name some of the first five items
+
+
+def has_room(name: str, pipeline: Pipeline[Any]) -> bool:
+    """Whether a pipeline has the items that a stage of that name wants, as far as is known.
+
+    Args:
+        name: A name in `STAGES`.
+        pipeline: What comes before it.
+    """
+    length = pipeline.machine.length
+    return name not in _NUMBERED or length is None or length >= 5
+
+
 STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "map": st.just(lz.map(tagged)),
     "map(vectorized)": st.just(lz.map(number) | lz.map(halved, vectorized=True)),
@@ -217,6 +253,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "take_while": st.just(lz.take_while(kept)),
     "drop_while": st.just(lz.drop_while(kept)),
     "gather": st.one_of(_indices, _indices.map(_array), _spans, _falling).map(lz.gather),
+    "without": _ranges.map(lz.without),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
@@ -279,6 +316,13 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.sampled_from([tokens, features]),
         sizes,
         sizes,
+    ),
+    "pack_best_fit": st.builds(
+        lambda fn, n, bins, long: lz.map(fn) | lz.pack_best_fit(n, num_bins=bins, overflow=long),
+        st.sampled_from([tokens, features]),
+        st.sampled_from([2, 3, 6]),
+        sizes,
+        _overflows,
     ),
     "shard_batch": st.builds(
         lambda size, index: (
@@ -361,7 +405,7 @@ def pipelines(draw: st.DrawFn, max_stages: int = 6) -> Pipeline[Any]:
         pipeline = draw(sources())
     for _ in range(draw(st.integers(0, max_stages))):
         name = draw(st.sampled_from(sorted(STAGES)))
-        if name == "gather" and _has_access(pipeline) and len(pipeline) < 5:
+        if not has_room(name, pipeline):
             name = "shuffle"
         if name == "repeat for ever" and not pipeline.machine.length:
             name = "repeat"  # in some epoch it might be empty

@@ -48,6 +48,8 @@ PLAIN: dict[str, Made] = {
     "multiplex": lambda p: lz.multiplex(p, [p, p]),
     "once": lambda _: lz.once(1),
     "oversample": lambda p: p | lz.oversample([0, 1, 0, 1], seed=0),
+    "pack_best_fit": lambda p: p | lz.pack_best_fit(4, num_bins=2),
+    "pack_by_plan": lambda p: p | lz.pack_by_plan(lz.plan_packing([1, 2, 3, 4], 4, seed=0)),
     "pack_first_fit": lambda p: p | lz.pack_first_fit(4, num_bins=2),
     "random_floats": lambda _: lz.random_floats(seed=0),
     "random_indices": lambda _: lz.random_indices([1, 2], seed=0),
@@ -70,6 +72,7 @@ PLAIN: dict[str, Made] = {
     "token_batch": lambda p: p | lz.token_batch(4, key=abs),
     "unbatch": lambda p: p | lz.unbatch(),
     "unfold": lambda _: lz.unfold(lambda state: None, 0),
+    "without": lambda p: p | lz.without([(1, 2)]),
     "zip": lambda p: lz.zip(p, p),
 }
 

@@ -48,6 +48,11 @@ def well_made(row: dict[str, Any], length: int) -> None:
         (lambda: lz.pack_first_fit(0, num_bins=1), "length must be an int >= 1"),
         (lambda: lz.pack_first_fit(4, num_bins=0), "num_bins must be an int >= 1"),
         (lambda: lz.pack_first_fit(4, 2), "too many positional"),
+        (lambda: lz.pack_best_fit(0, num_bins=1), "length must be an int >= 1"),
+        (
+            lambda: lz.pack_best_fit(4, num_bins=1, overflow="cut"),
+            "overflow must be 'error', 'split', 'truncate' or 'drop', got overflow='cut'",
+        ),
     ],
 )
 def test_bad_arguments_are_named(stage: Any, message: str) -> None:
@@ -68,21 +73,77 @@ def test_rows_are_all_tokens_in_order(sizes: list[int], length: int) -> None:
     assert equal(whole, rows[: sum(sizes) // length])
 
 
+PACKS = pytest.mark.parametrize("pack", [lz.pack_first_fit, lz.pack_best_fit])
+
+
+@PACKS
 @given(sizes=SIZES, extra=st.integers(0, 12), bins=st.integers(1, 5))
-def test_bins_hold_every_sequence_whole_and_once(sizes: list[int], extra: int, bins: int) -> None:
+def test_bins_hold_every_sequence_whole_and_once(
+    pack: Any, sizes: list[int], extra: int, bins: int
+) -> None:
     data = sequences(sizes)
     length = 9 + extra
-    rows = list(data | lz.pack_first_fit(length, num_bins=bins))
+    rows = list(data | pack(length, num_bins=bins))
     found = [part for row in rows for part in segments(row)]
     assert sorted(found) == [each for each in data if each]
     for row in rows:
         well_made(row, length)
 
 
-def test_more_bins_leave_less_room_empty() -> None:
+@PACKS
+@given(sizes=SIZES, length=st.integers(1, 9), bins=st.integers(1, 5))
+def test_what_is_longer_than_a_row_is_split_cut_or_left_out(
+    pack: Any, sizes: list[int], length: int, bins: int
+) -> None:
+    data = sequences(sizes)
+    kept = {
+        "split": [each[i : i + length] for each in data for i in range(0, len(each), length)],
+        "truncate": [each[:length] for each in data if each],
+        "drop": [each for each in data if 0 < len(each) <= length],
+    }
+    for overflow, expected in kept.items():
+        rows = list(data | pack(length, num_bins=bins, overflow=overflow))
+        assert sorted(part for row in rows for part in segments(row)) == expected
+        for row in rows:
+            well_made(row, length)
+
+
+@PACKS
+def test_one_much_longer_than_all_rows_begun_is_given_at_once(pack: Any) -> None:
+    run = lz.run([[1], [2] * 7, [3], [4] * 4] | pack(2, num_bins=2, overflow="split"))
+    states = [(row["tokens"].tolist(), state.position) for row, state in run.with_state()]
+    assert states == [
+        ([1, 0], ((0, 1), 0)),
+        ([2, 2], ((0, 1), 1)),
+        ([2, 2], ((0, 1), 2)),
+        ([2, 2], ((0, 1), 3)),
+        ([2, 3], ((0, 3), 0)),
+        ([4, 4], ((0, 3), 1)),
+        ([4, 4], ((0, 4), 0)),
+    ]
+
+
+@PACKS
+def test_more_bins_leave_less_room_empty(pack: Any) -> None:
     sizes = [(i * 37) % 60 + 1 for i in range(2000)]
-    rows = [len(list(sequences(sizes) | lz.pack_first_fit(64, num_bins=n))) for n in (1, 8, 64)]
+    rows = [len(list(sequences(sizes) | pack(64, num_bins=n))) for n in (1, 8, 64)]
     assert rows[0] > rows[1] > rows[2] >= -(-sum(sizes) // 64)
+
+
+def test_the_best_fit_is_the_fullest_row_with_room() -> None:
+    data = [[1] * 2, [2] * 4, [3]]
+    first, best = (data | pack(5, num_bins=3) for pack in (lz.pack_first_fit, lz.pack_best_fit))
+    assert [row["tokens"].tolist() for row in first] == [[1, 1, 3, 0, 0], [2, 2, 2, 2, 0]]
+    assert [row["tokens"].tolist() for row in best] == [[1, 1, 0, 0, 0], [2, 2, 2, 2, 3]]
+
+
+def test_a_loss_mask_goes_with_its_tokens() -> None:
+    turns = [{"tokens": [7, 8, 9], "loss_mask": [0, 1, 1]}, {"tokens": [4, 5], "loss_mask": [0, 1]}]
+    for stage in STAGES:
+        for row in lz.source(turns) | stage:
+            assert not row["loss_mask"][row["segment_ids"] == 0].any()
+            answered = row["tokens"][row["loss_mask"] == 1].tolist()
+            assert answered in ([8, 9], [8, 9, 5], [5])
 
 
 def test_features_go_together_and_keep_their_types() -> None:
@@ -108,7 +169,11 @@ def test_rows_do_not_share_memory_with_the_items() -> None:
     assert data.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-STAGES = [lz.concat_then_split(4), lz.pack_first_fit(4, num_bins=2)]
+STAGES = [
+    lz.concat_then_split(4),
+    lz.pack_first_fit(4, num_bins=2),
+    lz.pack_best_fit(4, num_bins=2),
+]
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=repr)

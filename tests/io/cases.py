@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import numpy as np
+
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.testing import equal
@@ -57,5 +59,9 @@ def check_spans(rows: lz.io.Rows[Any]) -> None:
     for one, other in pairwise(places):
         is_with = (one.start, one.stop) == (other.start, other.stop)
         assert one.path != other.path or is_with or (one.start < one.stop <= other.start)
+    files, records = rows.locate_many(np.arange(len(rows))[::-1])
+    assert [(rows.paths[n], record) for n, record in zip(files, records, strict=True)] == [
+        at[:2] for at in reversed(places)
+    ]
     (found,) = lz.trace(lz.source(rows), len(rows) - 1)
     assert found.row == places[-1]

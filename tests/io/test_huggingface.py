@@ -62,6 +62,8 @@ def test_rows_in_memory_keep_all_laws(values: list[tuple[int, str | None]]) -> N
     columns = {name: [row[name] for row in rows] for name in ("n", "t")}
     reader = lz.io.read_dataset(datasets.Dataset.from_dict(columns))
     assert [reader.locate(n) for n in range(len(rows))] == [None] * len(rows)
+    unknown = np.full(len(rows), -1)
+    assert equal(reader.locate_many(np.arange(len(rows))), (unknown, unknown))
     assert equal(list(reader), rows)
     testing.check_pipeline(lz.source(reader) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
 
@@ -81,6 +83,10 @@ def test_a_row_says_where_it_is() -> None:
         (found,) = lz.trace(lz.source(reader), number)
         assert found.row.record == row["n"]
     assert len({reader.locate(number).path for number in range(22)}) == 2
+    files, records = reader.locate_many(np.arange(22))
+    assert [(reader.paths[n], record) for n, record in zip(files, records, strict=True)] == [
+        reader.locate(number)[:2] for number in range(22)
+    ]
 
 
 def test_formats_are_its_own() -> None:

@@ -75,6 +75,7 @@ def test_rows_of_a_length_keep_all_laws(
         for start in range(0, len(values) - length + 1, stride)
     ]
     check_reader(reader, rows)
+    assert reader.lengths.tolist() == [length] * len(rows)
     place = reader.locate(len(rows) - 1) if rows else None
     assert place is None or place.stop - place.start == length * np.dtype(dtype).itemsize
 
@@ -83,7 +84,12 @@ def test_rows_of_a_length_keep_all_laws(
 @given(st.lists(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4)), min_size=1, max_size=3))  # fmt: skip  # noqa: E501
 def test_documents_keep_all_laws(found: list[list[list[int]]]) -> None:
     rows = [np.array(document, "<u2") for documents in found for document in documents]
-    check_reader(lz.io.read_tokens(megatron(found)), rows)
+    reader = lz.io.read_tokens(megatron(found))
+    check_reader(reader, rows)
+    assert reader.lengths.tolist() == [*map(len, rows)]
+    plan = lz.plan_packing(reader.lengths, 4, seed=0)
+    packed = [row["tokens"][row["segment_ids"] > 0] for row in reader | lz.pack_by_plan(plan)]
+    assert sorted(t for row in packed for t in row) == sorted(t for row in rows for t in row)
 
 
 def test_a_state_knows_the_index_of_documents() -> None:

@@ -168,6 +168,9 @@ def tokens(item: int) -> list[int]:
     return [item] * (item % 4)
 
 
+PLAN = lz.plan_packing([item % 4 for item in range(40)], 4, seed=0)
+
+
 def table() -> list[lz.Pipeline[Any]]:
     """Every combinator over data with indices and over a stream."""
     found: list[Any] = [
@@ -187,6 +190,7 @@ def table() -> list[lz.Pipeline[Any]]:
             lz.sample(range(40), seed=0), lz.sample(range(40), seed=0, replacement=False),
             lz.balanced([*range(4)] * 10, seed=0), lz.oversample([*range(4)] * 10, seed=0),
             lz.hash_range(0, 0.5, seed=0),
+            lz.map(tokens) | lz.pack_by_plan(PLAN),
             lz.map(str) | lz.cache(3),
             lz.shard(num_shards=3, index=1, contiguous=True),
             lz.shard(num_shards=3, index=1, contiguous=True, remainder="repeat"),
@@ -224,6 +228,7 @@ def table() -> list[lz.Pipeline[Any]]:
                 lz.bucket_by_boundaries([2, 4], 2, length=cut_by, max_wait=6),
                 lz.map(tokens) | lz.concat_then_split(4),
                 lz.map(tokens) | lz.pack_first_fit(4, num_bins=2),
+                lz.map(tokens) | lz.pack_best_fit(4, num_bins=2),
                 lz.interleave_map(lambda x: [x, x, x], cycle_length=2),
                 lz.interleave_map(lambda x: lz.source([x, x]), cycle_length=2, block_length=2),
             )),

@@ -24,8 +24,8 @@ STREAM = lz.source(Stream(range(9)))
 # What makes any number of items of an item tells itself where it makes another number.
 COUNTING = {
     "flat_map", "interleave_map", "flat_scan", "bucket_batch", "bucket_by_boundaries",
-    "bucket_by_boundaries(max_wait)", "concat_then_split", "pack_first_fit", "group_by",
-    "repeat for ever", "gather",
+    "bucket_by_boundaries(max_wait)", "concat_then_split", "pack_first_fit",
+    "pack_best_fit", "group_by", "repeat for ever", "gather",
 }  # fmt: skip
 PLAIN = {name: made for name, made in strategies.STAGES.items() if name not in COUNTING}
 EVEN = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
@@ -39,13 +40,15 @@ class Outcome(NamedTuple):
         left: Of a run of upstream items, how many are left to another part of it.
         behind: Of a run, the places of its layers, as of `LimitedRun.behind`.
         recorded: Of a stream that joins pipelines, what was recorded of each, if it was.
+        making: What it cost to make, as `with_cost` says.
+        sending: What it cost to send the outcome before this one.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
     """
 
     items: list[Any]
     failure: Failure | None = None
-    positions: list[Any] | None = None
+    positions: Sequence[Any] | None = None
     end: Position | None = None
     seconds: float = 0.0
     item_bytes: float = 0.0
@@ -54,16 +57,31 @@ class Outcome(NamedTuple):
     behind: Mapping[int, Position] = {}  # nobody writes to it
     recorded: list[list[Recorded]] | None = None
     is_transfer_error: bool = False
+    making: float = 0.0
+    sending: float = 0.0
 
 
 class Handler(Protocol):
-    """Does one kind of task."""
+    """Does one kind of task.
+
+    Attributes:
+        calls: The stages that it runs.
+    """
+
+    @property
+    def calls(self) -> tuple[Call, ...]: ...
 
     def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
         """What comes of a task. Its items go into the list, if there is one, as they are made."""
 
     def fresh(self) -> Handler:
         """The same, without the flows that this one has open."""
+
+    def close_flows(self) -> None:
+        """Close the flows that it has open, so that the next task begins by itself."""
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        """A context in which it has nothing made before that is needed."""
 
 
 class Reader:
@@ -97,6 +115,12 @@ class Reader:
     def fresh(self) -> Reader:
         """The same reader, without the flow that this one has open."""
         return Reader(self.chain, None if self._recorders else self.machine)
+
+    def close_flows(self) -> None:
+        self._open.clear()
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
@@ -184,6 +208,12 @@ class Mapper:
     def fresh(self) -> Mapper:
         """The same, as it has no flows."""
         return self
+
+    def close_flows(self) -> None:
+        """It has none."""
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def __call__(
         self,

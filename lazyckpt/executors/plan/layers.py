@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Mapping
+from itertools import takewhile
 from typing import Any
 
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.handlers import build_machine
-from lazyckpt.failures.skipping import apart
+from lazyckpt.failures.skipping import leaves_out
 
 
 class Layers:
@@ -25,20 +25,27 @@ class Layers:
     Attributes:
         upstream: What the stages are on.
         calls: The stages.
+        owns: Which of them are layers.
         noted: The layers whose places have to be noted. What is below the others has
-            random access, where each place has one position.
     """
 
     def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
         self.upstream = build_machine(calls[:seekable], None)
         self.calls = calls[seekable:]
         self._owning: list[Machine[Any]] = []
+        self.owns: list[bool] = []
         machine = self.upstream
         for call in self.calls:
             machine = call.build(machine)
+            self.owns.append(machine.owns)
             if machine.owns:
                 self._owning.append(machine)
         self.noted = [n for n, each in enumerate(self._owning) if each.upstream.skip is None]
+        pairs = list(zip(self.calls, self.owns, strict=True))
+        is_counted = all(call.combinator.itemwise for call, owns in pairs if owns)
+        self._is_counted = is_counted and not any(map(leaves_out, self.calls))
+        behind = takewhile(lambda pair: not pair[1], reversed(pairs))
+        self.is_selective = any(call.combinator.itemwise for call, _ in behind)
 
     def place(self, position: Position) -> Position:
         """Where upstream is: before the item that the position is amid, or behind the last one."""
@@ -73,6 +80,11 @@ class Layers:
     def depth(self) -> int:
         """How many layers there are."""
         return len(self._owning)
+
+    def counts(self, position: Position) -> list[Any] | None:
+        """How far each layer is, if that is how many items it has given of its current one."""
+        found = [part[0] for part in self._parts(position)]
+        return found if self._is_counted and all(type(each) is int for each in found) else None
 
     def is_amid(self, position: Position) -> bool:
         """Whether something has come of the item at its place, of the first layer's position."""
@@ -113,65 +125,3 @@ class Layers:
         if below == begin[0]:
             return behind.get(layer, below), *own
         return self._settled(below, begin[0], behind, layer - 1), *own
-
-
-class LimitedRun:
-    """A run of so many items upstream, as it is read.
-
-    Attributes:
-        flow: What comes of them.
-        behind: By layer the place of what is below, behind the item that it took last.
-        skip_log: What its stages leave out, if they may.
-    """
-
-    def __init__(self, layers: Layers, position: Position, count: int) -> None:
-        self._layers, self._count = layers, count
-        self._taken: Callable[[], int] = int
-        self._left: dict[int, int] = {}  # at those places
-        self.behind: dict[int, Position] = {}
-        machine, layer = layers.upstream._replace(flow=self._limited, view=None), 0
-        calls, self.skip_log = apart(layers.calls)
-        for call in calls:
-            below, machine = machine, call.build(machine)
-            if machine.owns:
-                if layer in layers.noted:
-                    machine = call.build(below._replace(flow=self._noting(below, layer)))
-                layer += 1
-        self.flow: Flow[Any] = machine.flow(position)
-
-    def missing(self) -> int:
-        """How many items have not been taken."""
-        return self._count - self._taken()
-
-    def left(self, position: Position) -> int:
-        """How many items a run has that goes on from a position which this one has reached."""
-        return self._left_below(self._layers.depth, position)
-
-    def _left_below(self, layer: int, position: Position) -> int:
-        """The same for the position below a layer."""
-        if layer == 0:
-            return self.missing()
-        if layer - 1 in self._layers.noted:  # what is below that stands where it was noted
-            return self._left.get(layer - 1, self._count)
-        return self.missing() + self._layers.is_amid(position)
-
-    def _limited(self, position: Position) -> Flow[Any]:
-        found = self._layers.upstream.flow(position)
-        items, self._taken = counted(islice(found, self._count))
-        return Flow(items, found.snapshot, taken=self._taken)
-
-    def _noting(self, machine: Machine[Any], layer: int) -> Callable[[Position], Flow[Any]]:
-        """The flow of a machine, which notes where it is whenever another item is asked for."""
-
-        def flow(position: Position) -> Flow[Any]:
-            found = machine.flow(position)
-
-            def items() -> Iterator[Any]:
-                for item in found:
-                    yield item
-                    self.behind[layer] = here = found.snapshot()
-                    self._left[layer] = self._left_below(layer, here)
-
-            return Flow(items(), found.snapshot)
-
-        return flow

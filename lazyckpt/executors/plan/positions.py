@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import Any, overload
 
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
@@ -67,6 +67,25 @@ class PositionLog:
         self.known.append(try_snapshot(self._flow))
         self._taken_at = perf_counter()
         self._cost = self._taken_at - begun
+
+
+class Found(Sequence[Any]):
+    """What is made of positions, when they are asked for."""
+
+    def __init__(self, positions: Sequence[Any], made: Callable[[Any], Any]) -> None:
+        self._positions, self._made = positions, made
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return Found(self._positions[place], self._made)
+        return self._made(self._positions[place])
 
 
 def is_wide(position: Position) -> bool:

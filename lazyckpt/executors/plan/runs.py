@@ -8,7 +8,7 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState, SourceChanged
+from lazyckpt.executors.plan.counted_runs import CountedPositions, CountedRun, NotCounted
 from lazyckpt.executors.plan.handlers import Outcome, item_bytes
-from lazyckpt.executors.plan.layers import Layers, LimitedRun
-from lazyckpt.executors.plan.positions import try_snapshot
+from lazyckpt.executors.plan.layers import Layers
+from lazyckpt.executors.plan.limited_runs import LimitedRun, Part
+from lazyckpt.executors.plan.positions import Found
 from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks
-from lazyckpt.failures.notes import as_failure
+from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import (
-    SkipLog,
-    SkipRecord,
     behind_others,
     next_number,
     without_marks,
@@ -35,6 +35,7 @@ _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
 PART_BYTES = 1 << 20  # what it may fill
 _RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
 _LOOKS = 16  # times as many items, when their size is looked at again
+_BLOCK_SECONDS = 1e-3  # what the items may take that are read between two looks at the clock
 _OPEN = 16  # flows that a worker keeps open
 _ANY = 1 << 60
 
@@ -61,7 +62,8 @@ class RunReader:
     def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
         self.calls, self._seekable = calls, seekable
         self._layers = Layers(calls, seekable)
-        self._open: OrderedDict[tuple[Position, int], _Opened] = OrderedDict()
+        self._is_counted = True  # as long as no expansion has another position than a count
+        self._open: OrderedDict[tuple[Position, int], CountedRun | LimitedRun] = OrderedDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         upstream = self._layers.upstream
@@ -71,91 +73,83 @@ class RunReader:
     def fresh(self) -> RunReader:
         return RunReader(self.calls, self._seekable)
 
+    def close_flows(self) -> None:
+        self._open.clear()
+
+    def without_lookahead(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         items = [] if items is None else items
-        positions: list[Any] = []
-        behind: dict[int, Position] = {}
-        skipped: list[tuple[int, SkipRecord]] = []
-        failure, left = None, 0
         try:
-            opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
-            positions.append(try_snapshot(opened.run.flow))
-            behind = opened.run.behind
-            if _is_cut(opened, items, positions, run, begun, skipped):
-                left = opened.run.left(positions[-1])
-                self._keep((positions[-1], left), opened)
-            elif missing := opened.run.missing():
-                raise SourceChanged(
-                    f"{missing} more items were expected: a source has become shorter"
-                )
-        except BaseException as error:
-            failure = as_failure(error, self.calls)
+            failure, part = self._read(run, items, begun)
+        except NotCounted:
+            self._is_counted = False
+            items.clear()
+            failure, part = self._read(run, items, begun)
         seconds = perf_counter() - begun
         try:
+            positions, behind, left, skipped = part
             size = item_bytes(items)
             return Outcome(
-                items,
-                failure,
-                positions,
-                None,
-                seconds,
-                size,
-                tuple(skipped),
-                left=left,
-                behind={**behind},
+                items, failure, positions, None, seconds, size, skipped, left=left, behind=behind
             )
         finally:
             del failure  # its traceback has this frame, which would be a cycle
 
-    def _opened(self, run: ItemRun) -> _Opened:
-        limited = LimitedRun(self._layers, run.position, run.upstream)
-        return _Opened(limited, iter(limited.flow))
+    def _read(self, run: ItemRun, items: list[Any], begun: float) -> tuple[Failure | None, Part]:
+        """Read a part of a run, up to an error."""
+        part = Part((), {}, 0)
+        try:
+            opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
+            is_cut = False
+            try:
+                is_cut = _is_cut(opened, items, run, begun)
+                if not is_cut and (missing := opened.missing()):
+                    raise SourceChanged(
+                        f"{missing} more items were expected: a source has become shorter"
+                    )
+            finally:
+                part = opened.end_part(len(items), is_cut=is_cut)
+            if part.left:
+                self._keep((part.positions[-1], part.left), opened)
+        except NotCounted:
+            raise
+        except BaseException as error:
+            return as_failure(error, self.calls), part
+        return None, part
 
-    def _keep(self, key: tuple[Position, int], opened: _Opened) -> None:
-        if key[1]:
-            self._open[key] = opened
+    def _opened(self, run: ItemRun) -> CountedRun | LimitedRun:
+        layers, position, count = self._layers, run.position, run.upstream
+        inside = layers.counts(position) if self._is_counted else None
+        if inside is None:
+            return LimitedRun(layers, position, count)
+        return CountedRun(layers, position, count, inside)
+
+    def _keep(self, key: tuple[Position, int], opened: CountedRun | LimitedRun) -> None:
+        self._open[key] = opened
         while len(self._open) > _OPEN:
             self._open.popitem(last=False)
 
 
-class _Opened(NamedTuple):
-    run: LimitedRun
-    items: Iterator[Any]  # what is left of it
-
-
-def _is_cut(
-    opened: _Opened,
-    items: list[Any],
-    positions: list[Any],
-    run: ItemRun,
-    begun: float,
-    skipped: list[tuple[int, SkipRecord]],
-) -> bool:
+def _is_cut(opened: CountedRun | LimitedRun, items: list[Any], run: ItemRun, begun: float) -> bool:
     """Read items until a part is full; whether it is that, and not the end."""
-    fitting, look = run.most, 1
-    deadline = begun + _PART_SECONDS if run.in_parts else inf
+    fitting, look, count = run.most, 1, 1
+    limit = _PART_SECONDS if run.in_parts else inf
     fill = PART_BYTES if run.in_parts else _RUN_BYTES
-    skip_log = opened.run.skip_log
-    for item in opened.items:
-        if skip_log is not None:
-            _add_skipped(skipped, len(items), skip_log)
-        items.append(item)
-        positions.append(try_snapshot(opened.run.flow))
-        if len(items) >= look:
+    before = begun
+    while opened.read(items, count):
+        now, made = perf_counter(), len(items)
+        if made >= look:
             look *= _LOOKS
             fitting = min(run.most, int(fill / item_bytes(items)))
-        is_full = len(items) >= fitting or perf_counter() >= deadline
-        if is_full and not isinstance(positions[-1], InvalidState):  # from which nobody goes on
+        is_full = made >= fitting or now - begun >= limit
+        if is_full and opened.can_be_cut:
             return True
-    if skip_log is not None:
-        _add_skipped(skipped, len(items), skip_log)
+        count = 2 * count if now - before < _BLOCK_SECONDS else -(-count // 2)
+        count, before = max(1, min(count, fitting - made, look - made)), now
     return False
-
-
-def _add_skipped(skipped: list[tuple[int, SkipRecord]], place: int, skip_log: SkipLog) -> None:
-    if (found := skip_log.drain()).spans:
-        skipped.append((place, found))
 
 
 def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
@@ -206,21 +200,18 @@ class _Runs:
     def _end(self, position: Position, given: int) -> Position:
         return behind_others(position, self._left_out_then)
 
-    def _marked(self, position: Any) -> Any:
-        """The position with what was left out in the runs before; or the error of taking it."""
-        if isinstance(position, InvalidState):
-            return position
-        return behind_others(position, self._left_out)
-
     def _settle(self, begin: Position | None, place: Position, outcome: Outcome) -> Settled:
         """See `Task.settle`; a run begins and ends at these places."""
         layers, found, noted = self._layers, outcome.positions or [], outcome.behind
+        if isinstance(found, CountedPositions):
+            assert layers.upstream.skip is not None
+            found.skip = layers.upstream.skip
         if begin is not None and layers.noted:
             noted = layers.behind(noted, begin, self._behind)
-            found = [layers.settled(each, begin, self._behind) for each in found]
+            found = Found(found, partial(layers.settled, begin=begin, behind=self._behind))
         skipped = outcome.skipped
         if any(self._left_out.values()):
-            found = [self._marked(each) for each in found]
+            found = Found(found, partial(_marked, left_out=self._left_out))
             skipped = tuple([(n, some.behind(self._left_out)) for n, some in skipped])
         for _, some in skipped:
             self._left_out_then.update({stage: end for stage, _, _, end in some.spans})
@@ -235,3 +226,10 @@ class _Runs:
             if start != layers.begin(place):
                 return Settled(found, skipped, partial(self.tasks, start, start))
         return Settled(found, skipped)
+
+
+def _marked(position: Any, left_out: dict[int, int]) -> Any:
+    """The position with what was left out in the runs before; or the error of taking it."""
+    if isinstance(position, InvalidState):
+        return position
+    return behind_others(position, left_out)

@@ -58,10 +58,12 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
         can_stream: Whether one worker can read a stream from end to end.
     """
     whole = [Segment("chunks", chain.calls)]
-    if chain.machine.skip is not None or (can_stream and workers == 1):
+    if chain.machine.skip is not None:
         return whole
     segments = _split(chain)
-    return whole if can_stream and all(each.is_local for each in segments) else segments
+    is_one = workers == 1 and [each.kind for each in segments] != ["runs"]
+    is_stream = is_one or all(each.is_local for each in segments)
+    return whole if can_stream and is_stream else segments
 
 
 def needs_reader(segments: list[Segment]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice, repeat
 from operator import length_hint
@@ -31,6 +31,7 @@ class ChunkSizer:
     Attributes:
         size: Items of the next task.
         tail: How many tasks before the end they begin to shrink; 1 is never.
+        is_growing: Whether tasks are still far smaller than they will be.
     """
 
     def __init__(
@@ -51,14 +52,14 @@ class ChunkSizer:
         self._buffer_size, self._is_gated = buffer_size, is_gated
         self._share, self._fraction = share, 1.0
         self._fitting = 1.0  # items of a task, if this had all workers and all memory
-        self._is_growing = not is_gated
+        self.is_growing = not is_gated
         self._is_small = False
         self._bytes = CHUNK_BYTES / 8
         self._singles = 0
 
     def use_single_items(self, count: int) -> None:
         """Make the next `count` items one by one."""
-        self.size, self._singles, self._is_growing = 1, count, False
+        self.size, self._singles, self.is_growing = 1, count, False
 
     @property
     def is_single(self) -> bool:
@@ -79,7 +80,7 @@ class ChunkSizer:
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
         self._fitting, self._fraction = min(small, quick, CHUNK_ITEMS), self._share.fraction()
         fitting = self._fitting * self._fraction
-        self._is_growing = fitting > 8 * self.size
+        self.is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
 
     def share(self, left: int) -> int:
@@ -101,7 +102,7 @@ class ChunkSizer:
         """
         workers = self._workers
         chunks = 3 * workers if self._is_small else workers + self._in_transit
-        buffer = min(self._buffer_size, _FIRST_ITEMS) if self._is_growing else self._buffer_size
+        buffer = min(self._buffer_size, _FIRST_ITEMS) if self.is_growing else self._buffer_size
         return chunks * min(self.size / self._fraction, max(1, self._fitting)) + buffer
 
 
@@ -117,7 +118,7 @@ class Settled(NamedTuple):
         following: The tasks behind it, if those that there are begin at the wrong place.
     """
 
-    positions: list[Any]
+    positions: Sequence[Any]
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     following: Callable[[ChunkSizer], Tasks] | None = None
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -29,12 +29,15 @@ class PendingTask:
         items: Those made so far, where a worker leaves them here.
         is_continued: Whether what is left of it is another task's.
         made: How many were made by a worker that then died or hung; None if it did another task.
+        called: Which of its watched calls was under way then, if one was.
+        lost: What became of that worker, in a few words.
         message: The outcome as it has come, until it is asked for.
         outcome: None until `WorkerPool.result` has it.
     """
 
     __slots__ = (
-        "generation", "handle", "is_continued", "items", "made", "message", "outcome", "size",
+        "called", "generation", "handle", "is_continued", "items", "lost", "made", "message",
+        "outcome", "size",
     )  # fmt: skip
 
     def __init__(self, generation: int, handle: Any, size: int) -> None:
@@ -44,6 +47,8 @@ class PendingTask:
         self.items: list[Any] = []
         self.is_continued = False
         self.made: int | None = None
+        self.called: int | None = None
+        self.lost: Exception | None = None
         self.message: Message | None = None
         self.outcome: Outcome | None = None
 
@@ -79,11 +84,15 @@ class WorkerPool(ABC):
         generation: How often the workers were stopped.
         suspect: The item to fail at, once the items before it are made again.
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
+        retries: How often an item is tried again at which a worker was lost; None where
+            nobody can tell which one that was, and end the worker.
     """
 
     in_transit = 0
     is_driven = False
+    keeps_work = True  # whether nobody else may do tasks, even where that is quicker
     can_continue = False  # whether a task may be done by the worker that has done another one
+    retries: int | None = None
     is_external = False  # whether stopping it waits for other people's software
 
     def __init__(self, workers: int, buffer_size: int) -> None:
@@ -114,6 +123,16 @@ class WorkerPool(ABC):
         the pool `can_continue`.
         """
 
+    def submit_carefully(
+        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
+    ) -> PendingTask:
+        """Submit a task as `submit` does, of which nothing is made before that is needed.
+
+        With `errors` it begins by itself, whatever its worker has open; its calls are
+        watched, and those with these numbers raise an error instead.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def result(self, pending: PendingTask) -> Outcome:
         """Wait for a task. `TaskLost` if its workers were stopped before it was done."""
@@ -133,11 +152,13 @@ class WorkerPool(ABC):
 class PrefetchGate:
     """Whether items are made that nobody waits for yet; none at all once it `is_closed`.
 
-    Who waits for one enters the gate meanwhile.
+    Who waits for one enters the gate meanwhile. Where items are made `one_by_one`, that
+    holds for those of a chunk too.
     """
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
+        self.one_by_one = False
         self.is_closed = False  # by who closes the run, perhaps a signal's handler while it works
         self.pools: list[WorkerPool] = []
         self._reasons = int(not is_gated)
@@ -153,6 +174,17 @@ class PrefetchGate:
         with self._lock:
             self._reasons += count
             self._update()
+
+    @contextmanager
+    def without_lookahead(self) -> Iterator[None]:
+        """A context in which nothing is made before somebody waits for it."""
+        self.one_by_one = True
+        self.add_reason(-1)
+        try:
+            yield
+        finally:
+            self.add_reason(1)
+            self.one_by_one = False
 
     def __enter__(self) -> None:
         """Let workers make what is waited for."""

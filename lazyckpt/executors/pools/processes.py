@@ -6,10 +6,10 @@ import multiprocessing
 import os
 import threading
 import weakref
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from importlib import import_module
 from multiprocessing.util import Finalize
-from time import monotonic
 from typing import Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
@@ -20,7 +20,7 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
-from lazyckpt.executors.pools.progress import Progress, gate_flag, shared_cells
+from lazyckpt.executors.pools.progress import Patience, Progress, gate_flag, say_alive, shared_cells
 from lazyckpt.executors.pools.start_method import choose_start_method
 from lazyckpt.executors.pools.worker_main import (
     WorkerSettings,
@@ -107,9 +107,12 @@ class ProcessPool(WorkerPool):
         settings: WorkerSettings,
         number: int = 0,
         patience: float | None = None,
+        retries: int = 0,
     ) -> None:
         super().__init__(workers, buffer_size)
+        self.retries = retries
         self._handlers = handlers
+        self.keeps_work = timeout is not None or retries > 0 or settings.init is not None
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
         slots = slot_count(workers, buffer_size, len(handlers))
@@ -129,6 +132,16 @@ class ProcessPool(WorkerPool):
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
+        return self._submit((handler, payload), size, after)
+
+    def submit_carefully(
+        self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
+    ) -> PendingTask:
+        return self._submit((handler, payload, errors), size)
+
+    def _submit(
+        self, task: tuple[Any, ...], size: int, after: PendingTask | None = None
+    ) -> PendingTask:
         if not self.is_driven:
             self.start()
         generation, workers = self.generation, self._workers
@@ -143,24 +156,24 @@ class ProcessPool(WorkerPool):
             worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
         pending = PendingTask(generation, worker, size)
         try:
-            worker.send(handler, payload, pending)
+            worker.send(task, pending)
         except Unwritable as error:
             pending.outcome = transfer_failure(error)
         return pending
 
     def result(self, pending: PendingTask) -> Outcome:
         worker: WorkerProcess | None = pending.handle
-        deadline = None if self._patience is None else monotonic() + self._patience
+        patience = None if worker is None else Patience(self._patience, worker.progress)
         while not pending.is_done:
-            if self._patience is not None and not self._is_allowed:  # nobody is late
-                deadline = monotonic() + self._patience
-            if pending.generation != self.generation or worker is None:
+            if pending.generation != self.generation or worker is None or patience is None:
                 raise TaskLost
             if not worker.is_whole:
                 self.stop()
                 raise TaskLost
-            if not self._wait(worker, _TICK if deadline is None else deadline - monotonic()):
-                self._check_worker(pending, deadline)
+            if not self._wait(worker, patience.left(is_held=not self._is_allowed)):
+                self._check_worker(pending)
+                if patience.is_over:
+                    self._raise_timeout(pending)
                 continue
             try:
                 with self._lock:
@@ -273,7 +286,7 @@ class ProcessPool(WorkerPool):
         unreaped.add(process)
         worker.process = process
 
-    def _check_worker(self, pending: PendingTask, deadline: float | None) -> None:
+    def _check_worker(self, pending: PendingTask) -> None:
         """See whether the worker lives, as nothing has come for a while."""
         with self._lock:
             if pending.generation != self.generation:
@@ -281,10 +294,14 @@ class ProcessPool(WorkerPool):
             worker: WorkerProcess = pending.handle
             if not worker.process.is_alive() and not poll(worker.connection, 0):
                 self._raise_death(pending)
-        if deadline is not None and monotonic() >= deadline:
-            worker.note_made()
-            self.stop()
-            raise WorkerTimeout(f"no item within {self._timeout} s, from {worker.process.name}")
+
+    def _raise_timeout(self, pending: PendingTask) -> None:
+        if pending.generation != self.generation:
+            raise TaskLost  # because of `stop`
+        worker: WorkerProcess = pending.handle
+        name = worker.process.name
+        self._lose(worker, WorkerTimeout(f"timed out after {self._timeout:g} s"))
+        raise WorkerTimeout(f"no item within {self._timeout} s, from {name}")
 
     def _raise_death(self, pending: PendingTask) -> None:
         with self._lock:
@@ -298,7 +315,11 @@ class ProcessPool(WorkerPool):
                     "before its first item; it runs the main part of the script again: "
                     "guard it with if __name__ == '__main__'"
                 )
-            died = WorkerDied(f"{end} {when}")
-            worker.note_made()
-        self.stop()
+            died = WorkerDied(f"{worker.process.name} {end} {when}")
+        self._lose(worker, WorkerDied(f"worker {end.replace('was ended', 'killed')}"))
         raise died
+
+    def _lose(self, worker: WorkerProcess, lost: Exception) -> None:
+        worker.note_lost(lost)
+        self.stop()
+        say_alive()

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from io import BytesIO
 from itertools import chain, compress, repeat
+from math import inf
 from mmap import mmap
 from multiprocessing.heap import Arena
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ import numpy as np
 _CELL = np.dtype(np.int64).itemsize
 _MOST = 4096  # items that are counted
 _NUMBERS = np.arange(1, _MOST + 1).astype(np.int64).tobytes()
+
+_own: list[Progress] = []  # that of this process, if it is a worker
 
 
 def shared_cells(context: Any, workers: int) -> Any:
@@ -38,9 +42,13 @@ def gate_flag(shared: Any) -> memoryview:
 
 
 class Progress:
-    """The number of the task that a worker does, and how many items of it are made."""
+    """The number of the task that a worker does, and how many items of it are made.
 
-    CELLS = 2
+    Besides, which watched call of the task is under way, and how often the worker has
+    said that it is alive though it gives nothing.
+    """
+
+    CELLS = 4
 
     def __init__(self, shared: Any, index: int) -> None:
         """Use the cells of one worker.
@@ -51,12 +59,21 @@ class Progress:
         """
         cells = _bytes_of(shared)
         self._cells = cells.cast("q")[index * self.CELLS : (index + 1) * self.CELLS]
-        self._made = cells[(index * self.CELLS + 1) * _CELL : (index + 1) * self.CELLS * _CELL]
+        begin = (index * self.CELLS + 1) * _CELL
+        self._made = cells[begin : begin + _CELL]
 
     def begin(self, number: int) -> CountedItems:
         """The list for the items of a task."""
-        self._cells[1], self._cells[0] = 0, number
-        return CountedItems(self._made)
+        self._cells[1], self._cells[2], self._cells[0] = 0, 0, number
+        return CountedItems(self._made, self._cells[2:3])
+
+    def say_alive(self) -> None:
+        """Have who waits for an item wait anew."""
+        self._cells[3] += 1
+
+    def reached(self) -> tuple[int, ...]:
+        """What changes whenever the worker gets on."""
+        return tuple(self._cells)
 
     def end(self) -> None:
         """Say that no task is being done."""
@@ -66,15 +83,64 @@ class Progress:
         """How many items of a task are made, if it is being done."""
         return self._cells[1] if self._cells[0] == number else None
 
+    def called(self, number: int) -> int | None:
+        """Which call of a task is under way, of those that are watched, if one is."""
+        return self._cells[2] or None if self._cells[0] == number else None
+
+
+class Patience:
+    """How long is waited for a worker: anew whenever it gets on, as each item has its time."""
+
+    def __init__(self, seconds: float | None, progress: Progress) -> None:
+        self._seconds, self._progress = seconds, progress
+        self._reached: tuple[int, ...] = ()
+        self._deadline = inf
+
+    def left(self, *, is_held: bool) -> float:
+        """How many seconds to wait; a worker that is held back is not late."""
+        if self._seconds is None:
+            return inf
+        if is_held or self._gets_on():
+            if self._reached:
+                say_alive()
+            self._reached = self._progress.reached()
+            self._deadline = monotonic() + self._seconds
+        return self._deadline - monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing has happened for too long."""
+        return monotonic() >= self._deadline and not self._gets_on()
+
+    def _gets_on(self) -> bool:
+        return self._progress.reached() != self._reached
+
+
+def note_own(progress: Progress) -> None:
+    """Note that this process is the worker with that progress."""
+    _own[:] = [progress]
+
+
+def say_alive() -> None:
+    """Where this process is a worker that waits for others, have its consumer wait anew."""
+    for progress in _own:
+        progress.say_alive()
+
 
 class CountedItems(list[Any]):
-    """A list that writes down its length while it grows: at C speed, 60 ns an item."""
+    """A list that writes down its length while it grows: at C speed, 60 ns an item.
 
-    def __init__(self, place: memoryview) -> None:
-        self._place = place
+    Attributes:
+        call: The cell for the watched call that is under way.
+    """
+
+    def __init__(self, place: memoryview, call: memoryview) -> None:
+        self._place, self.call = place, call
 
     def extend(self, items: Iterable[Any]) -> None:
-        counts = map(BytesIO(_NUMBERS).readinto, repeat(self._place, _MOST))
+        numbers, made = BytesIO(_NUMBERS), len(self)
+        numbers.seek(made * _CELL)
+        counts = map(numbers.readinto, repeat(self._place, max(0, _MOST - made)))
         super().extend(compress(items, chain(counts, repeat(True))))
 
     def append(self, item: Any) -> None:

@@ -13,20 +13,22 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, NamedTuple
 
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
+from lazyckpt.executors.plan.costs import with_cost
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
 from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.forking import own_threads
-from lazyckpt.executors.pools.progress import Progress, gate_flag
+from lazyckpt.executors.pools.progress import CountedItems, Progress, gate_flag, note_own
 from lazyckpt.failures.notes import Failure, add_note, as_failure
+from lazyckpt.failures.watching import Watch, watched
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
 START_FAILED = -1  # the number of what is sent in place of the first outcome: why, as a `Failure`
@@ -86,8 +88,10 @@ def serve(
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
-    number, progress = 0, Progress(shared, index)
+    number, sending, progress = 0, 0.0, Progress(shared, index)
+    note_own(progress)
     is_open = gate_flag(shared)
+    progress.say_alive()  # so that no item is late because this has taken long to start
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
@@ -97,16 +101,32 @@ def serve(
             return  # it won't be opened any more
         if isinstance(task, Outcome):
             outcome = task
+        elif len(task) > 2:
+            outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(number))
         elif is_timed[task[0]]:
-            outcome = handlers[task[0]](task[1], progress.begin(number))
+            outcome = with_cost(partial(handlers[task[0]], task[1], progress.begin(number)))
         else:
             outcome = handlers[task[0]](task[1])
+        begun = thread_time()  # without the time that it waits
         try:
-            _send(sender, number, outcome, name)
+            _send(sender, number, outcome._replace(sending=sending), name)
         except OSError:
             return
+        sending = thread_time() - begun
         number += 1
         del task, outcome  # not to hold them while the next are made
+
+
+def _carefully(
+    handler: Handler, payload: Any, errors: dict[int, Exception] | None, items: CountedItems
+) -> Outcome:
+    """What comes of a task, see `WorkerPool.submit_carefully`."""
+    with handler.without_lookahead():
+        if errors is None:
+            return handler(payload, items)
+        handler.close_flows()
+        with watched(handler.calls, Watch(items.call, errors)):
+            return handler(payload, items)
 
 
 def _tasks_of(receiver: Receiver) -> Callable[[], Any]:

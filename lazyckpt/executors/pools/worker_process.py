@@ -69,13 +69,13 @@ class WorkerProcess:
         """Whether no message is under way."""
         return not self.is_sending and not self.is_receiving
 
-    def send(self, handler: int, payload: Any, pending: PendingTask) -> None:
+    def send(self, task: tuple[Any, ...], pending: PendingTask) -> None:
         """Send a task; Unwritable if it can't be, and then it is none of the worker's."""
         self.is_sending = True
         self.pending_tasks[self.submitted] = pending
         self.load += pending.size
         try:
-            self.sender.send((handler, payload))
+            self.sender.send(task)
         except Unwritable:
             self._take(self.submitted)
             self.is_sending = False
@@ -114,10 +114,11 @@ class WorkerProcess:
             while self.pending_tasks and not self.is_receiving and poll(self.connection, 0):
                 self.receive()
 
-    def note_made(self) -> None:
-        """Note how many items it has made of the task that it does."""
+    def note_lost(self, lost: Exception) -> None:
+        """Note what became of it, and how far it is with the task that it does."""
         for number, pending in self.pending_tasks.items():
-            pending.made = self.progress.made(number)
+            pending.made, pending.called = self.progress.made(number), self.progress.called(number)
+            pending.lost = lost
 
     def hang_up(self) -> None:
         """Whoever waits at either end learns that it is over."""
@@ -125,16 +126,16 @@ class WorkerProcess:
             pipe.shutdown(socket.SHUT_RDWR)
 
     def describe_end(self) -> str:
-        """How it has ended."""
+        """How it has ended, as what is said of it."""
         self.process.join(1.0)
-        code, name = self.process.exitcode, self.process.name
+        code = self.process.exitcode
         if code is None:
-            return f"{name} has closed its pipe"
+            return "has closed its pipe"
         if code >= 0:
-            return f"{name} ended with exit code {code}"
+            return f"ended with exit code {code}"
         with suppress(ValueError):
-            return f"{name} was ended by {signal.Signals(-code).name}"
-        return f"{name} was ended by signal {-code}"
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"was ended by signal {-code}"
 
 
 class PipeGate:

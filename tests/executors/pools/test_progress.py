@@ -48,12 +48,11 @@ def names_the_item(run: lz.Run[Any], pipeline: Any, kind: type[Exception], flag:
     assert [*found, *run] == list(range(SIZE))
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
 @shapes
 @each(FORKED)
-def test_a_worker_that_dies(executor: Executor, shape: Any, on_error: str, flag: Path) -> None:
+def test_a_worker_that_dies(executor: Executor, shape: Any, flag: Path) -> None:
     pipeline = shape(Fault(flag, AT, kill), SIZE)
-    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
+    with lz.run(pipeline, executor=executor) as run:
         names_the_item(run, pipeline, lz.WorkerDied, flag)
 
 
@@ -64,12 +63,21 @@ def test_a_worker_that_dies_however_it_was_started(executor: Executor, flag: Pat
         names_the_item(run, pipeline, lz.WorkerDied, flag)
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
 @shapes
 @each(HUNG)
-def test_a_worker_that_hangs(executor: Executor, shape: Any, on_error: str, flag: Path) -> None:
+def test_a_worker_that_hangs(executor: Executor, shape: Any, flag: Path) -> None:
     pipeline = shape(Fault(flag, AT, wait), SIZE)
-    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
+    with lz.run(pipeline, executor=executor) as run:
+        names_the_item(run, pipeline, lz.WorkerTimeout, flag)
+
+
+@shapes
+@each({name: executor for name, executor in HUNG.items() if name.startswith("threads")})
+def test_a_thread_that_hangs_is_told_of_also_where_records_are_left_out(
+    executor: Executor, shape: Any, flag: Path
+) -> None:
+    pipeline = shape(Fault(flag, AT, wait), SIZE)
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
         names_the_item(run, pipeline, lz.WorkerTimeout, flag)
 
 

@@ -1,0 +1,80 @@
+"""Best-fit decreasing over groups of equal sizes and equal rows, under `plan_packing`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class _Rows(NamedTuple):
+    """Rows next to each other that have as much room."""
+
+    room: int
+    first: int
+    rows: int
+
+
+class _Step(NamedTuple):
+    """So many rows, from the first on, each take so many pieces of the size at hand."""
+
+    first: int
+    rows: int
+    pieces: int
+
+
+def best_fit_decreasing(sizes: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], int]:
+    """The row that each size goes into, and how many rows there are.
+
+    Args:
+        sizes: Ints from 1 to `length`, falling.
+        length: How much room a row has.
+    """
+    starts = np.flatnonzero(np.diff(sizes, prepend=0))
+    counts = np.diff(starts, append=len(sizes))
+    found = [*_steps(sizes[starts].tolist(), counts.tolist(), length)]
+    steps = np.array(found, np.int64).reshape(-1, 3)
+    firsts, many, pieces = steps.T
+    begins = np.repeat(many.cumsum() - many, many)
+    rows = np.repeat(firsts, many) + np.arange(len(begins)) - begins
+    return np.repeat(rows, np.repeat(pieces, many)), int(rows.max(initial=-1)) + 1
+
+
+def _steps(sizes: list[int], counts: list[int], length: int) -> Iterator[_Step]:
+    """How pieces are dealt to rows, all of one size at a time, in the order of sizes.
+
+    What a row has left when it takes no more of a size is less than that size, and so less
+    than what any row has that can take one still. So rows that can are a stack with the
+    least room on top, and others wait until the sizes have become small enough for them.
+    """
+    fitting: list[_Rows] = []
+    waiting: list[_Rows] = []  # a heap by room, negative: the most comes first
+    total = 0
+    for size, left in zip(sizes, counts, strict=True):
+        while waiting and -waiting[0].room >= size:
+            group = heappop(waiting)
+            fitting.append(group._replace(room=-group.room))
+        while left:
+            if not fitting:
+                needed = -(-left // (length // size))
+                fitting.append(_Rows(length, total, needed))
+                total += needed
+            room, first, rows = fitting.pop()
+            each = room // size
+            full = min(rows, left // each)
+            if full:
+                yield _Step(first, full, each)
+                left -= full * each
+                heappush(waiting, _Rows(each * size - room, first, full))
+            first, rows = first + full, rows - full
+            if left and rows:
+                yield _Step(first, 1, left)
+                last, left = _Rows(room - left * size, first, 1), 0
+                if rows > 1:
+                    fitting.append(_Rows(room, first + 1, rows - 1))
+                fitting.append(last)
+            elif rows:
+                fitting.append(_Rows(room, first, rows))

@@ -1,0 +1,95 @@
+"""`concat_then_split`: rows of tokens, cut wherever a row is full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lazyckpt.combinators.packing import Placed, Read, packed, traced_rows
+from lazyckpt.combinators.token_rows import Features, as_sequence, filled_row, part_of
+from lazyckpt.core.checks import boolean, positive
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine, Reread
+from lazyckpt.decorators import combinator
+from lazyckpt.errors import SourceChanged
+
+
+@combinator(
+    checks={"length": positive, "drop_last": boolean},
+    rebasable={"length": "stateless", "drop_last": "stateless"},
+    trace=traced_rows,
+)
+def concat_then_split(
+    upstream: Machine[Any], length: int, *, drop_last: bool = False
+) -> Machine[Features]:
+    """Rows of `length` tokens out of all sequences end to end, cut wherever a row is full.
+
+    An item is a sequence of tokens, as a list or an array of shape `(n, ...)`,
+    or a dict of several features of one length n.
+
+    A row is a dict of arrays of shape `(length, ...)`: the features, or `tokens`;
+    `segment_ids`, int32, which number the sequences in the row from 1, with 0
+    where it is filled up; and `positions`, int32, which count from 0 in each
+    segment. What goes on in the next row is a segment of its own there. An empty
+    sequence leaves no trace.
+
+    Args:
+        length: Tokens a row, an int >= 1.
+        drop_last: Whether to leave out a last row that isn't full; else zeros fill it up.
+
+    Raises:
+        TypeError: For an item that is no such sequence.
+        ValueError: For features of unequal lengths, of other names than before in the
+            row, or named as those that are added.
+
+    State:
+        The place before the sequence in which the next row begins, and how many of its
+        tokens are given.
+
+    Resume:
+        Re-reads that one sequence, with another length too (`rebase`).
+
+    Random access:
+        No.
+
+    Rank-free:
+        With sequences of one length.
+
+    Memory:
+        One sequence and one row.
+
+    >>> import lazyckpt as lz
+    >>> for row in [[5, 6, 7], [8, 9]] | lz.concat_then_split(4):
+    ...     print(row["tokens"], row["segment_ids"], row["positions"])
+    [5 6 7 8] [1 1 1 2] [0 1 2 0]
+    [9 0 0 0] [1 0 0 0] [0 0 0 0]
+    """
+
+    def rows(before: Read, anchor: Position, begin: int) -> Iterator[Placed]:
+        room = length
+        parts: list[Features] = []
+        for item in before.items:
+            size, features = as_sequence("concat_then_split", item)
+            if begin > size:
+                raise SourceChanged(
+                    f"concat_then_split: the state stands after token {begin} of a sequence "
+                    f"that now has {size}"
+                )
+            while begin < size:
+                stop = min(size, begin + room)
+                parts.append(part_of(features, begin, stop))
+                room -= stop - begin
+                begin = stop
+                if not room:
+                    row = filled_row("concat_then_split", parts, length)
+                    parts, room = [], length
+                    place = (before.last(), stop) if stop < size else (before.reached(), 0)
+                    yield place, row
+            begin = 0
+        if parts and not drop_last:
+            yield (before.reached(), 0), filled_row("concat_then_split", parts, length)
+
+    def rereads(position: Position) -> list[Reread]:
+        return [Reread(position[0], 1 if position[1] else 0)]
+
+    return packed("concat_then_split", upstream, rows, rereads)

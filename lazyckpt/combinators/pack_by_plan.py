@@ -1,0 +1,181 @@
+"""`pack_by_plan`: rows of tokens with random access, as a plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lazyckpt.combinators.packing_plan import PackingPlan
+from lazyckpt.combinators.reordered import table_length
+from lazyckpt.combinators.token_rows import Features, as_sequence, filled_row, part_of
+from lazyckpt.core.call import Call
+from lazyckpt.core.checks import Unfit
+from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.machine import End, Machine, Rate, begun, within
+from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
+from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged
+from lazyckpt.pipeline import Stage
+
+Part: TypeAlias = tuple[int, int, int]  # as of `PackingPlan.parts`
+
+
+_REMEDY = (
+    "; put it before the stage that makes it so, and leave documents that fail out of the "
+    'plan, for on_error="skip" would shift those behind them'
+)
+
+
+def _plan(value: Any) -> PackingPlan:
+    if not isinstance(value, PackingPlan):
+        raise Unfit("a PackingPlan, as plan_packing(lengths, length, seed=...) makes one")
+    return value
+
+
+def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
+    """The stage on documents with their origins, which are not read where nothing is."""
+
+    plan: PackingPlan = call.arguments["plan"]
+
+    def made(parts: list[Part], documents: list[Any]) -> Any:
+        row = _row(plan, parts, [*map(tracing.plain, documents)]) if tracing.reads else None
+        return tracing.traced(row, [each for item in documents for each in tracing.origins(item)])
+
+    return _origins(plan, made)
+
+
+@combinator(checks={"plan": _plan}, trace=_traced)
+def pack_by_plan(upstream: Machine[Any], plan: PackingPlan) -> Machine[Features]:
+    """Rows of tokens, each of the documents that `plan_packing` found to fill it best.
+
+    The items before it are documents with random access: each a sequence of tokens, as a list
+    or an array of shape `(n, ...)`, or a dict of several features of one length n, such as a
+    loss mask beside the tokens. Only those in the rows asked for are read and made, so that
+    `shuffle` and `shard` behind it deal rows that are equally full, and no rank makes
+    those of another.
+
+    A row is a dict as of `pack_first_fit`: the features, or `tokens`, filled up with zeros;
+    `segment_ids` and `positions`. A piece of a document that is cut is a segment of its own.
+
+    Args:
+        plan: Made of the lengths of these documents, by `plan_packing`.
+
+    Raises:
+        ArgumentError: Where upstream has no random access, or not as many documents.
+        SourceChanged: When a row is made of a document that hasn't as many tokens as the
+            plan knows; it is named.
+        TypeError: For a document that is no sequence of tokens, or dict of such.
+        ValueError: For features of unequal lengths, of other names than before in the row, or
+            named as those that are added.
+
+    State:
+        A count of rows; a digest of the plan.
+
+    Resume:
+        Re-reads nothing.
+
+    Random access:
+        Kept.
+
+    Rank-free:
+        Yes.
+
+    Memory:
+        The plan, at most 12 bytes a document, and 8 a row.
+
+    >>> import lazyckpt as lz
+    >>> documents = [[5, 5, 5], [6], [7, 7], [8, 8]]
+    >>> plan = lz.plan_packing([3, 1, 2, 2], 4, seed=0)
+    >>> rows = documents | lz.pack_by_plan(plan)
+    >>> [row["tokens"].tolist() for row in rows], rows[1]["segment_ids"].tolist()
+    ([[5, 5, 5, 6], [7, 7, 8, 8]], [1, 1, 2, 2])
+    """
+    return _planned(upstream, plan, partial(_row, plan))
+
+
+@combinator(registered=False)
+def _origins(upstream: Machine[Any], plan: PackingPlan, made: Callable[..., Any]) -> Machine[Any]:
+    """What is made of the documents of each row."""
+    return _planned(upstream, plan, made)
+
+
+def _row(plan: PackingPlan, parts: list[Part], documents: list[Any]) -> Features:
+    pieces, length = [], plan.length
+    for (number, part, known), document in zip(parts, documents, strict=True):
+        size, features = as_sequence("pack_by_plan", document)
+        if size != known:
+            raise SourceChanged(
+                f"pack_by_plan: document {number} has {size} tokens, where the plan was made "
+                f"for {known}; make the plan anew"
+            )
+        if size > length:
+            features = part_of(features, part * length, (part + 1) * length)
+        pieces.append(features)
+    return filled_row("pack_by_plan", pieces, length)
+
+
+def _planned(
+    upstream: Machine[Any], plan: PackingPlan, made: Callable[[list[Part], list[Any]], Any]
+) -> Machine[Any]:
+    """The rows of a plan, made of the parts of documents in them and these documents."""
+    count = table_length("pack_by_plan", upstream, _REMEDY)
+    if count != len(plan.lengths):
+        raise ArgumentError(
+            f"pack_by_plan: {count} documents, where the plan is of {len(plan.lengths)}"
+        )
+    length, alone, view = len(plan), upstream.item, upstream.view
+    assert alone is not None
+
+    def fetched(begin: Position, numbers: list[int]) -> list[Any]:
+        if view is None or view.table.rows is None:
+            return [alone(begin, number) for number in numbers]
+        return view.table.rows(view.ahead(begin, np.array(numbers, np.int64)))
+
+    def row(begin: Position, index: int) -> Any:
+        parts = [*plan.parts(index)]
+        return made(parts, fetched(begin, [number for number, _, _ in parts]))
+
+    def step(position: Position) -> tuple[Position, Any]:
+        begin, index = position
+        if index >= length:
+            raise End(position)
+        return (begin, index + 1), row(begin, index)
+
+    def flow(position: Position) -> Flow[Any]:
+        begin, index = position
+
+        def items() -> Iterator[Any]:
+            nonlocal index
+            while index < length:
+                found = row(begin, index)
+                index += 1
+                yield found
+
+        return Flow(items(), lambda: (begin, index))
+
+    def skip(position: Position, n: int) -> tuple[Position, int]:
+        begin, index = position
+        passed = min(n, length - index)
+        return (begin, index + passed), passed
+
+    found = stateful(
+        "pack_by_plan",
+        upstream,
+        check=lambda index: within("pack_by_plan", index, length),
+        rate=Rate(plan.most_pieces, whole_epoch=True),
+        step=step,
+        skip=skip,
+        flow=flow,
+        item=lambda position, n: row(position[0], position[1] + n),
+        length=length,
+    )
+
+    def fits(position: Position) -> None:
+        found.check(position)
+        if begun(upstream, position[0]):
+            raise InvalidState("pack_by_plan: a state whose epoch begins in its midst")
+
+    return found._replace(check=fits)

@@ -1,0 +1,1 @@
+"""What a run was given: the origins of all its items, in blocks."""

@@ -1,0 +1,291 @@
+"""`seen`: what the model was given up to a state, item by item, from all sources."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.checks import at_least, brief, checked, natural, optional
+from lazyckpt.core.machine import Machine, entered
+from lazyckpt.errors import ArgumentError, InvalidState
+from lazyckpt.failures.skip_log import SkipLog, with_marks
+from lazyckpt.failures.skipping import leaves_out, skipping
+from lazyckpt.lineage.coded import coded
+from lazyckpt.lineage.columns import Column, Columns, Names, of_codes, of_traced
+from lazyckpt.lineage.parquet import write_parquet
+from lazyckpt.lineage.walk import Flowing, Lane, Viewed, Walk, check
+from lazyckpt.pipeline import Stage
+from lazyckpt.provenance import Tracing, traced
+from lazyckpt.state.algebra import init
+from lazyckpt.state.rebase import matching
+from lazyckpt.state.state import AnyState, State, as_state
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """Some rows of `Seen`, as arrays of ints with one element for each row.
+
+    Attributes:
+        item: The output's number in the run, from 0.
+        stage: The source, as a number in `stages`.
+        epoch: The source's epoch.
+        place: The item's number in that epoch: its index, in data with indices.
+        file: The file, as a number in `files`; -1 where the data don't tell.
+        record: The row's number in its file; -1 where the data don't tell.
+        stages: The sources that are known so far, as `Origin.stage` names them.
+        files: The files that are known so far.
+    """
+
+    item: Column
+    stage: Column
+    epoch: Column
+    place: Column
+    file: Column
+    record: Column
+    stages: list[str]
+    files: list[str]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+
+class Seen:
+    """The origins of a run's items between two states. `lazyckpt.seen` makes it.
+
+    It is iterated over in blocks of some 65,000 rows, one for each output and each origin of
+    that. Nothing is kept: each walk begins anew.
+    """
+
+    def __init__(self, pipeline: Chain, begin: State, end: State) -> None:
+        self._pipeline, self._begin, self._end = pipeline, begin, end
+
+    def __iter__(self) -> Iterator[Block]:
+        stages, files = Names(), Names()
+        machine, lane, columns = self._lane(stages, files)
+        walk, number = Walk(machine, lane), self._begin.items
+        begin = self._begin.position
+        if self._has_left_out:
+            begin = with_marks(begin, self._begin.skipped.marks)
+        for items in walk.between(begin, self._end.items - number, self._end.position):
+            found = columns(items)
+            yield Block(found.item + number, *found[1:], stages.texts, files.texts)
+            number += len(items)
+            walk.fit(len(items), len(found.item))
+
+    @property
+    def _has_left_out(self) -> bool:
+        """Whether `on_error="skip"` has left items out in between."""
+        return self._end.skipped > self._begin.skipped
+
+    def _lane(
+        self, stages: Names, files: Names
+    ) -> tuple[Machine[Any], Lane, Callable[[Any], Columns]]:
+        if self._has_left_out:
+            machine = _guarded(self._pipeline)
+            return machine, Flowing(machine), of_traced(stages, files)
+        if (found := coded(self._pipeline)) is not None:
+            machine = found[0].machine
+            has_view = machine.view is not None and machine.skip is not None
+            lane = Viewed(machine) if has_view else Flowing(machine)
+            return machine, lane, of_codes(found[1], stages, files)
+        machine = traced(self._pipeline).machine
+        return machine, Flowing(machine), of_traced(stages, files)
+
+    def counts(self) -> Counter[tuple[str, str | None]]:
+        """How many rows came from each source and file; None for data that tell no file.
+
+        Those of several ranks, or before and after a rebase, are added with `+`.
+        """
+        found: Counter[tuple[str, str | None]] = Counter()
+        for block in self:
+            width = len(block.files) + 1
+            pairs, rows = _counted(block.stage * width + block.file + 1)
+            for pair, count in zip(pairs.tolist(), rows.tolist(), strict=True):
+                stage, file = divmod(pair, width)
+                found[block.stages[stage], block.files[file - 1] if file else None] += count
+        return found
+
+    def times(
+        self,
+        place: int | None = None,
+        *,
+        stage: str | None = None,
+        file: str | os.PathLike[str] | None = None,
+        record: int | None = None,
+    ) -> list[int]:
+        """The numbers of the outputs that an item, or a file, went into: when it was seen.
+
+        So an empty list for what was not seen, and `len` tells how often it was.
+
+        Args:
+            place: An item's number in its source's epoch, an int >= 0.
+            stage: The source; None for any.
+            file: A file, by the whole path that its reader knows.
+            record: A row's number in its file, an int >= 0.
+
+        >>> import lazyckpt as lz
+        >>> pipeline = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(8)
+        >>> lz.seen(pipeline, lz.state_at(pipeline, 50)).times(42)
+        [12, 23, 27, 45]
+        """
+        whole = optional(natural)
+        place = checked("Seen.times", "place", place, whole)
+        record = checked("Seen.times", "record", record, whole)
+        path = None if file is None else os.fspath(file)
+        if place is None and path is None:
+            raise ArgumentError("Seen.times: give place= or file=, with record= for a row of it")
+        if record is not None and path is None:
+            raise ArgumentError(f"Seen.times: record={record} is a row of a file; give file= too")
+        found: list[int] = []
+        for block in self:
+            wanted = [
+                (block.place, place),
+                (block.record, record),
+                (block.stage, _number(block.stages, stage)),
+                (block.file, _number(block.files, path)),
+            ]
+            mine = np.ones(len(block), bool)
+            for column, value in wanted:
+                mine &= True if value is None else column == value
+            found += dict.fromkeys(block.item[mine].tolist())
+        return found
+
+    def to_parquet(self, path: str | os.PathLike[str], *, row_group: int = 1 << 20) -> int:
+        """Write the rows to a Parquet file, a row group at a time; it needs pyarrow.
+
+        The columns are those of `Block`, with the texts of `stage` and `file`; `file` and
+        `record` are null where the data don't tell. The file appears once it is whole.
+
+        Args:
+            path: Where to.
+            row_group: How many rows a row group has at least, an int >= 1.
+
+        Returns:
+            How many rows there are.
+        """
+        least = checked("Seen.to_parquet", "row_group", row_group, at_least(1))
+        return write_parquet(self, path, least)
+
+    def __repr__(self) -> str:
+        return (
+            f"Seen(items {self._begin.items:,} to {self._end.items:,} of {brief(self._pipeline)})"
+        )
+
+
+def _number(texts: list[str], text: str | None) -> int | None:
+    """That of a text, -2 where it isn't there; None for any."""
+    if text is None:
+        return None
+    return texts.index(text) if text in texts else -2
+
+
+def _counted(numbers: Column) -> tuple[Column, Column]:
+    """The numbers that there are, and how often each is."""
+    most = int(numbers.max(initial=0))
+    if most >= 1 << 16:
+        return np.unique(numbers, return_counts=True)
+    counts = np.bincount(numbers)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
+
+
+def seen(pipeline: Chain, state: AnyState, since: AnyState | None = None) -> Seen:
+    """The origins of all items up to a state: what the model was given, exactly.
+
+    A row for each output and each origin of it, as `trace` tells them: a document that is
+    in a batch twice is told once for that output.
+
+    Where sources have random access and no stage looks at items, nothing is read and no
+    function called, also through buffers and random mixtures. Elsewhere, as behind
+    `filter`, `flat_map` and packing, and where `on_error="skip"` has left items out, the data
+    are read once, from the beginning or from `since` on, and functions called again; so
+    they must give what they gave then.
+
+    The outputs are those of one run. A state that `rebase` has carried over knows nothing
+    of the pipeline before: ask that one for what came up to then, and this one with
+    `since=` the carried state. Behind `shard` they are this rank's; the counts of
+    all ranks are the sum over their pipelines and states.
+
+    Args:
+        pipeline: That of the state, with the data as they were.
+        state: Up to where.
+        since: An earlier state of the same run; None is its beginning.
+
+    Returns:
+        A `Seen`: an iterable of blocks, with `counts`, `times` and `to_parquet`.
+
+    Raises:
+        StateMismatch: A state belongs to another pipeline.
+        InvalidState: The later state comes first, was carried over by `rebase` after the
+            items begin, or isn't where so many items lead; the last is known at once with
+            random access, elsewhere at the end.
+
+    >>> import lazyckpt as lz
+    >>> chat, code = lz.source(range(1000)), lz.source(range(50)) | lz.repeat()
+    >>> pipeline = lz.mix([chat, code], [2, 1], seed=0) | lz.batch(32)
+    >>> run = lz.run(pipeline)
+    >>> for _, batch in zip(range(20), run):
+    ...     pass
+    >>> lz.seen(pipeline, run.state).counts()
+    Counter({('1[0].1', None): 410, ('1[1].1', None): 230})
+    """
+    chain: Chain = runnable("seen", pipeline)
+    end = matching(as_state(state), chain)
+    begin = init(chain) if since is None else matching(as_state(since), chain)
+    if end.rebased != begin.rebased:
+        assert end.rebased is not None or begin.rebased is not None
+        raise InvalidState(_carried(begin, end))
+    if end.items < begin.items:
+        raise InvalidState(
+            f"seen: since stands after {begin.items:,} items, the state after {end.items:,}: "
+            "since must be the earlier one"
+        )
+    entered(chain.machine, begin.position), entered(chain.machine, end.position)
+    if end.skipped == begin.skipped:
+        check(chain.machine, begin.position, end.items - begin.items, end.position)
+    return Seen(chain, begin, end)
+
+
+def _carried(begin: State, end: State) -> str:
+    """Why two states, of which one was carried over to the pipeline, tell nothing together."""
+    if end.rebased is None:
+        return "seen: since was carried over to the pipeline by rebase, and the state was not"
+    return (
+        f"seen: the state was carried over to the pipeline by rebase after "
+        f"{end.rebased.items:,} items, which another one gave: ask that one for these, and pass "
+        "since=lz.rebase(its last state, pipeline) for those since then"
+    )
+
+
+class _Guarded(Tracing):
+    """Tracing through what leaves items out, which is judged by the items alone."""
+
+    def stage(self, call: Call) -> Stage[Any, Any]:
+        if not leaves_out(call):
+            return super().stage(call)
+        judge = call.arguments["judge"]
+        return Stage((call.replaced(judge=lambda item: judge(self.plain(item))),))
+
+
+def _guarded(pipeline: Chain) -> Machine[Any]:
+    """The machine of items that come with their origins, without those that fail."""
+    skip_log = SkipLog()
+    skip_log.is_direct = True
+    return _Guarded(reads=True).pipeline(skipping(pipeline, skip_log), "").machine
+
+
+def rows(counts: Iterable[tuple[tuple[str, str | None], int]]) -> str:
+    """Counts as a table in plain text."""
+    table = [("stage", "rows", "file")]
+    table += [(stage, f"{count:,}", file or "") for (stage, file), count in counts]
+    widths = [max(len(row[column]) for row in table) for column in (0, 1)]
+    return "\n".join(
+        f"{stage:{widths[0]}}  {count:>{widths[1]}}  {file}".rstrip()
+        for stage, count, file in table
+    )

@@ -1,0 +1,132 @@
+"""From one state of a pipeline to another, across the ends of epochs, some items at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.prng import as_array
+from lazyckpt.errors import InvalidState
+from lazyckpt.failures.skip_log import without_marks
+
+ROWS = 1 << 16  # about as many origins at a time
+
+
+class Lane(Protocol):
+    """Items of an epoch, some at a time."""
+
+    def open(self, position: Position) -> None:
+        """Go to a position."""
+
+    def take(self, count: int) -> Sequence[Any] | NDArray[np.int64]:
+        """At most so many items; none at the end."""
+
+    def place(self) -> Position:
+        """The position behind the last of them."""
+
+
+class Skipped:
+    """Random access: no items, only how many they are."""
+
+    def __init__(self, machine: Machine[Any]) -> None:
+        assert machine.skip is not None
+        self._skip = machine.skip
+
+    def open(self, position: Position) -> None:
+        self._position = position
+
+    def take(self, count: int) -> Sequence[Any] | NDArray[np.int64]:
+        self._position, passed = self._skip(self._position, count)
+        return range(passed)
+
+    def place(self) -> Position:
+        return self._position
+
+
+class Viewed(Skipped):
+    """The vectorised lane, where items are the indices themselves."""
+
+    def __init__(self, machine: Machine[Any]) -> None:
+        super().__init__(machine)
+        assert machine.view is not None
+        self._ahead = machine.view.ahead
+
+    def take(self, count: int) -> NDArray[np.int64]:
+        before = self._position
+        return as_array(self._ahead(before, super().take(count)))  # type: ignore[arg-type]  # a range
+
+
+class Flowing:
+    """One item after another."""
+
+    def __init__(self, machine: Machine[Any]) -> None:
+        self._machine = machine
+
+    def open(self, position: Position) -> None:
+        self._flow = self._machine.flow(position)
+        self._items = iter(self._flow)
+
+    def take(self, count: int) -> list[Any]:
+        return list(islice(self._items, count))
+
+    def place(self) -> Position:
+        return without_marks(self._flow.snapshot())[0]
+
+
+class Walk:
+    """The items between two states.
+
+    Attributes:
+        size: How many are taken at a time.
+    """
+
+    def __init__(self, machine: Machine[Any], lane: Lane, size: float = 1 << 10) -> None:
+        self.machine, self.lane, self.size = machine, lane, size
+
+    def between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
+        """So many items from one position to another; `InvalidState` if they lead elsewhere."""
+        left, place, epoch = count, begin, self.machine.epoch
+        while True:
+            self.lane.open(place)
+            while left:
+                items = self.lane.take(int(min(left, self.size)))
+                if not len(items):
+                    break
+                left -= len(items)
+                yield items
+            is_there = not left and self.lane.place() == end
+            if not is_there and len(self.lane.take(1)):
+                raise _elsewhere(count)
+            if is_there or (not left and self.lane.place() == end):  # once its end is found
+                return
+            place = self.machine.init(epoch(self.lane.place()) + 1)
+            if epoch(place) > epoch(end):
+                raise _elsewhere(count)
+            if not left and place == end:
+                return
+
+    def fit(self, items: int, rows: int) -> None:
+        """Take as many items from now on as have about `ROWS` origins."""
+        self.size = max(1, min(ROWS, self.size * 8, items * ROWS // max(rows, 1)))
+
+
+def _elsewhere(count: int) -> InvalidState:
+    return InvalidState(
+        f"seen: {count:,} items lead to another place than the state's, so that others came "
+        "between: a run that began in another epoch, or left one early; pass since=, a state from "
+        "which on each item was taken"
+    )
+
+
+def check(machine: Machine[Any], begin: Position, count: int, end: Position) -> None:
+    """Raise `InvalidState` where so many items lead elsewhere, if random access tells."""
+    if machine.skip is not None:
+        for _ in Walk(machine, Skipped(machine), math.inf).between(begin, count, end):
+            pass

@@ -1,0 +1,386 @@
+"""Records that hang or kill their worker: tried again, and left out as one that fails is."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.executors.executor import Executor
+from lazyckpt.testing.laws import Stream
+from tests.executors.faults import each, fails, notes
+
+pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+
+TIMEOUT = 0.4
+KILLED = {f"fork{n}": lz.processes(n, start_method="fork", retries=1) for n in (1, 2)}
+HUNG = {f"fork{n}": lz.processes(n, start_method="fork", timeout=TIMEOUT) for n in (1, 2)}
+PARENT = os.getpid()
+
+
+class Bad:
+    """The identity, but of some items: they are fatal in a worker, and else raise the same."""
+
+    def __init__(self, bad: set[int], fatal: Callable[[], Any], error: Exception) -> None:
+        self.bad, self.fatal, self.error = bad, fatal, error
+
+    def __call__(self, item: Any) -> Any:
+        if int(item) in self.bad:
+            if os.getpid() == PARENT:
+                raise self.error
+            self.fatal()
+        return item
+
+
+def killing(bad: set[int], number: int = signal.SIGKILL) -> Bad:
+    name = signal.Signals(number).name
+    died = lz.WorkerDied(f"worker killed by {name}")
+    return Bad(bad, lambda: os.kill(os.getpid(), number), died)
+
+
+def hanging(bad: set[int]) -> Bad:
+    late = lz.WorkerTimeout(f"timed out after {TIMEOUT:g} s")
+    return Bad(bad, threading.Event().wait, late)
+
+
+class Data:
+    """Data with indices."""
+
+    def __init__(self, fn: Any, size: int) -> None:
+        self.fn, self.size = fn, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Any:
+        return self.fn(index)
+
+
+class Three:
+    """Gives three items of each."""
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+
+    def __call__(self, item: int) -> Iterator[Any]:
+        return (self.fn(3 * item + n) for n in range(3))
+
+
+class Sum:
+    """Collates a batch."""
+
+    def __init__(self, fn: Any) -> None:
+        self.fn = fn
+
+    def __call__(self, items: Any) -> Any:
+        return sum(map(self.fn, items))
+
+
+def odd(item: Any) -> bool:
+    return int(item) % 2 == 1
+
+
+def small(item: Any) -> bool:
+    return int(item) < 99
+
+
+def pair(fn: Any) -> Any:
+    return lambda a, b: (fn(a), b)
+
+
+def numbers(size: int = 60) -> lz.Pipeline[int]:
+    return lz.source(range(size))
+
+
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "map": lambda fn: numbers() | lz.map(fn),
+    "shuffled": lambda fn: numbers() | lz.shuffle(seed=1) | lz.map(fn) | lz.batch(4),
+    "repeated": lambda fn: numbers(45) | lz.map(fn) | lz.repeat(2),
+    "starmap": lambda fn: numbers() | lz.map(lambda x: (x, x)) | lz.starmap(pair(fn)),
+    "tap": lambda fn: numbers() | lz.map(str) | lz.tap(fn),
+    "filter": lambda fn: numbers() | lz.filter(lambda x: odd(fn(x))) | lz.map(str),
+    "expansion": lambda fn: numbers(20) | lz.flat_map(Three(fn)),
+    "lines": lambda fn: numbers(2) | lz.flat_map(lambda x: range(30 * x, 30 * x + 30)) | lz.map(fn),
+    "data": lambda fn: lz.source(Data(fn, 60)) | lz.filter(odd),
+    "collate": lambda fn: numbers() | lz.batch(4, collate=Sum(fn)),
+    "mix": lambda fn: lz.mix(
+        [numbers() | lz.map(fn), numbers() | lz.filter(fn) | lz.map(str)], [1, 2], seed=3
+    ),
+    "concat": lambda fn: lz.concat(numbers(20), numbers() | lz.map(fn) | lz.filter(odd)),
+    "stream": lambda fn: lz.source(Stream(range(60))) | lz.map(fn) | lz.filter(odd),
+    "behind a buffer": lambda fn: (
+        numbers() | lz.filter(small) | lz.shuffle(8, seed=1) | lz.filter(fn) | lz.map(str)
+    ),
+    "before a buffer": lambda fn: (
+        numbers() | lz.filter(fn) | lz.map(str) | lz.shuffle(8, seed=1) | lz.batch(3)
+    ),
+}
+shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+
+
+def delivered(run: lz.Run[Any]) -> tuple[Any, ...]:
+    """All that a run gives, and what it tells of it."""
+    return list(run.with_state()), run.state, run.skipped.first
+
+
+def is_left_out_as_an_error_is(pipeline: Any, executor: Executor) -> None:
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        found = delivered(run)
+    assert found == delivered(lz.run(pipeline, on_error="skip"))
+    assert found[-1]
+
+
+@shapes
+@each(KILLED)
+def test_a_record_that_kills_is_left_out(executor: Executor, shape: Any) -> None:
+    is_left_out_as_an_error_is(shape(killing({6, 7, 41})), executor)
+
+
+@pytest.mark.parametrize("shape", ["map", "lines", "stream"])
+@each(HUNG)
+def test_a_record_that_hangs_is_left_out(executor: Executor, shape: str) -> None:
+    is_left_out_as_an_error_is(SHAPES[shape](hanging({41})), executor)
+
+
+@settings(max_examples=4)
+@given(st.sampled_from([*SHAPES]), st.sets(st.integers(0, 60), max_size=3), st.integers(1, 2))
+def test_any_records_that_kill_are_left_out(shape: str, bad: set[int], workers: int) -> None:
+    pipeline = SHAPES[shape](killing(bad))
+    executor = lz.processes(workers, start_method="fork")
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        assert delivered(run) == delivered(lz.run(pipeline, on_error="skip"))
+
+
+class Counted(Bad):
+    """It leaves a line for each time that a fatal item is begun; few of them may be fatal."""
+
+    def __init__(self, path: Path, bad: set[int], most: int = 1 << 30) -> None:
+        super().__init__(bad, self.die, lz.WorkerDied("worker killed by SIGKILL"))
+        self.path, self.most, self.off = path, most, path.with_suffix(".off")
+        path.touch()
+
+    def die(self) -> None:
+        if self.tries() < self.most and not self.off.exists():
+            with self.path.open("a") as file:
+                file.write("again\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def tries(self) -> int:
+        return len(self.path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("shape", ["map", "expansion", "stream", "behind a buffer"])
+@each(KILLED)
+def test_what_kills_once_is_no_error_where_it_is_tried_again(
+    executor: Executor, shape: str, tmp_path: Path
+) -> None:
+    pipeline = SHAPES[shape](Counted(tmp_path / "tries", {41}, most=2))
+    fork = lz.processes(executor.arguments["workers"], start_method="fork", retries=2)
+    with lz.run(pipeline, executor=fork) as run:
+        assert [*run] == [*lz.run(SHAPES[shape](int))] or shape == "behind a buffer"
+        assert not run.skipped
+    assert len((tmp_path / "tries").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("shape", ["map", "stream"])
+def test_an_item_that_kills_is_an_error_after_so_many_tries(shape: str, tmp_path: Path) -> None:
+    bad = Counted(tmp_path / "tries", {41})
+    pipeline = SHAPES[shape](bad)
+    found: list[Any] = []
+    with lz.run(pipeline, executor=lz.processes(2, start_method="fork", retries=2)) as run:
+        error = fails(run, found, lz.WorkerDied, "was ended by SIGKILL")
+        assert bad.tries() == 3
+        assert f"after {len(found)} delivered items" in notes(error)
+        assert "tried 3 times" in notes(error)
+        assert "map(<Counted>), built at" in notes(error)
+        bad.off.touch()
+        assert [*found, *run] == [*lz.run(SHAPES[shape](int))]
+
+
+def test_a_run_goes_on_behind_an_item_that_kills() -> None:
+    pipeline = numbers() | lz.map(killing({41}))
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(pipeline, executor=executor) as run:
+        fails(run, [], lz.WorkerDied)
+        state = lz.state_at(pipeline, run.state.items + 1)
+    with lz.run(pipeline, state, executor=executor) as rest:
+        assert [*rest] == [*range(42, 60)]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_record_is_tried_again_before_it_is_left_out(retries: int, tmp_path: Path) -> None:
+    bad = Counted(tmp_path / "tries", {41})
+    executor = lz.processes(2, start_method="fork", retries=retries)
+    with lz.run(numbers() | lz.map(bad), executor=executor, on_error="skip") as run:
+        assert [*run] == [x for x in range(60) if x != 41]
+    assert bad.tries() == 1 + max(1, retries)
+
+
+def test_a_record_behind_the_state_is_not_run_again() -> None:
+    pipeline = numbers() | lz.map(killing({41})) | lz.filter(odd)
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        before = [next(run) for _ in range(21)]
+        assert (before[-1], run.skipped) == (43, 1)
+        state = run.state.to_json()
+
+    def picky(item: int) -> int:
+        assert item > 43, "it would kill this process"
+        return item
+
+    rest = lz.run(numbers() | lz.map(picky) | lz.filter(odd), state, on_error="skip")
+    assert [*rest] == [*range(45, 60, 2)]
+    assert rest.skipped == 1
+
+
+def test_a_record_that_is_read_again_is_left_out_again_and_counted_once() -> None:
+    pipeline = SHAPES["before a buffer"](killing({7, 41}))
+    executor = lz.processes(2, start_method="fork")
+    whole = delivered(lz.run(pipeline, on_error="skip"))
+    for cut in (3, 9):
+        with lz.run(pipeline, whole[0][cut][1], executor=executor, on_error="skip") as run:
+            assert delivered(run) == (whole[0][cut + 1 :], *whole[1:])
+
+
+def crash() -> None:
+    faulthandler.disable()  # pytest's, which would tell of it
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@pytest.mark.parametrize(
+    ("dies", "says"),
+    [
+        (crash, "WorkerDied: worker killed by SIGSEGV"),
+        (lambda: os._exit(3), "WorkerDied: worker ended with exit code 3"),
+    ],
+)
+def test_the_text_says_how_the_worker_ended(dies: Any, says: str) -> None:
+    pipeline = numbers() | lz.map(Bad({7}, dies, ValueError()))
+    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+        assert [*run] == [x for x in range(60) if x != 7]
+        assert run.skipped.first == (f"map(<Bad>) before (0, 8): {says}",)
+
+
+def test_workers_that_are_sent_their_functions_are_replaced() -> None:
+    def deadly(item: int) -> int:
+        if item == 41:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+    pipeline = lz.source(range(60)) | lz.map(deadly)
+    executor = lz.processes(start_method="forkserver")
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        assert [*run] == [x for x in range(60) if x != 41]
+        assert run.skipped == 1
+
+
+def little_memory(index: int) -> None:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), used + (1 << 28)))
+
+
+def test_an_item_for_which_there_is_no_memory_is_left_out() -> None:
+    def much(item: int) -> int:
+        return len(bytearray(1 << 30)) if item == 7 else item
+
+    executor = lz.processes(2, start_method="fork", worker_init=little_memory, retries=1)
+    with lz.run(numbers() | lz.map(much), executor=executor, on_error="skip") as run:
+        assert [*run] == [x for x in range(60) if x != 7]
+        assert "MemoryError" in run.skipped.first[0]
+
+
+def test_large_arrays_come_from_workers_that_replace_others() -> None:
+    bad = killing({2, 5})
+    pipeline = numbers(9) | lz.map(lambda x: np.full(1 << 16, bad(x)))
+    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+        kept = [*run]  # in shared memory, as far as there are slots
+    assert [int(item[0]) for item in kept] == [0, 1, 3, 4, 6, 7, 8]
+    assert all((item == item[0]).all() for item in kept)
+
+
+def test_what_nobody_may_leave_out_is_an_error() -> None:
+    bad = killing({7})
+    pipeline = numbers() | lz.scan(lambda total, x: (bad(x), x), 0) | lz.map(str)
+    found: list[Any] = []
+    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+        fails(run, found, lz.WorkerDied, "SIGKILL")
+        assert found == [*map(str, range(7))]
+
+
+def test_a_line_that_kills_who_decodes_it_is_left_out_alone(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(f"{n}\n" for n in range(9)))
+    bad = killing({2, 5})
+    pipeline = lz.source([str(path)]) | lz.flat_map(lambda file: lz.io.iter_jsonl(file, loads=bad))
+    is_left_out_as_an_error_is(pipeline, KILLED["fork2"])
+
+
+def test_rows_that_kill_are_left_out_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(f"{n}\n" for n in range(9)))
+    bad = killing({2, 5})
+    pipeline = lz.source([str(path)]) | lz.flat_map(lambda file: lz.io.read_jsonl(file, loads=bad))
+    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+        assert [int(item) for item in run] == [0, 1, 3, 4, 6, 7, 8]
+        assert run.skipped == 2
+
+
+def test_an_item_is_late_by_itself_and_not_by_those_of_its_chunk() -> None:
+    """Seven of one chunk together take longer than each may."""
+    never = threading.Event()
+
+    def slow(item: int) -> int:
+        if 30 <= item < 37:
+            never.wait(0.2)
+        return item
+
+    executor = lz.processes(start_method="fork", timeout=1)
+    with lz.run(numbers(300) | lz.map(slow), executor=executor) as run:
+        assert [*run] == [*range(300)]
+
+
+@pytest.mark.parametrize("executor", [lz.threads, lz.inline])
+def test_who_can_end_no_worker_takes_no_retries(executor: Any) -> None:
+    with pytest.raises((lz.errors.ArgumentError, TypeError), match="retries"):
+        executor(retries=1)
+
+
+def test_retries_are_counted() -> None:
+    with pytest.raises(
+        lz.errors.ArgumentError, match=r"retries must be an int >= 0, got retries=-1"
+    ):
+        lz.processes(2, retries=-1)
+    assert repr(lz.processes(2, timeout=30, retries=2)) == (
+        "processes(workers=2, timeout=30.0, retries=2)"
+    )
+
+
+def test_cheap_items_stay_with_workers_where_they_are_tried_again() -> None:
+    pipeline = numbers(5000) | lz.map(killing({4000}))
+    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+        assert [*run] == [x for x in range(5000) if x != 4000]
+        assert "worker killed by SIGKILL" in run.skipped.first[0]
+
+
+def test_who_has_lost_a_worker_leaves_cheap_items_to_others() -> None:
+    def kill_in_workers(item: int) -> int:
+        if item in (5, 4000):
+            assert os.getpid() != PARENT
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(numbers(5000) | lz.map(kill_in_workers), executor=executor, on_error="skip") as run:
+        assert [*run] == [x for x in range(5000) if x not in (5, 4000)]
+        assert all("WorkerDied" in text for text in run.skipped.first)

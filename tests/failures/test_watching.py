@@ -1,0 +1,106 @@
+"""Which call of a task is under way, and errors in place of some."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.skipping import read_again, skipping
+from lazyckpt.failures.watching import Watch, guarded_in, watched
+
+ERROR = lz.WorkerDied("worker killed by SIGKILL")
+
+
+def cell() -> memoryview:
+    return memoryview(bytearray(8)).cast("q")
+
+
+def made(chain: Any) -> list[Any]:
+    return [*chain.machine.flow(chain.machine.init(0))]
+
+
+def expand(item: int) -> Iterator[int]:
+    yield from range(item)
+
+
+def small(item: int) -> bool:
+    return item < 9
+
+
+PIPELINE = lz.concat(
+    lz.source(range(6)) | lz.map(abs) | lz.filter(small),
+    lz.source(range(4)) | lz.flat_map(expand),
+)
+
+
+def test_calls_are_numbered_while_they_are_under_way() -> None:
+    place, seen = cell(), []
+    watch = Watch(place, {2: ERROR})
+
+    def outer(x: int) -> int:
+        seen.append(place[0])
+        found: int = watch.call(abs, x)
+        seen.append(place[0])
+        return found
+
+    with pytest.raises(lz.WorkerDied):
+        watch.call(outer, -1)
+    assert (seen, place[0]) == ([1], 0)
+    assert watch.call(outer, -1) == 1
+    assert (seen, place[0]) == ([1, 3, 3], 0)
+    watch.is_over = True
+    watch.call(outer, -1)
+    assert seen[3:] == [0, 0]
+
+
+def test_a_process_that_is_forked_meanwhile_counts_nothing() -> None:
+    place = cell()
+    watch = Watch(place, {1: ERROR})
+    child = os.fork()
+    if not child:
+        os._exit(watch.call(abs, -7))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@given(st.integers(1, 40))
+def test_a_call_that_raises_is_left_out_alone(number: int) -> None:
+    chain = skipping(PIPELINE, SkipLog())
+    plain = made(chain)
+    with watched(chain.calls, Watch(cell(), {})):
+        assert made(chain) == plain
+    with watched(chain.calls, Watch(cell(), {number: ERROR})):
+        found = made(chain)
+    rest = iter(plain)
+    assert all(item in rest for item in found)  # in order
+    assert len(plain) - len(found) <= 3
+    assert made(chain) == plain
+
+
+def test_a_step_of_an_expansion_that_raises_is_its_last() -> None:
+    chain = skipping(lz.source([4, 2]) | lz.flat_map(expand), SkipLog())
+    with watched(chain.calls, Watch(cell(), {5: ERROR})):  # the call, the iterator, two steps
+        assert made(chain) == [0, 1, 0, 1]
+
+
+def test_what_is_watched_pickles_as_what_it_is() -> None:
+    chain = skipping(lz.source(range(4)) | lz.map(abs), SkipLog())
+    with watched(chain.calls, Watch(cell(), {1: ERROR})):
+        copy = pickle.loads(pickle.dumps(chain))
+    assert made(copy) == [0, 1, 2, 3]
+
+
+def test_what_reads_again_is_not_watched() -> None:
+    chain = skipping(PIPELINE, SkipLog())
+    again = read_again(chain)
+    assert len(guarded_in(chain.calls)) == len(guarded_in(again.calls)) == 3
+    with watched(chain.calls, Watch(cell(), dict.fromkeys(range(40), ERROR))):
+        assert made(chain) == []
+        assert made(again) == made(skipping(PIPELINE, SkipLog()))
