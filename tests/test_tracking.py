@@ -5,15 +5,20 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
 import lazyckpt as lz
+from lazyckpt import tracking
 from tests.helpers import Costly, until
 
 LETTERS = lz.source([*"abcdefgh"])
@@ -370,3 +375,70 @@ def test_a_run_passes_over_items(stage: Any, executor: Any) -> None:
         assert found == [expected[n] for n in (0, 1, 5, 106, 116)]
         with pytest.raises(IndexError, match="n=200, but only 183 items are left"):
             run.advance(200)
+
+
+@pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)])
+def test_workers_go_on_behind_what_is_finished(executor: Any) -> None:
+    pipeline = lz.source(range(300)) | lz.map(abs)
+    state = lz.TrackedState(lz.state_at(pipeline, 1), "name", ((2, 5), (8, 150), (151, 152)))
+    with lz.tracked(lz.run(pipeline, executor=executor), state, max_in_flight=9) as tracked:
+        found = []
+        for ticket, item in islice(tracked, 9):
+            found.append(item)
+            tracked.ack(ticket)
+        assert found == [1, 2, 6, 7, 8, 151, 153, 154, 155]
+        assert tracked.state.base == lz.state_at(pipeline, 156)
+
+
+@pytest.mark.parametrize("stage", [lz.shuffle(seed=0), lz.filter(bool)])
+def test_an_interrupt_at_any_line_loses_nothing(stage: Any) -> None:
+    """What was given, or is in flight still, is all there is; and nothing else is finished."""
+    pipeline = lz.source(range(1, 13)) | stage
+    expected = list(pipeline)
+    for line in range(1, 500):
+        tracked = lz.tracked(lz.run(pipeline), max_in_flight=50, max_wait=0)
+        resumed = lz.TrackedState(lz.init(pipeline), "name", ((1, 3), (4, 5)))
+        tracked.load_state_dict(resumed)
+        given = {0: next(tracked)[0]}
+        was_interrupted = False
+        try:
+            with interrupting(line):
+                for ticket, _ in islice(tracked, 3):
+                    given[ticket.number] = ticket
+        except KeyboardInterrupt:
+            was_interrupted = True
+        with suppress(lz.TooManyInFlight):  # at the end of the stream
+            for ticket, item in tracked:
+                assert item == expected[ticket.number]
+                given[ticket.number] = ticket
+        for ticket in given.values():
+            tracked.ack(ticket)
+        left = rest(pipeline, tracked.state)
+        wanted = [n for n in range(12) if n not in {1, 2, 4} and n not in given]
+        assert left == [expected[n] for n in wanted]
+        assert len(wanted) <= was_interrupted
+        if not was_interrupted:
+            return
+    raise AssertionError("no end of lines")
+
+
+@contextmanager
+def interrupting(line: int) -> Iterator[None]:
+    """A Ctrl-C at the n-th line of the module that is run."""
+    left = line
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != tracking.__file__:
+            return None
+        left -= event == "line"
+        if left == 0 and event == "line":
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, islice, pairwise
@@ -103,7 +104,7 @@ class _Kept:
     def following(self, number: int) -> int:
         """Where the next range begins."""
         place = bisect_left(self.starts, number)
-        return self.starts[place] if place < len(self.starts) else MOST
+        return self.starts[place] if place < len(self.starts) else sys.maxsize
 
     def count(self, number: int) -> int:
         """How many of the first so many items stay."""
@@ -244,7 +245,7 @@ def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
     return stateful(
         "without",
         upstream,
-        check=lambda number: within("without", number),
+        check=lambda number: within("without", number, known if type(known) is int else MOST),
         rate=Rate() if jump is not None else Rate(1, kept.gone[-1]),
         step=step,
         flow=flow,

@@ -102,6 +102,10 @@ class ToDevice(Executor):
         how = "on a stream of its own, one item ahead" if _is_cuda(device) else "as it is delivered"
         return [*self.arguments["executor"].explain(chain), ((f"copy to {device!r}",), how)]
 
+    def memory(self, chain: Chain) -> list[str]:
+        found: list[str] = self.arguments["executor"].memory(chain)
+        return found
+
 
 def _is_cuda(device: str) -> bool:
     return device.partition(":")[0] == "cuda"

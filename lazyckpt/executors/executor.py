@@ -46,7 +46,12 @@ class Executor:
 
     def explain(self, chain: Chain) -> list[Part]:
         """Which stages run together, and where."""
-        return [(tuple(map(repr, chain.written)), "in the consumer's thread, when asked for")]
+        where = "in the consumer's thread, when asked for; nothing ahead"
+        return [(tuple(map(repr, chain.written)), where)]
+
+    def memory(self, chain: Chain) -> list[str]:
+        """What is held ahead beyond what `explain` counts."""
+        return []
 
     def __repr__(self) -> str:
         parameters = inspect.signature(self.public).parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -221,4 +222,6 @@ def processes(
         is_gated=gated,
         start_reader=start_reader,
         timeout=timeout,
+        in_transit=module.ProcessPool.in_transit,
+        slots=partial(module.slot_count, workers, buffer_size) if shared_memory else None,
     )

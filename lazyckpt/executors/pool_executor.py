@@ -14,6 +14,7 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.counting import recorders_of
 from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
+from lazyckpt.executors.plan.memory import most_ahead, said, with_count
 from lazyckpt.executors.plan.report import Part
 from lazyckpt.executors.plan.segments import Segment, needs_reader, split_pipeline
 from lazyckpt.executors.planned import handlers_of, planned
@@ -42,6 +43,8 @@ class PoolSpec(NamedTuple):
             None where a thread in this process does.
         place: Where things are done, if a number of nouns doesn't say it.
         timeout: Seconds to wait for an item.
+        in_transit: Large items on their way, beside those that are made and those that are ready.
+        slots: How many slots of shared memory a worker has, for so many handlers.
     """
 
     start: Callable[[list[Handler], int], WorkerPool]
@@ -53,6 +56,19 @@ class PoolSpec(NamedTuple):
     start_reader: Callable[[Handler], WorkerPool] | None = None
     place: str = ""
     timeout: float | None = None
+    in_transit: int = 0
+    slots: Callable[[int], int] | None = None
+
+    @property
+    def ahead(self) -> int:
+        """Large items that workers make, have on their way and hold ready, at most."""
+        ready = 0 if self.place else self.buffer_size  # tasks elsewhere are all that is held
+        return most_ahead(self.workers, self.in_transit, ready)
+
+    @property
+    def reader_ahead(self) -> int:
+        """The same of who reads a stream."""
+        return most_ahead(1, self.in_transit, self.buffer_size)
 
     def split(self, chain: Chain) -> list[Segment]:
         """The segments of a pipeline for these workers."""
@@ -123,34 +139,50 @@ class PoolExecutor(Executor):
     def explain(self, chain: Chain) -> list[Part]:
         spec = self.spec
         segments = spec.split(chain)
-        one = f"in one {spec.noun} beside the consumer"
+        one = f"in one {spec.noun}"
         many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
         many = spec.place or many
         is_one = spec.can_stream and spec.workers == 1 and segments[0].kind == "runs"
         is_stream = is_one or segments[0].kind == "chunks"
         if len(segments) == 1 and is_stream and chain.machine.skip is None:
-            return [(tuple(map(repr, chain.written)), f"{one}, as one stream")]
+            where = with_count(f"{one}, as one stream", spec.reader_ahead)
+            return [(tuple(map(repr, chain.written)), where)]
         reader = "thread" if spec.start_reader is None else spec.noun
         places = {
-            "chunks": f"{many}, each item from its own state",
-            "runs": f"{many}, each item with what comes of it",
-            "items": f"{many}, item by item",
-            "local": f"in one {reader} beside the consumer",
+            "chunks": (f"{many}, each item from its own state", spec.ahead),
+            "runs": (f"{many}, each item with what comes of it", spec.ahead),
+            "items": (f"{many}, item by item", spec.ahead),
+            "local": (f"in one {reader} beside the consumer", 0),
         }
-        return list(_lines(segments, places))
+        more = spec.reader_ahead if needs_reader(segments) else 0
+        return list(_lines(segments, places, more))
+
+    def memory(self, chain: Chain) -> list[str]:
+        spec = self.spec
+        segments = spec.split(chain)
+        slots = spec.slots(len(handlers_of(segments)) or 1) if spec.slots is not None else 0
+        return [said(segments, spec.buffer_size, slots, is_gated=spec.is_gated)]
 
 
-def _lines(segments: list[Segment], places: Mapping[str, str], margin: str = "") -> Iterator[Part]:
-    """A line for each segment; those of pipelines that are joined come before, indented."""
+def _lines(
+    segments: list[Segment], places: Mapping[str, tuple[str, int]], more: int = 0, margin: str = ""
+) -> Iterator[Part]:
+    """A line for each segment; those of pipelines that are joined come before, indented.
+
+    Behind the last one so many more items are ahead.
+    """
+    last = [segment for segment in segments if segment.shown][-1]
     for segment in segments:
         for number, part in enumerate(segment.parts):
             if number == _SHOWN < len(segment.parts):
                 yield (f"{margin}  ...",), f"and so on, for {len(segment.parts)} pipelines"
                 break
-            yield from _lines(part, places, margin + "  ")
+            yield from _lines(part, places, margin=margin + "  ")
         if segment.shown:
             first, *others = segment.shown
-            yield (margin + first, *others), places[segment.kind]
+            where, ahead = places[segment.kind]
+            shown = with_count(where, ahead + more * (segment is last))
+            yield (margin + first, *others), shown
 
 
 class LastStageExecutor(PoolExecutor):

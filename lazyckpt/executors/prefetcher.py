@@ -241,7 +241,8 @@ class Prefetcher:
         if losses.is_retrying or losses.is_in_order(task.size):
             errors = losses.errors if losses.is_retrying else None
             return self._pool.submit_carefully(self._handler, task.payload, task.size, errors)
-        if may_be_here and self._placement.is_here and self._pool.suspect is None:
+        may_be_here = may_be_here and self._pool.suspect is None and not self._gate.one_by_one
+        if may_be_here and self._placement.is_here:
             return self._placement.submit(task.payload, task.size)
         submit = partial(self._pool.submit, self._handler, task.payload, task.size, after)
         return self._placement.received(submit)

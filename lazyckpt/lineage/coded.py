@@ -219,7 +219,7 @@ def leaves(items: list[Any] | NDArray[np.int64]) -> Leaves:
 def _flat(item: Any) -> list[int]:
     if isinstance(item, (list, tuple)):
         return [code for each in item for code in _flat(each)]
-    return [int(item)]
+    return [] if item is None else [int(item)]  # None fills up, and is of no origin
 
 
 def _unique(found: Leaves) -> Leaves:

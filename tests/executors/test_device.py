@@ -268,8 +268,11 @@ def test_the_value() -> None:
 def test_what_runs_where() -> None:
     pipeline = lz.source(range(9)) | lz.map(square)
     assert lz.explain(pipeline, lz.to_device(lz.threads(2), "cuda")).splitlines() == [
-        "source(range(0, 9)) | map(square)  in 2 threads, each item from its own state",
+        "source(range(0, 9)) | map(square)"
+        "  in 2 threads, each item from its own state; 4 items ahead",
         "copy to 'cuda'                     on a stream of its own, one item ahead",
+        "memory: stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and",
+        "  4,096 items at most, 3 for each worker and 2 more, and 2 items besides",
     ]
 
 

@@ -384,3 +384,13 @@ def test_who_has_lost_a_worker_leaves_cheap_items_to_others() -> None:
     with lz.run(numbers(5000) | lz.map(kill_in_workers), executor=executor, on_error="skip") as run:
         assert [*run] == [x for x in range(5000) if x not in (5, 4000)]
         assert all("WorkerDied" in text for text in run.skipped.first)
+
+
+def test_cheap_items_that_kill_who_reads_what_workers_make_are_left_out() -> None:
+    bad = killing({4000})
+    pipeline = numbers(5000) | lz.filter(bad) | lz.shuffle(8, seed=1) | lz.batch(7)
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        found = [*run], run.state, run.skipped.first
+    rest = lz.run(pipeline, on_error="skip")
+    assert found == ([*rest], rest.state, rest.skipped.first)

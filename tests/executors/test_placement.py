@@ -23,11 +23,19 @@ from tests.executors.plan.test_runs import fallible_graphs, graphs, told, whole
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
-LARGE = [*range(500)]  # a copy of which takes no time to make, and long to send
+
+class Awkward:
+    """What takes no time to make, and long to send."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.rest = pid, bytes(4_000)  # of which a chunk has few
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Awkward, (self.pid + 0 * sum(range(5_000)),)
 
 
-def at_once(x: int) -> tuple[int, list[int]]:
-    return os.getpid(), LARGE.copy()
+def at_once(x: int) -> Awkward:
+    return Awkward(os.getpid())
 
 
 def slowly(x: int) -> int:
@@ -51,7 +59,7 @@ SHAPES: dict[str, lz.Pipeline[Any]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_costs_less_to_make_than_to_send_is_made_by_who_reads_it(shape: str) -> None:
-    made_by = [pid for pid, _ in lz.run(SHAPES[shape], executor=FORKED)]
+    made_by = [item.pid for item in lz.run(SHAPES[shape], executor=FORKED)]
     assert made_by[0] != os.getpid() == made_by[-1]
 
 
@@ -82,11 +90,11 @@ def test_what_has_to_stay_with_workers_does(name: str, monkeypatch: pytest.Monke
     settings: Any = {name: TO_STAY[name]}
     executor = lz.processes(2, start_method="fork", **settings)
     pipeline = lz.source(range(99)) | lz.map(at_once)
-    assert os.getpid() not in [pid for pid, _ in lz.run(pipeline, executor=executor)]
+    assert os.getpid() not in [item.pid for item in lz.run(pipeline, executor=executor)]
 
 
 @pytest.mark.parametrize("name", ["here", "to and fro"])
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(graphs, st.data())
 def test_items_and_states_are_those_of_inline(
     name: str, pipeline: lz.Pipeline[Any], data: st.DataObject

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.lineage.coded import Codes, coded
 from lazyckpt.testing import strategies
+
+FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
 
 Row = tuple[int, str, int, int]
 
@@ -46,12 +48,14 @@ def check(pipeline: lz.Pipeline[Any], limit: int = 40) -> None:
     assert rows(lz.seen(pipeline, amid, since=amid)) == []
 
 
+@FEW
 @given(strategies.pipelines())
 def test_it_is_what_trace_tells(pipeline: lz.Pipeline[Any]) -> None:
     check(pipeline)
 
 
 @pytest.mark.parametrize("name", sorted(strategies.STAGES))
+@FEW
 @given(data=st.data())
 def test_every_stage(name: str, data: st.DataObject) -> None:
     stage = data.draw(strategies.STAGES[name])
@@ -66,6 +70,7 @@ def test_every_stage(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))
+@FEW
 @given(parts=st.lists(strategies.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     check(strategies.JOINS[name](*parts))
@@ -96,6 +101,9 @@ LAZY: dict[str, Made] = {
     "buffer": lambda data, fn: data | lz.shuffle(9, seed=0) | lz.map(fn) | lz.repeat(),
     "batch": lambda data, fn: data | lz.random_map(fn, seed=0) | lz.batch(3, collate=fn),
     "pad": lambda data, fn: data | lz.batch(20, pad=5) | lz.repeat(9),
+    "shard pad": lambda data, fn: (
+        data | lz.shuffle(seed=0) | lz.shard(num_shards=3, index=2, remainder="pad", pad=1)
+    ),
     "windows": lambda data, fn: data | lz.tap(fn) | lz.sliding_window(3, stride=2) | lz.batch(2),
     "vectorized": lambda data, fn: data | lz.map(fn, vectorized=True) | lz.batch(3),
     "blocks": lambda data, fn: data | lz.block_shuffle(7, seed=0) | lz.cache(3) | lz.repeat(),
@@ -115,8 +123,9 @@ def test_nothing_is_read_or_called_where_no_stage_looks_at_items(name: str) -> N
     unread = LAZY[name](lz.source(Unread()), never)
     assert coded(unread) is not None
     assert rows(lz.seen(unread, states[-1])) == told(read, states[-1])
-    assert rows(lz.seen(unread, states[-1], states[9])) == [
-        row for row in told(read, states[-1]) if row[0] > 9
+    amid = states[1]
+    assert rows(lz.seen(unread, states[-1], amid)) == [
+        row for row in told(read, states[-1]) if row[0] > 1
     ]
 
 

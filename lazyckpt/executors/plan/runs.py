@@ -32,7 +32,7 @@ from lazyckpt.failures.skip_log import (
 from lazyckpt.failures.skipping import leaves_out
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
-_PART_BYTES = 1 << 20  # what it may fill
+PART_BYTES = 1 << 20  # what it may fill
 _RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
 _LOOKS = 16  # times as many items, when their size is looked at again
 _BLOCK_SECONDS = 1e-3  # what the items may take that are read between two looks at the clock
@@ -137,7 +137,7 @@ def _is_cut(opened: CountedRun | LimitedRun, items: list[Any], run: ItemRun, beg
     """Read items until a part is full; whether it is that, and not the end."""
     fitting, look, count = run.most, 1, 1
     limit = _PART_SECONDS if run.in_parts else inf
-    fill = _PART_BYTES if run.in_parts else _RUN_BYTES
+    fill = PART_BYTES if run.in_parts else _RUN_BYTES
     before = begun
     while opened.read(items, count):
         now, made = perf_counter(), len(items)

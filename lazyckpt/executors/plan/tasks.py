@@ -20,7 +20,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
-_CHUNK_ITEMS = 4096
+CHUNK_ITEMS = 4096
 _END: Any = object()
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
 
@@ -78,7 +78,7 @@ class ChunkSizer:
         half_buffer = min(self._buffer_size // 2, READY_BYTES / size)
         small = max(CHUNK_BYTES / size, half_buffer)
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
-        self._fitting, self._fraction = min(small, quick, _CHUNK_ITEMS), self._share.fraction()
+        self._fitting, self._fraction = min(small, quick, CHUNK_ITEMS), self._share.fraction()
         fitting = self._fitting * self._fraction
         self.is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))

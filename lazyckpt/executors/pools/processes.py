@@ -85,6 +85,12 @@ def _opened(message: Message) -> Outcome:
         return transfer_failure(error)
 
 
+def slot_count(workers: int, buffer_size: int, segments: int) -> int:
+    """How many slots of shared memory a worker has, with those that a consumer may keep."""
+    slots = 3 * workers + buffer_size + 2  # what it may have to do of one segment
+    return max(slots, min(slots * segments, _MOST_SLOTS)) + LENT_SLOTS
+
+
 class ProcessPool(WorkerPool):
     """Workers that are processes, each fed through a pipe of its own, first in, first out."""
 
@@ -109,9 +115,8 @@ class ProcessPool(WorkerPool):
         self.keeps_work = timeout is not None or retries > 0 or settings.init is not None
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
-        slots = 3 * workers + buffer_size + 2  # what one worker may have to do of a segment
-        slots = max(slots, min(slots * len(handlers), _MOST_SLOTS))
-        self._settings = settings._replace(slots=slots + LENT_SLOTS, first=number)
+        slots = slot_count(workers, buffer_size, len(handlers))
+        self._settings = settings._replace(slots=slots, first=number)
         self._workers: list[WorkerProcess] = []
         self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,32 +62,36 @@ mix(
 
 WORKERS = """\
   source([0, 1, 2, ...], name='web0')
-  | shuffle(seed=0) | repeat() | flat_map(iter)  in 4 threads, each item with what comes of it
-  shuffle(buffer_size=1000, seed=0)              in one thread beside the consumer
+  | shuffle(seed=0) | repeat()
+  | flat_map(iter)                   in 4 threads, each item with what comes of it; 6 items ahead
+  shuffle(buffer_size=1000, seed=0)  in one thread beside the consumer; nothing ahead
   source([0, 1, 2, ...], name='web1')
-  | shuffle(seed=0) | repeat() | flat_map(iter)  in 4 threads, each item with what comes of it
-  shuffle(buffer_size=1000, seed=1)              in one thread beside the consumer
-mix(..., (1, 2), seed=0)                         in one thread beside the consumer
-map(tokens)                                      in 4 threads, item by item
-batch(32, collate=...)                           in one thread beside the consumer
-collate=stack                                    in 4 threads, item by item"""
+  | shuffle(seed=0) | repeat()
+  | flat_map(iter)                   in 4 threads, each item with what comes of it; 6 items ahead
+  shuffle(buffer_size=1000, seed=1)  in one thread beside the consumer; nothing ahead
+mix(..., (1, 2), seed=0)             in one thread beside the consumer; nothing ahead
+map(tokens)                          in 4 threads, item by item; 6 items ahead
+batch(32, collate=...)               in one thread beside the consumer; nothing ahead
+collate=stack                        in 4 threads, item by item; 9 items ahead"""
 
 
 def test_many_joined_pipelines_are_summed_up() -> None:
     several = [lz.source(range(n), name=f"s{n}") | lz.map(tokens) for n in range(1, 1001)]
     joined = lz.mix(several, [1] * 1000, seed=0)
-    lines = lz.explain(joined, lz.processes(2)).split("\n")
+    said, _, _ = lz.explain(joined, lz.processes(2)).partition("\nmemory: ")
+    lines = re.sub(r"\n  \| ", " | ", said).split("\n")
     assert len(lines) == 8
-    assert lines[5].startswith("  source(range(0, 6), name='s6') | map(tokens)  in 2 processes")
+    assert lines[5].startswith("  source(range(0, 6), name='s6') | map(tokens)")
+    assert lines[5].endswith("  in 2 processes, each item from its own state; 5 items ahead")
     assert lines[6].split() == ["...", "and", "so", "on,", "for", "1000", "pipelines"]
-    assert lines[7].endswith("in one process beside the consumer")
+    assert lines[7].endswith("in one process beside the consumer; 4 items ahead")
 
 
 def test_a_mixture_is_laid_out_and_its_batches_are_shown_as_written() -> None:
-    assert lz.explain(mixture(), lz.threads(4)) == WORKERS
+    assert lz.explain(mixture(), lz.threads(4)).partition("\nmemory: ")[0] == WORKERS
     assert lz.explain(mixture()) == (
-        MIXTURE
-        + " | map(tokens) | batch(32, collate=stack)  in the consumer's thread, when asked for"
+        MIXTURE + " | map(tokens) | batch(32, collate=stack)"
+        "  in the consumer's thread, when asked for; nothing ahead"
     )
 
 
@@ -94,25 +99,27 @@ def test_long_pipelines_go_on_in_the_next_line() -> None:
     long = SHUFFLED | lz.filter(bool) | lz.map(tokens) | lz.batch(2, collate=tokens)
     long = long | lz.repeat() | lz.sliding_window(3, stride=2) | lz.map(tokens)
     assert lz.explain(long).splitlines() == [
-        "source(range(0, 10)) | shuffle(seed=0) | filter(bool)",
-        "| map(tokens) | batch(2, collate=tokens) | repeat()",
-        "| sliding_window(3, stride=2) | map(tokens)  in the consumer's thread, when asked for",
+        "source(range(0, 10)) | shuffle(seed=0)",
+        "| filter(bool) | map(tokens)",
+        "| batch(2, collate=tokens) | repeat()",
+        "| sliding_window(3, stride=2) | map(tokens)"
+        "  in the consumer's thread, when asked for; nothing ahead",
     ]
 
 
 def test_a_long_stage_has_its_place_below() -> None:
     names = {name * 12: [1, 2] for name in "abcdef"}
     pipeline = lz.columns(**names) | lz.take_while(len) | lz.map(str)
-    lines = lz.explain(pipeline, lz.threads(2)).split("\n")
+    lines = lz.explain(pipeline, lz.threads(2)).partition("\nmemory: ")[0].split("\n")
     assert lines[0].startswith("columns(aaaaaaaaaaaa=[1, 2], ")
     assert lines[1:] == [
-        "                 in 2 threads, each item from its own state",
-        "take_while(len)  in one thread beside the consumer",
-        "map(str)         in 2 threads, item by item",
+        "                 in 2 threads, each item from its own state; 4 items ahead",
+        "take_while(len)  in one thread beside the consumer; nothing ahead",
+        "map(str)         in 2 threads, item by item; 7 items ahead",
     ]
-    assert lz.explain(lz.columns(**names), lz.threads()).split("\n")[1:] == [
-        "  in one thread beside the consumer, each item from its own state"
-    ]
+    assert lz.explain(lz.columns(**names), lz.threads()).split("\n")[1] == (
+        "  in one thread, each item from its own state; 3 items ahead"
+    )
 
 
 @given(strategies.pipelines())

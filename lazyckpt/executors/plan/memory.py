@@ -1,0 +1,79 @@
+"""What workers hold ahead, at most, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from lazyckpt.core.show import WIDTH
+from lazyckpt.executors.plan.runs import PART_BYTES
+from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.plan.tasks import CHUNK_BYTES, CHUNK_ITEMS, READY_BYTES
+
+
+def most_ahead(workers: int, in_transit: int, buffer_size: int) -> int:
+    """How many large items are made or being made, at most, beside the one delivered last.
+
+    Args:
+        workers: How many workers make them.
+        in_transit: How many chunks are on their way besides theirs.
+        buffer_size: Items to have ready.
+    """
+    chunk = max(1, min(buffer_size // 2, READY_BYTES // CHUNK_BYTES))
+    return (workers + in_transit) * chunk + buffer_size + 2 * (chunk - 1)  # the first and the last
+
+
+def with_count(where: str, ahead: int) -> str:
+    """A place, and how many items are made or being made there that nobody has asked for."""
+    items = f"{ahead} item{'s' * (ahead != 1)}" if ahead else "nothing"
+    return f"{where}; {items} ahead"
+
+
+def chunk_bytes(buffer_size: int) -> int:
+    """What a chunk of small items may fill: half a buffer of them, within bounds."""
+    return min(max(1, buffer_size // 2) * CHUNK_BYTES, READY_BYTES)
+
+
+def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: bool) -> str:
+    """What the counts of items leave open, as one sentence.
+
+    Args:
+        segments: Those of the pipeline.
+        buffer_size: Items to have ready.
+        slots: Of shared memory, that a worker has; 0 where there is none.
+        is_gated: Whether nothing is made that nobody waits for.
+    """
+    found = ["stages have their own buffers"]
+    if is_gated:
+        found.append("nothing is ahead but within run.allow_buffering")
+    else:
+        found.append(
+            f"items below {_size(CHUNK_BYTES)} come in chunks of {_size(chunk_bytes(buffer_size))} "
+            f"and {CHUNK_ITEMS:,} items at most, 3 for each worker and 2 more, and {buffer_size} "
+            "items besides"
+        )
+    inside = [*_all(segments)]
+    if any(each.kind == "runs" for each in inside):
+        found.append(
+            f"what comes of an item, in parts of {_size(PART_BYTES)} or one item, with "
+            f"{_size(READY_BYTES)} for each worker"
+        )
+    if any(each.parts for each in inside):
+        found.append("pipelines that are joined share what is ahead, and have one item each")
+    if slots:
+        found.append(
+            f"large arrays lie in {slots} slots of shared memory for each worker, as large as "
+            "its largest message"
+        )
+    return "\n  ".join(wrap("memory: " + "; ".join(found), WIDTH))
+
+
+def _all(segments: list[Segment]) -> Iterator[Segment]:
+    for segment in segments:
+        yield segment
+        for part in segment.parts:
+            yield from _all(part)
+
+
+def _size(count: int) -> str:
+    return f"{count >> 10} KiB" if count < 1 << 20 else f"{count / (1 << 20):g} MiB"
