@@ -127,7 +127,8 @@ def test_what_runs_where_fits_in_100_columns(pipeline: lz.Pipeline[Any]) -> None
     for executor in (None, lz.threads(), lz.threads(3), lz.processes(12)):
         text = lz.explain(pipeline, executor)
         for line in text.splitlines():
-            assert len(line.strip()) <= 100 or " | " not in line, text  # as deep as it is nested
+            line = line.strip()  # as deep as it is nested
+            assert len(line) <= 100 or " | " not in line, text  # a stage alone may be long
         assert "collate=..." not in text or "collate=" in text.replace("collate=...", "")
 
 
