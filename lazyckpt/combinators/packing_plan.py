@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import zipfile
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from hashlib import blake2b
 from os import PathLike
 from typing import Any, NamedTuple, SupportsIndex
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.best_fit_decreasing import best_fit_decreasing
 from lazyckpt.combinators.token_rows import Overflow, overflow_policy
 from lazyckpt.core.arrays import read_only
+from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit, at_least, checked, natural, optional, positive
 from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError
