@@ -23,12 +23,14 @@ from lazyckpt.state.state import State
 
 A = TypeVar("A")
 
-ItemRange: TypeAlias = tuple[int, int] | tuple[State, State] | range
+ItemRange: TypeAlias = int | tuple[int, int] | tuple[State, State] | range
 
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 
-_EXPECTED = "a list of (start, stop): item numbers, or states of the pipeline so far"
+_EXPECTED = (
+    "a list of (start, stop), item numbers or states of the pipeline so far, and of single numbers"
+)
 
 
 class _Between(tuple[int, int]):
@@ -50,7 +52,7 @@ def _ranges(value: Any) -> Spans:
 
 
 def _range(value: Any) -> tuple[int, int]:
-    pair = value
+    pair = (value, value + 1) if is_integer(value) else value
     if isinstance(value, range) and value.step == 1:
         pair = value.start, value.stop
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -85,14 +87,10 @@ class _Kept:
 
     def __init__(self, ranges: Spans) -> None:
         firsts, lasts = {start for start, _ in ranges}, {stop for _, stop in ranges}
-        self.starts, self.stops = (
-            sorted(firsts - lasts),
-            sorted(lasts - firsts),
-        )  # as one if they meet
-        self.gone: list[int] = [
-            0,
-            *accumulate(map(sub, self.stops, self.starts)),
-        ]  # before each range, and in all
+        # As one where they meet.
+        self.starts, self.stops = sorted(firsts - lasts), sorted(lasts - firsts)
+        sizes = map(sub, self.stops, self.starts)
+        self.gone: list[int] = [0, *accumulate(sizes)]  # before each range, and in all
         before = zip(self.starts, self.gone, strict=False)
         self.given = [start - gone for start, gone in before]  # before each range
 
@@ -151,7 +149,8 @@ def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
     Args:
         ranges: Pairs of item numbers, the first one left out and the one after the last,
             as tuples or ranges; or of states of the pipeline so far, between which the
-            items are left out.
+            items are left out; or numbers of single items, such as those that
+            `lazyckpt.seen(...).times(file=...)` says a file is in.
 
     Raises:
         ArgumentError: Ranges overlap or are beyond the end, where that is known; or states

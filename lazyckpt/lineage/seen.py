@@ -116,7 +116,7 @@ class Seen:
         place: int | None = None,
         *,
         stage: str | None = None,
-        file: str | os.PathLike[str] | None = None,
+        file: str | os.PathLike[str] | Callable[[str], Any] | None = None,
         record: int | None = None,
     ) -> list[int]:
         """The numbers of the outputs that an item, or a file, went into: when it was seen.
@@ -126,7 +126,8 @@ class Seen:
         Args:
             place: An item's number in its source's epoch, an int >= 0.
             stage: The source; None for any.
-            file: A file, by the whole path that its reader knows.
+            file: A file, by the whole path that its reader knows; or a function of a path,
+                true for those that are meant.
             record: A row's number in its file, an int >= 0.
 
         >>> import lazyckpt as lz
@@ -137,22 +138,21 @@ class Seen:
         whole = optional(natural)
         place = checked("Seen.times", "place", place, whole)
         record = checked("Seen.times", "record", record, whole)
-        path = None if file is None else os.fspath(file)
+        path = file if file is None or callable(file) else os.fspath(file)
         if place is None and path is None:
             raise ArgumentError("Seen.times: give place= or file=, with record= for a row of it")
         if record is not None and path is None:
             raise ArgumentError(f"Seen.times: record={record} is a row of a file; give file= too")
         found: list[int] = []
         for block in self:
-            wanted = [
-                (block.place, place),
-                (block.record, record),
-                (block.stage, _number(block.stages, stage)),
-                (block.file, _number(block.files, path)),
-            ]
             mine = np.ones(len(block), bool)
-            for column, value in wanted:
+            for column, value in ((block.place, place), (block.record, record)):
                 mine &= True if value is None else column == value
+            for column, texts, text in (
+                (block.stage, block.stages, stage),
+                (block.file, block.files, path),
+            ):
+                mine &= True if text is None else np.isin(column, _meant(texts, text))
             found += dict.fromkeys(block.item[mine].tolist())
         return found
 
@@ -178,11 +178,10 @@ class Seen:
         )
 
 
-def _number(texts: list[str], text: str | None) -> int | None:
-    """That of a text, -2 where it isn't there; None for any."""
-    if text is None:
-        return None
-    return texts.index(text) if text in texts else -2
+def _meant(texts: list[str], which: str | Callable[[str], Any]) -> list[int]:
+    """The numbers of the texts that are one, or of which a function says so."""
+    says = which if callable(which) else which.__eq__
+    return [number for number, text in enumerate(texts) if says(text)]
 
 
 def _counted(numbers: Column) -> tuple[Column, Column]:
