@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat as modes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from lazyckpt.io.range_cache import RangeCache
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 
+_QUERY = re.compile(r"\?[^/=]+=")  # where `?` is no pattern
 _FAR = os.path.join("..", "..", "")  # how the path of what isn't beside a folder begins
 _MOST_OPEN = 64  # local files that are kept open
 
@@ -65,6 +67,13 @@ def storage_of(path: str) -> Storage:
         raise ArgumentError(
             f"files: {scheme}://...@{host} has a password, which every listing would show; "
             "set it in the environment"
+        )
+    if scheme in ("http", "https") and _QUERY.search(rest):
+        host_and_path = rest.partition("?")[0]
+        raise ArgumentError(
+            f"files: {scheme}://{host_and_path}?... has a query, such as a signature, which every "
+            "listing would show; read the bucket itself, by s3://, gs:// or az://, with "
+            "credentials in the environment, or download the file"
         )
     key = os.getpid(), scheme
     if key not in _opened:

@@ -113,6 +113,15 @@ def test_a_password_in_a_path_is_refused_and_not_told(url: str) -> None:
         assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("query", ["X-Amz-Date=1&X-Amz-Signature={}", "sig={}", "t%2Fn={}/x"])
+def test_a_signature_in_a_url_is_refused_and_not_told(query: str) -> None:
+    url = f"https://server/a/b.jsonl.gz?{query}".format(SECRET)
+    for read in (lz.io.files, lambda path: list(lz.io.iter_text(path))):
+        with pytest.raises(lz.ArgumentError, match=r"https://server/a/b.jsonl.gz\?\.\.\. has") as c:
+            read(url)
+        assert SECRET not in str(c.value)
+
+
 def test_workers_read_a_bucket(client: Any) -> None:
     put(client, a=b"".join(b"%d\n" % n for n in range(40)))
     rows = lz.io.read_jsonl(f"s3://{BUCKET}/web/*.jsonl", index_dir=folder())
