@@ -23,14 +23,12 @@ from lazyckpt.state.state import State
 
 A = TypeVar("A")
 
-ItemRange: TypeAlias = int | tuple[int, int] | tuple[State, State] | range
+ItemRange: TypeAlias = tuple[int, int] | tuple[State, State] | range
 
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 
-_EXPECTED = (
-    "a list of (start, stop), item numbers or states of the pipeline so far, and of single numbers"
-)
+_EXPECTED = "a list of (start, stop): item numbers, or states of the pipeline so far"
 
 
 class _Between(tuple[int, int]):
@@ -52,7 +50,7 @@ def _ranges(value: Any) -> Spans:
 
 
 def _range(value: Any) -> tuple[int, int]:
-    pair = (value, value + 1) if is_integer(value) else value
+    pair = value
     if isinstance(value, range) and value.step == 1:
         pair = value.start, value.stop
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -149,8 +147,8 @@ def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
     Args:
         ranges: Pairs of item numbers, the first one left out and the one after the last,
             as tuples or ranges; or of states of the pipeline so far, between which the
-            items are left out; or numbers of single items, such as those that
-            `lazyckpt.seen(...).times(file=...)` says a file is in.
+            items are left out. Single items are `[(n, n + 1) for n in numbers]`, as of
+            those that `lazyckpt.seen(...).times(file=...)` says a file is in.
 
     Raises:
         ArgumentError: Ranges overlap or are beyond the end, where that is known; or states

@@ -202,7 +202,9 @@ def refusal(action: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_argument_is_in_the_table(name: str) -> None:
-    assert list(KINDS[name]) == list(lz.registry[name].signature.parameters)
+    parameters = lz.registry[name].signature.parameters.items()
+    named = [each for each, parameter in parameters if parameter.kind != parameter.VAR_POSITIONAL]
+    assert list(KINDS[name]) == named
 
 
 @pytest.mark.parametrize(("name", "argument", "value"), cases(GOOD))

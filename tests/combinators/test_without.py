@@ -21,7 +21,7 @@ FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
 
 def test_ranges_are_taken_in_many_forms() -> None:
     data = lz.source(range(12))
-    ranges: list[Any] = [9, [np.int64(1), 3], range(3, 4)]
+    ranges: list[Any] = [range(9, 10), [np.int64(1), 3], (3, 4)]
     assert list(data | lz.without(ranges)) == [0, 4, 5, 6, 7, 8, 10, 11]
     assert lz.without(ranges) == lz.without([(1, 3), (3, 4), (9, 10)])
     assert repr(lz.without(ranges)) == "without(((1, 3), (3, 4), (9, 10)))"
@@ -81,8 +81,7 @@ def test_states_that_are_none_of_the_pipeline_are_refused() -> None:
         ([(3, 9), (7, 12)], r"don't overlap, such as \(3, 12\) for \(3, 9\) and \(7, 12\)"),
         ([(9, 3)], r"0 <= start < stop, which \(9, 3\) has not"),
         ([(1200, None)], r"ranges that end: take\(1200\) leaves out everything behind"),
-        (["5"], r"a list of \(start, stop\), item numbers or states .* and of single numbers"),
-        ([5, (4, 6)], r"don't overlap, such as \(4, 6\)"),
+        ([5], r"a list of \(start, stop\): item numbers, or states"),
     ],
 )
 def test_what_is_no_range_is_refused(ranges: Any, message: str) -> None:
@@ -184,7 +183,7 @@ def test_a_file_is_left_out_by_where_it_was_seen(tmp_path: Path) -> None:
     until = lz.state_at(steps, 60)
     bad = lz.seen(steps, until).times(file=lambda path: path.endswith("b.txt"))
     assert bad == lz.seen(steps, until).times(file=tmp_path / "b.txt")
-    kept = steps | lz.without(bad)
+    kept = steps | lz.without([(n, n + 1) for n in bad])
     expected = [batch for batch in islice(steps, 60) if "bad" not in batch]
     assert 0 < len(expected) < 60
     assert list(islice(kept, len(expected))) == expected

@@ -106,9 +106,10 @@ def test_choices_are_of_those_that_give_the_items(
 def begun(pipeline: lz.Pipeline[Any]) -> tuple[Flow[Any], Counter[int]]:
     """A flow whose items workers make, and how many of each part they were asked for."""
     segments = split_pipeline(pipeline | lz.filter(len), workers=WORKERS, can_stream=True)
-    pool = Asked(handlers_of(segments), WORKERS, BUFFER)
+    handlers = handlers_of(segments)
+    pool = Asked(handlers, WORKERS, BUFFER)
     pool.is_driven = True
-    machine = planned(segments, pool, PrefetchGate(False), None)
+    machine = planned(segments, handlers, pool, PrefetchGate(False), None)
     return machine.flow(machine.init(0)), pool.begun
 
 
