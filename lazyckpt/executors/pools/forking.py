@@ -2,7 +2,8 @@
 
 A forked process has none of its parent's threads, and all of their locks, taken
 as they were. So a thread of ours `works` where it calls a user's functions, and
-not where it only waits; a fork waits until none does, and lets none begin.
+not where it only waits; a fork waits until none does, and lets none begin. One thread
+forks at a time, as what others have done at a fork may bear no other (filelock's raises).
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ own_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 # Sets, and no locks: adding to them is atomic, and a forked process finds nothing taken.
 _working: set[int] = set()  # threads of ours, by `get_ident`
 _forking: set[int] = set()  # threads that fork
+_one_at_a_time = threading.RLock()  # a new one in a forked process
 _is_said = False
 
 
 def _forget_all() -> None:
+    global _one_at_a_time
     _working.clear()
     _forking.clear()
+    _one_at_a_time = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -77,7 +81,7 @@ def forking(*, tell: bool) -> Iterator[None]:
         tell: Whether to warn, once, of threads that may hold a lock.
     """
     me = threading.get_ident()
-    with resting():
+    with resting(), _one_at_a_time:
         try:
             _forking.add(me)
             deadline = monotonic() + _PATIENCE
