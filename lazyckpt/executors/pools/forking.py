@@ -24,15 +24,12 @@ own_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 # Sets, and no locks: adding to them is atomic, and a forked process finds nothing taken.
 _working: set[int] = set()  # threads of ours, by `get_ident`
 _forking: set[int] = set()  # threads that fork
-_one_at_a_time = threading.RLock()  # a new one in a forked process
 _is_said = False
 
 
 def _forget_all() -> None:
-    global _one_at_a_time
     _working.clear()
     _forking.clear()
-    _one_at_a_time = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -81,9 +78,14 @@ def forking(*, tell: bool) -> Iterator[None]:
         tell: Whether to warn, once, of threads that may hold a lock.
     """
     me = threading.get_ident()
-    with resting(), _one_at_a_time:
+    with resting():
         try:
             _forking.add(me)
+            while _forking != {me}:
+                if min(_forking) != me:  # so that one of several that wait goes on
+                    _forking.discard(me)
+                sleep(_TICK)
+                _forking.add(me)
             deadline = monotonic() + _PATIENCE
             while _working and monotonic() < deadline:
                 sleep(_TICK)

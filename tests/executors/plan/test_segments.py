@@ -206,7 +206,7 @@ def test_how_far_ahead_large_items_are_made(
 
 @pytest.mark.parametrize(("workers", "buffer_size"), [(1, 2), (1, 8), (3, 2)])
 def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_size: int) -> None:
-    most = buffer_size + 3 * workers + 4  # with those that the consumer has at hand
+    most = buffer_size + 3 * workers + 5  # with those that the consumer has at hand
     arguments = [str(workers), str(buffer_size)]
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, *arguments], capture_output=True, text=True
