@@ -214,8 +214,9 @@ class Receiver:
         slot, count = _PLACE.unpack_from(frame, end := end - _PLACE.size)
         sizes = struct.unpack_from(f"={count}Q", frame, end - 8 * count)
         if not is_in_pipe:
-            assert self._memory is not None
-            return self._memory.read(slot, sizes)
+            if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
+                raise EOFError("the receiver is closed")
+            return memory.read(slot, sizes)
         buffers = [np.empty(size, np.uint8).data for size in sizes]
         for buffer in buffers:
             self._connection.recv_bytes_into(buffer)
