@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from lazyckpt.io.litdata import read_litdata
     from lazyckpt.io.mds import read_mds
     from lazyckpt.io.parquet import read_parquet
-    from lazyckpt.io.rows import RecordError, RowOrigin, Rows
+    from lazyckpt.io.rows import RecordError, Rows
     from lazyckpt.io.sqlite import read_sqlite
-    from lazyckpt.io.storage import File, Storage
+    from lazyckpt.io.storage import File, RowOrigin, Storage
     from lazyckpt.io.stream import iter_jsonl, iter_text
     from lazyckpt.io.tar import read_tar
     from lazyckpt.io.text import read_jsonl, read_text
@@ -91,9 +91,9 @@ _MODULES = {  # what is imported when a name of it is asked for
     "litdata": "read_litdata",
     "mds": "read_mds",
     "parquet": "read_parquet",
-    "rows": "RecordError RowOrigin Rows",
+    "rows": "RecordError Rows",
     "sqlite": "read_sqlite",
-    "storage": "File Storage",
+    "storage": "File RowOrigin Storage",
     "stream": "iter_jsonl iter_text",
     "tar": "read_tar",
     "tfrecord": "read_tfrecord",

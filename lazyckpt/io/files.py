@@ -198,7 +198,11 @@ def files(
     URLs of `s3://`, `gs://` and `az://` are read by obstore, others by fsspec. Credentials are
     those of the environment (`AWS_ACCESS_KEY_ID`, ...); a path may not have any. obstore
     connects within 10 s, waits 60 s for an answer, and where a server is busy or a connection
-    ends tries up to 5 times within a minute; fsspec's packages do as each is set up.
+    ends tries up to 5 times within a minute. fsspec's packages connect within 10 s and wait
+    60 s for an answer. s3fs waits 20 s, and tries 10 times in all, within 10 s where a
+    server is busy; gcsfs tries 6 times within 40 s; adlfs as Azure's client does; and
+    `http://` once. `fsspec.config.conf[scheme]` and AWS's own settings come first. What is
+    still not there is a `StorageError`, which no `on_error` leaves out.
 
     Args:
         patterns: One pattern, or several.

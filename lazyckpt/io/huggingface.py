@@ -20,8 +20,8 @@ from lazyckpt.core.frames import kinds
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files
 from lazyckpt.io.parquet import read_parquet
-from lazyckpt.io.rows import RowOrigin, Rows
-from lazyckpt.io.storage import optional_module, storage_of
+from lazyckpt.io.rows import Rows
+from lazyckpt.io.storage import RowOrigin, optional_module, storage_of
 from lazyckpt.io.text import read_jsonl
 from lazyckpt.pipeline import Pipeline
 
@@ -76,7 +76,7 @@ class DatasetRows(Rows[Any]):
         if number == len(self._edges) - 1:
             return None
         file = self.files[number]
-        return RowOrigin(file.path, row - self._edges[number], 0, file.size)
+        return file.record_origin(row - self._edges[number])
 
     def locate_many(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Where rows come from: the numbers of their files, -1 in memory, and theirs in these.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from typing import TypeVar
+
+from lazyckpt.monitoring.bar import tqdm
 
 T = TypeVar("T")
 
@@ -16,8 +17,8 @@ def shown(
     if not progress or total == 0:
         return items
     try:
-        tqdm = import_module("tqdm").tqdm
+        bar_class = tqdm()
     except ImportError:
         return items
-    bar: Iterable[T] = tqdm(items, total=total, desc=what, unit=unit, initial=done)
+    bar: Iterable[T] = bar_class(items, total=total, desc=what, unit=unit, initial=done)
     return bar

@@ -1,7 +1,7 @@
 """Files elsewhere: object stores by obstore, all else by fsspec.
 
 Both try again by themselves where a server is busy or a connection ends: obstore up to 5 times
-within a minute, fsspec's packages as each is set up. Credentials are those of the
+within a minute, fsspec's packages as `time_limits` says. Credentials are those of the
 environment, so that no path, listing or state has any.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 
 from lazyckpt.errors import ArgumentError, PipelineError, StorageError
 from lazyckpt.io.storage import File, Ranges, Storage, changed, gone, optional_module
+from lazyckpt.io.time_limits import fsspec_options
 
 _OBSTORE = {"s3", "gs", "az"}
 _RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
@@ -161,7 +162,8 @@ class FsspecStorage(RemoteStorage):
         extra = "s3" if scheme == "s3" else "fsspec"
         fsspec = optional_module("fsspec", extra, f"{scheme}://")
         try:
-            self._system = fsspec.filesystem(scheme)
+            given = fsspec.config.conf.get(scheme, {})
+            self._system = fsspec.filesystem(scheme, **fsspec_options(scheme, given))
         except ImportError as error:
             raise PipelineError(f"{scheme}:// can't be opened: {error}") from error
         except ValueError as error:
@@ -237,7 +239,9 @@ def _naming(path: str) -> Iterator[None]:
         yield
     except (ArgumentError, PipelineError):
         raise
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if (reason := _no_answer(error)) is not None:
+            raise StorageError(f"{path} can't be read: {reason}") from error
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
     except Exception as error:
         raise StorageError(f"{path} can't be read: {_reason(error)}") from error
@@ -251,6 +255,15 @@ def _reading(file: File) -> Iterator[None]:
             yield
     except FileNotFoundError:
         raise gone(file) from None
+
+
+def _no_answer(error: FileNotFoundError) -> str | None:
+    """Why nobody knows whether there is a file, which fsspec takes for none over HTTP."""
+    cause = error.__cause__
+    is_http = isinstance(cause, TimeoutError) or type(cause).__module__.startswith("aiohttp")
+    if not isinstance(cause, Exception) or not is_http:
+        return None
+    return None if getattr(cause, "status", 0) in (404, 410) else _reason(cause)
 
 
 def _reason(error: Exception) -> str:

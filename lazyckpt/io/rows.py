@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from itertools import accumulate
-from typing import Any, NamedTuple, Self, SupportsIndex, TypeVar, overload
+from typing import Any, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from lazyckpt.core.checks import brief
 from lazyckpt.core.show import show
 from lazyckpt.errors import PipelineError
 from lazyckpt.io.files import Files
-from lazyckpt.io.storage import File
+from lazyckpt.io.storage import File, RowOrigin
 
 T = TypeVar("T", covariant=True)
 
@@ -42,20 +42,6 @@ def decoding(file: File) -> Iterator[None]:
             raise
         text = f"{error}".strip() or type(error).__name__
         raise RecordError(f"{file.path}: {text}") from error
-
-
-class RowOrigin(NamedTuple):
-    """Where a row comes from.
-
-    - `path`: the file
-    - `record`: the row's number in it, from 0
-    - `start`, `stop`: the bytes it takes there, those of compressed files without compression
-    """
-
-    path: str
-    record: int
-    start: int
-    stop: int
 
 
 class Rows(Sequence[T]):
@@ -215,5 +201,5 @@ class Rows(Sequence[T]):
         return hash((self.reader, self.files))
 
     def __repr__(self) -> str:
-        given = "".join(f", {name}={show(value)}" for name, value in self.arguments.items())
+        given = "".join(f", {name}={show(value, name)}" for name, value in self.arguments.items())
         return f"{self.reader}({self.files!r}{given})"

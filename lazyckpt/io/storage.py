@@ -9,7 +9,7 @@ import stat as modes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
 from lazyckpt.io.locks import ForkLock
@@ -40,6 +40,25 @@ class File:
     version: str
     cache: RangeCache | None = field(default=None, compare=False, repr=False)
 
+    def record_origin(self, number: int) -> RowOrigin:
+        """Where the record of that number comes from, if no more is known of it."""
+        return RowOrigin(self.path, number, 0, self.size)
+
+
+class RowOrigin(NamedTuple):
+    """Where a row comes from.
+
+    - `path`: the file
+    - `record`: the row's number in it, from 0
+    - `start`, `stop`: the bytes it takes there, those of compressed files without compression;
+      of the whole file, where nobody knows
+    """
+
+    path: str
+    record: int
+    start: int
+    stop: int
+
 
 class Storage(Protocol):
     """Where files are. All that a reader asks of it."""
@@ -63,12 +82,13 @@ def storage_of(path: str) -> Storage:
         return _local
     scheme, _, rest = path.partition("://")
     _, is_user, host = rest.partition("/")[0].rpartition("@")
-    if is_user and ":" in rest.partition("@")[0]:
+    is_http = scheme in ("http", "https")
+    if is_user and (is_http or ":" in rest.partition("@")[0]):
         raise ArgumentError(
             f"files: {scheme}://...@{host} has a password, which every listing would show; "
             "set it in the environment"
         )
-    if scheme in ("http", "https") and _QUERY.search(rest):
+    if is_http and _QUERY.search(rest):
         host_and_path = rest.partition("?")[0]
         raise ArgumentError(
             f"files: {scheme}://{host_and_path}?... has a query, such as a signature, which every "
@@ -97,7 +117,7 @@ def seen_from(folder: str, path: str) -> str:
 
 def missing(package: str, extra: str, what: str) -> PipelineError:
     """The error where an optional package isn't there."""
-    return PipelineError(f"{what} needs {package}: pip install 'lazyckpt[{extra}]'")
+    return PipelineError(f'{what} needs {package}: pip install "lazyckpt[{extra}]"')
 
 
 def optional_module(module: str, extra: str, what: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from os import PathLike, fspath
 from typing import Any
@@ -13,7 +14,7 @@ from lazyckpt.io.decompress import compression_of, pieces
 from lazyckpt.io.lines import encoding_check, errors_check, without_end
 from lazyckpt.io.ranges import MAX_RECORD
 from lazyckpt.io.rows import RecordError
-from lazyckpt.io.storage import File, storage_of
+from lazyckpt.io.storage import File, RowOrigin, storage_of
 from lazyckpt.io.text import json_loads
 
 
@@ -28,8 +29,8 @@ def iter_text(
 
     A state has the file and how many lines were given; a resume reads that file from its
     front, as what has no index has no nearer point. `flat_map(read_text)` enters a file that
-    has random access at the line itself. It knows gzip, zstd, xz and bz2 by the end of the
-    name.
+    has random access at the line itself. `trace` tells a line's file, number and bytes. It
+    knows gzip, zstd, xz and bz2 by the end of the name.
 
     Args:
         file: One of a listing, or a path.
@@ -108,6 +109,12 @@ class _Values(Iterator[Any]):
         self._decode, self._keeps_blank = decode, keeps_blank
         self._number = self._offset = 0
         self._has_failed = True
+        self._origin: Callable[[int, int, int], RowOrigin] | None = None
+
+    def located(self) -> Iterator[tuple[Any, RowOrigin]]:
+        """The same, each with where it comes from."""
+        self._origin = partial(RowOrigin, self._path)
+        return self
 
     def watch(self, wrap: Callable[[Callable[[bytes], Any]], Callable[[bytes], Any]]) -> None:
         """Have the function that decodes a line wrapped: before the first one is read."""
@@ -122,7 +129,7 @@ class _Values(Iterator[Any]):
         return next(iter(self))
 
     def _values(self) -> Iterator[Any]:
-        decode, keeps_blank = self._decode, self._keeps_blank
+        decode, keeps_blank, origin = self._decode, self._keeps_blank, self._origin
         number, offset = self._number, self._offset
         for line in self._lines:
             try:
@@ -139,7 +146,7 @@ class _Values(Iterator[Any]):
                 self._number, self._offset, self._has_failed = number + 1, offset + length, True
                 where = f"record {number:,} at byte {offset:,} of {self._path}"
                 raise RecordError(f"{where}: {reason}") from error
-            yield made
+            yield made if origin is None else (made, origin(number, offset, offset + length))
             number += 1
             offset += length
 

@@ -300,7 +300,7 @@ def test_a_missing_package_names_the_extra(
     monkeypatch.setattr(gzip_content, "MOST", 1000)
     monkeypatch.setitem(sys.modules, module, None)
     files = written([compress(TEXT.encode())], suffix)
-    with pytest.raises(lz.PipelineError, match=rf"{module}: pip install 'lazyckpt\[{extra}\]'"):
+    with pytest.raises(lz.PipelineError, match=rf'{module}: pip install "lazyckpt\[{extra}\]"'):
         lz.io.read_text(files)
 
 

@@ -11,7 +11,7 @@ import pytest
 from backports import zstd
 
 import lazyckpt as lz
-from lazyckpt.__main__ import main
+from lazyckpt.cli.main import main
 from tests.io.cases import folder, written
 
 LINES = b"".join(b'{"n": %d, "ids": [%d, 1]}\n' % (n, n) for n in range(10))

@@ -159,5 +159,5 @@ def test_a_missing_package_names_the_extra(
     for name in names[module]:
         monkeypatch.setitem(__import__("sys").modules, name, None)
     extra = "parquet" if form == "parquet" else "zstd"
-    with pytest.raises(lz.PipelineError, match=rf"pip install 'lazyckpt\[{extra}\]'"):
+    with pytest.raises(lz.PipelineError, match=rf'pip install "lazyckpt\[{extra}\]"'):
         convert([{"a": 1}], form)

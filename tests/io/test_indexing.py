@@ -9,7 +9,7 @@ import pytest
 from pyarrow import feather, parquet
 
 import lazyckpt as lz
-from lazyckpt.__main__ import main
+from lazyckpt.cli.main import main
 from tests.io.cases import folder, written
 
 

@@ -6,18 +6,21 @@ import logging
 import os
 import pickle
 import signal
+import socket
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import util
 from pathlib import Path
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.io import remote, storage
+from lazyckpt.io import remote, storage, time_limits
+from lazyckpt.io.time_limits import fsspec_options
 from tests.io.buckets import BUCKET, SECRET, put
 from tests.io.cases import check_reader, folder
 from tests.io.faults import Proxy
@@ -105,7 +108,9 @@ def test_no_credentials_are_told(client: Any, caplog: pytest.LogCaptureFixture) 
     assert SECRET not in skipping.state.to_json()
 
 
-@pytest.mark.parametrize("url", ["s3://me:{}@bucket/*", "https://me:{}@server/a/b.txt"])
+@pytest.mark.parametrize(
+    "url", ["s3://me:{}@bucket/*", "https://me:{}@server/a/b.txt", "https://{}@server/a/b.txt"]
+)
 def test_a_password_in_a_path_is_refused_and_not_told(url: str) -> None:
     for read in (lz.io.files, lambda path: list(lz.io.iter_text(path))):
         with pytest.raises(lz.ArgumentError, match=r"@(bucket|server) has a password") as caught:
@@ -203,7 +208,7 @@ def test_a_missing_package_names_the_extra(
     monkeypatch.setattr(storage, "_opened", {})
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     monkeypatch.setattr(remote, "find_spec", lambda name: None if name == module else util)
-    with pytest.raises(lz.PipelineError, match=rf"pip install 'lazyckpt\[{extra}\]'"):
+    with pytest.raises(lz.PipelineError, match=rf'pip install "lazyckpt\[{extra}\]"'):
         lz.io.files(url)
 
 
@@ -267,3 +272,66 @@ def test_a_fault_that_stays_is_an_error_that_names_the_file(
     failing.fail(way, 1_000_000)
     with pytest.raises(lz.PipelineError, match=rf"web/a\.jsonl can't be read: .*{reason}"):
         rows[0]
+
+
+def test_a_fault_that_stays_is_given_up_after_so_many_tries(failing: Proxy) -> None:
+    rows = lz.io.read_text(f"s3://{BUCKET}/web/a.jsonl", index_dir=folder())
+    is_obstore = isinstance(storage.storage_of("s3://x"), remote.ObstoreStorage)
+    most = 6 if is_obstore else 10
+    failing.fail("busy", most - 1)
+    assert rows[0] == "000000"
+    failing.fail("busy", 1_000_000)
+    begun = monotonic()
+    with pytest.raises(lz.StorageError, match=r"web/a\.jsonl can't be read"):
+        rows[1999]
+    assert failing.failed == most
+    assert monotonic() - begun < 60
+
+
+def test_what_is_set_up_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_MAX_ATTEMPTS", raising=False)
+    s3 = fsspec_options("s3", {"anon": True, "config_kwargs": {"read_timeout": 1}})
+    assert s3["anon"]
+    assert s3["config_kwargs"]["read_timeout"] == 1
+    assert s3["config_kwargs"]["retries"]["total_max_attempts"] == 2
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
+    assert "retries" not in fsspec_options("s3", {})["config_kwargs"]
+    assert fsspec_options("az", {"read_timeout": 9}) == {
+        "connection_timeout": 10,
+        "read_timeout": 9,
+    }
+    own = {"client_kwargs": {"timeout": 5}}
+    assert fsspec_options("https", own) == own
+    assert fsspec_options("memory", {}) == {}
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    assert fsspec_options("http", {})["client_kwargs"]["timeout"].sock_read == 60
+    monkeypatch.setattr(time_limits, "_READ", 0.2)
+    monkeypatch.setattr(storage, "_opened", {})
+    fsspec.get_filesystem_class("http").clear_instance_cache()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.txt"
+        with pytest.raises(lz.StorageError, match=r"a\.txt can't be read: Timeout"):
+            lz.io.files(url)
+
+
+class _Busy(_Quiet):
+    def do_GET(self) -> None:
+        self.send_error(503)
+
+    do_HEAD = do_GET  # noqa: N815
+
+
+def test_a_web_server_that_is_busy_has_lost_nothing() -> None:
+    pytest.importorskip("aiohttp")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as server:
+        serving = Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        with pytest.raises(lz.StorageError, match=r"a\.txt can't be read: 503"):
+            lz.io.files(f"http://127.0.0.1:{server.server_port}/a.txt")
+        server.shutdown()
+        serving.join()
