@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain
 from operator import attrgetter
@@ -28,7 +28,9 @@ from lazyckpt.core.entries import (
     summary,
 )
 from lazyckpt.core.machine import Machine, machines
+from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.core.registry import Combinator, Role, registry
+from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
 from lazyckpt.core.user_state import Own, storable
 from lazyckpt.errors import ArgumentError, PipelineError
@@ -136,7 +138,11 @@ class Call:
                 f"{self.name}: its machine must be made on top of the one that it is given; "
                 "@composite makes one stage of several"
             )
-        return built
+        return self._measured(built)
+
+    def _measured(self, machine: Machine[Any], *, gives_items: bool = True) -> Machine[Any]:
+        """The machine, with timers around its lanes where it is measured."""
+        return machine
 
     def _spread(self) -> tuple[list[Any], dict[str, Any]]:
         """The arguments by place and by name. Workers build a machine for each chunk."""
@@ -173,7 +179,9 @@ class Call:
             moving = self.combinator.steered(self._arguments)
             found = {k: v for k, v in fixed._decisive(machine).items() if k not in moving}
             return found | {
-                _CONTROLS: {each.name: described_state(each.initial) for each in self.controls}
+                _CONTROLS: {
+                    each.name: described_state(each.initial, each.name) for each in self.controls
+                }
             }
         combinator, parameters = self.combinator, self.combinator.signature.parameters
         if combinator.describe is not None:
@@ -192,27 +200,33 @@ class Call:
     def _recorded(self, value: Any, name: str, detail: int) -> Any:
         if name == _CONTROLS:
             return value
+        if is_secret(name, value):  # another one makes no other pipeline
+            return MASK
         if name in self.combinator.rebasable or self.combinator.describe is not None:
             return described_whole(value)
         is_state = self.combinator.checks.get(name) is storable
         found = described_state(value) if is_state else described(value)
         return found if detail else shortened(found)
 
-    def __repr__(self) -> str:
-        shown = []
+    @property
+    def given(self) -> Iterator[tuple[str, Any]]:
+        """The arguments that aren't at their defaults, without secrets: by name, or "" by place."""
         for name, parameter in self.combinator.signature.parameters.items():
             value = self._arguments[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
-                shown += [show(v) for v in value]
+                yield from (("", each) for each in value)
             elif parameter.kind is parameter.VAR_KEYWORD:
-                shown += [f"{k}={show(v)}" for k, v in value.items()]
+                yield from ((key, _open(key, each)) for key, each in value.items())
             elif (
                 parameter.default is parameter.empty
                 and parameter.kind is not parameter.KEYWORD_ONLY
             ):
-                shown.append(show(value))
+                yield "", _open(name, value)
             elif value is not parameter.default and not same(value, parameter.default):
-                shown.append(f"{name}={show(value)}")
+                yield name, _open(name, value)
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={show(value)}" if name else show(value) for name, value in self.given]
         return bracketed(self.name, shown) if self.chains else f"{self.name}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
@@ -238,6 +252,10 @@ def _restore(
     return Call(combinator, arguments, site, covers)
 
 
+def _open(name: str, value: Any) -> Any:
+    return MASK if is_secret(name, value) else value
+
+
 def is_pipelines(value: Any) -> bool:
     """Whether an argument is a pipeline, or several."""
     several = value if isinstance(value, tuple) and value else (value,)
@@ -248,7 +266,7 @@ _is_steered = attrgetter("is_steered")
 _FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
 
 
-class Chain(Shown):
+class Chain(Shown, Pictured):
     """Calls in a row. Equal by value whatever way they were composed."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
@@ -284,6 +302,9 @@ class Chain(Shown):
     def is_steered(self) -> bool:
         """Whether a stage takes a control."""
         return True in map(_is_steered, self.calls)
+
+    def _legend(self) -> Legend:
+        return Legend(self)
 
     @property
     def machines(self) -> list[Machine[Any]]:

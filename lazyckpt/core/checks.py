@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from lazyckpt.core.lengths import is_raised_here
+from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.errors import ArgumentError
 
 Check = Callable[[Any], Any]
@@ -31,22 +32,26 @@ def checked(stage: str, name: str, value: Any, check: Check) -> Any:
         return check(value)
     except Unfit as unfit:
         raise ArgumentError(
-            f"{stage}: {name} must be {unfit}, got {name}={brief(value)} ({type(value).__name__})"
+            f"{stage}: {name} must be {unfit}, got {name}={brief(value, name)} "
+            f"({type(value).__name__})"
         ) from None
 
 
-def brief(value: Any) -> str:
-    """A repr of at most 60 characters."""
+def brief(value: Any, name: str = "") -> str:
+    """A repr of at most 60 characters, of what may have a name, with no secret in it."""
+    if is_secret(name, value):
+        return repr(MASK)
     try:
-        text = repr(value)
+        text = masked(repr(value))
     except Exception:  # of a huge int, or a user's own
         return f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def cut(text: str) -> str:
-    """What a state says, as it may be shown: in one line, and no control codes."""
-    return "".join(c if c.isprintable() else "?" for c in text[:1000])
+def cut(text: str, *, in_data: bool = False) -> str:
+    """What a state or an item says, as it may be shown: no control codes, no secrets."""
+    line = masked(text[:1000], in_data=in_data)
+    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def _unfit(expected: str) -> NoReturn:

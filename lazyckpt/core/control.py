@@ -38,7 +38,7 @@ class Control(Shown):
     changes: tuple[Since, ...] = ()
 
     def __repr__(self) -> str:
-        return f"control({brief(self.initial)}, name={self.name!r})"
+        return f"control({brief(self.initial, self.name)}, name={self.name!r})"
 
     @property
     def first(self) -> Own:

@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     branch: Callable[..., Any]
     inserted: Callable[[int], Any]
     trace: Callable[..., Any]
+    dropped: Callable[..., Callable[[Any], str | None] | None]
     itemwise: bool
     registered: bool
     controls: tuple[str, ...] | Callable[..., tuple[str, ...]]
@@ -52,6 +53,7 @@ def define(
     before: Callable[..., dict[str, Any]] | None = None,
     reshard: Callable[..., Any] | None = None,
     trace: Callable[..., Any] | None = None,
+    dropped: Callable[..., Callable[[Any], str | None] | None] | None = None,
     registered: bool = True,
     controls: tuple[str, ...] | Callable[..., tuple[str, ...]] = (),
 ) -> Callable[..., Any]:
@@ -91,6 +93,7 @@ def define(
         before=before,
         reshard=reshard,
         trace=trace,
+        dropped=dropped,
         controls=controls,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function
 
 ROOM = 640  # characters of the kilobyte that a state may fill, for its stages
@@ -106,7 +107,7 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def described(value: Any) -> Any:
-    """An argument as JSON; what is large is a digest."""
+    """An argument as JSON, with no secret in it; what is large is a digest."""
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) is int and abs(value) >= 1 << 53:
@@ -115,8 +116,10 @@ def described(value: Any) -> Any:
         return repr(value)  # JSON has none of these
     if value is None or type(value) in (bool, int, float):
         return value
-    if isinstance(value, str) and len(value) <= 40:
-        return value
+    if isinstance(value, str):
+        value = masked(value)
+        if len(value) <= 40:
+            return value
     if isinstance(value, (tuple, list)) and len(value) <= 16:
         return [None if is_function(v) else described(v) for v in value]
     if isinstance(value, range):
@@ -136,10 +139,12 @@ def described_whole(value: Any) -> Any:
     return described(value)
 
 
-def described_state(value: Any) -> Any:
-    """A user's own first state, with the kinds of its containers."""
+def described_state(value: Any, name: Any = "") -> Any:
+    """A user's own first state, with the kinds of its containers, by its name if it has one."""
+    if is_secret(name, value):
+        return MASK
     if isinstance(value, dict):
-        pairs = [[described_state(k), described_state(v)] for k, v in value.items()]
+        pairs = [[described_state(k), described_state(v, k)] for k, v in value.items()]
         if len(repr(pairs)) <= _SHORT:
             return {"dict": pairs}
         return f"dict[{len(value)}]#{digest(pairs)}"

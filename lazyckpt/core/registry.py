@@ -68,6 +68,7 @@ class Combinator(NamedTuple):
     before: Callable[..., dict[str, Any]] | None
     reshard: Callable[..., Any] | None
     trace: Callable[..., Any] | None
+    dropped: Callable[..., Callable[[Any], str | None] | None] | None
     controls: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -11,22 +11,32 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.core.checks import Shown, brief
+from lazyckpt.core.secrets import MASK, is_secret, masked
 
 WIDTH = 88  # of a line
 _HERE = __name__.partition(".")[0] + "."
 _MOST = 3  # of several values that are shown
 
 
-def show(value: Any) -> str:
-    """A value as it would be written, long data abbreviated, no data read from elsewhere."""
+def show(value: Any, name: Any = "") -> str:
+    """A value as it would be written, long data abbreviated, no data read from elsewhere.
+
+    Args:
+        value: It.
+        name: What it is given as; that of a secret hides it.
+    """
+    if is_secret(name, value):
+        return repr(MASK)
     kind = type(value)
     if is_function(value):
         name = getattr(value, "__qualname__", None)
         if name is None and hasattr(value, "func"):  # functools.partial
             return f"{kind.__name__}({show(value.func)}, ...)"
         return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"
-    if isinstance(value, (Shown, PathLike)) or kind in (float, bool, type(None)):
+    if isinstance(value, Shown) or kind in (float, bool, type(None)):
         return repr(value)
+    if isinstance(value, PathLike):
+        return masked(repr(value))
     if kind in (range, int):
         try:
             return repr(value)
@@ -72,6 +82,13 @@ class _Short(reprlib.Repr):
     def repr_int(self, x: int, level: int) -> str:
         text = show(x)
         return text if len(text) <= self.maxlong else f"{text[:18]}...{text[-19:]}"
+
+    def repr_str(self, x: str, level: int) -> str:
+        return super().repr_str(masked(x), level)
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        shown = {key: MASK if is_secret(key, value) else value for key, value in x.items()}
+        return super().repr_dict(shown, level)
 
     def repr_instance(self, x: Any, level: int) -> str:
         return show(x)

@@ -1,0 +1,100 @@
+"""Passwords, keys and tokens, which no text that is shown or saved may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+MASK = "***"
+_MOST = 1 << 16  # characters of a text that are looked through; what follows them is left out
+
+# Names of secrets, with any prefix. Not every `..._token`: `eos_token` is no secret.
+_WORDS = (
+    r"(?:pass(?:word|wd|phrase)|secret|credential|authorization|api[-_]?key"
+    r"|(?:access|account|private|secret|shared|signing)[-_]?key(?:[-_]?id)?"
+    r"|(?:access|api|auth|bearer|github|gitlab|hf|id|oauth|refresh|sas|security|session)[-_]?token"
+    r"|connection[-_]?string)s?"
+)
+_NAME = rf"(?<![\w.-])(?:[\w.-]*?{_WORDS}|(?-i:[A-Z0-9_]+_TOKEN))"
+_SHORT = r"(?<![\w.-])(?:token|auth|pwd)"  # with no prefix, and no colon alone behind them
+_NAMED = rf"{_NAME}(?:\\*[\"'])?\s*(?:=+>?|:)\s*"  # up to what it is given
+_GIVEN = rf"(?:{_NAMED}|{_SHORT}(?:\s*=+>?|\\*[\"']\s*:)\s*)"
+_CONSTANTS = r"(?:None|null|true|false|str|bytes|int|float|Any)(?:[\s,;&)\]}|]|\Z)"  # and types
+
+_MARKS = (
+    r"[=:]|gh[pousr]_|github_|glpat-|hf_|xox|AIza|AKIA|ASIA|sk-|eyJ|bearer|Bearer|BEARER|-----BEGIN"
+)
+
+
+def _rules(given: str) -> list[tuple[str, str]]:
+    return [
+        # A password in a URL, or in one of HTTP a token in its place; a path has one slash.
+        (r"(?<=\w)(:/{1,2})[^\s/@:]*:(?!\d{1,5}(?:[/?#\s'\"]|\Z))(?:(?!:/)\S)*@", rf"\1{MASK}@"),
+        (r"((?:(?<=http)|(?<=https)):/{1,2})[^\s/@:'\"]+@", rf"\1{MASK}@"),
+        # What is given to a secret's name: in a query, between quotes, or bare.
+        (
+            rf"(?<=[?&])((?:[\w.-]*?(?:{_WORDS}|signature)|sig|token|auth)=)[^&#\s'\"<>]+",
+            rf"\1{MASK}",
+        ),
+        (rf"({given}b?)(\\*[\"'])(?:(?!\2)(?:\\.|[^\\]))*(?:\2|\Z)", rf"\1\2{MASK}\2"),
+        (rf"({given})[(\[{{]\s*b?\\*[\"'][^()\[\]{{}}]*(?:[)\]}}]|\Z)", rf"\1{MASK}"),
+        (
+            rf"({given}(?:(?:basic|bearer|digest|token)\s+)?)(?!b?\\*[\"']|[=>]|{_CONSTANTS})"
+            r"[^\s,;&'\"<>()\[\]{}]+",
+            rf"\1{MASK}",
+        ),
+        # What issuers mark as theirs: GitHub, GitLab, Hugging Face, Slack, Google, AWS, OpenAI.
+        (
+            r"(?<![A-Za-z0-9])(?-i:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+            r"|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,}|AIza[\w-]{30,}|(?:AKIA|ASIA)[A-Z0-9]{12,}"
+            r"|sk-(?=[A-Za-z_-]{0,99}\d)[\w-]{16,})",
+            MASK,
+        ),
+        # RFC 6750, 7519 and 7468: bearer tokens, JSON web tokens, private keys.
+        (r"(\bbearer\s+)[\w.~+/=-]{16,}", rf"\1{MASK}"),
+        (r"(?<![A-Za-z0-9])(?-i:eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)", MASK),
+        (r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", MASK),
+    ]
+
+
+@cache
+def _has_mark() -> Callable[[str], Any]:
+    return re.compile(_MARKS).search
+
+
+@cache
+def _compiled(in_data: bool) -> list[tuple[re.Pattern[str], str]]:
+    rules = _rules(_NAMED if in_data else _GIVEN)
+    return [(re.compile(rule, re.IGNORECASE | re.DOTALL), text) for rule, text in rules]
+
+
+@cache
+def _is_name(in_data: bool) -> Callable[[str], Any]:
+    names = _NAME if in_data else rf"{_NAME}|{_SHORT}"
+    return re.compile(names, re.IGNORECASE).fullmatch
+
+
+def masked(text: str, *, in_data: bool = False) -> str:
+    """The text with `***` in place of passwords, keys and tokens, as far as they can be told.
+
+    In data, names as short as `token` are those of other things too, and hide nothing.
+    """
+    if not _has_mark()(text):
+        return text
+    if len(text) > _MOST:
+        text = text[:_MOST] + "..."
+    for rule, replacement in _compiled(in_data):
+        text = rule.sub(replacement, text)
+    return text
+
+
+def is_secret(name: Any, value: Any, *, in_data: bool = False) -> bool:
+    """Whether an argument, or what a key has, is a secret by its name: a text, or texts."""
+    if not isinstance(name, str) or not _is_name(in_data)(name):
+        return False
+    if isinstance(value, dict):
+        value = (*value.values(),)
+    several = value if isinstance(value, (list, tuple)) else (value,)
+    return any(isinstance(each, (str, bytes, bytearray)) for each in several)
