@@ -99,6 +99,9 @@ def batch(
     Rank-free:
         Yes.
 
+    Memory:
+        One batch.
+
     >>> import lazyckpt as lz
     >>> list(lz.source(list("abcde")) | lz.batch(2))
     [['a', 'b'], ['c', 'd'], ['e']]

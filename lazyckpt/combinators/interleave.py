@@ -38,7 +38,7 @@ def interleave(*pipelines: Pipeline[A], block_length: int = 1) -> Machine[A]:
         the items given in it.
 
     Resume:
-        Re-reads what each of them does.
+        Re-reads what each pipeline does.
 
     Random access:
         Where all have it.

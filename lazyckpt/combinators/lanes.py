@@ -15,7 +15,7 @@ from lazyckpt.core.stages import joining
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.rebase import carried
+from lazyckpt.state.carried import carried
 
 A = TypeVar("A")
 
@@ -109,7 +109,7 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
         rank. It grows with the number of lanes a rank.
 
     Resume:
-        Re-reads what each of them does.
+        Re-reads what each pipeline does.
 
     Random access:
         Where all have it.

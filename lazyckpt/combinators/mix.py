@@ -93,7 +93,7 @@ def mix(
         and whether the end was reached; with a `control`, also a count of all items.
 
     Resume:
-        Re-reads what each of them does.
+        Re-reads what each pipeline does.
 
     Random access:
         With `deterministic`, where all have it and the shares have a common

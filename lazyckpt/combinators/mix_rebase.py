@@ -12,7 +12,7 @@ from lazyckpt.core.entries import NAME, Described, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.errors import StateMismatch
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.rebase import carried
+from lazyckpt.state.carried import carried
 
 ROOM = 32  # bits: each epoch of a mix has room for many of the pipelines'
 

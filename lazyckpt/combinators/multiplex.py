@@ -43,7 +43,7 @@ def multiplex(control: Pipeline[int], pipelines: Sequence[Pipeline[A]]) -> Machi
         That of `control` and of each pipeline.
 
     Resume:
-        Re-reads what each of them does.
+        Re-reads what each pipeline does.
 
     Random access:
         No.

@@ -13,6 +13,7 @@ from lazyckpt.combinators.token_rows import (
     Overflow,
     as_sequence,
     cut_to_fit,
+    dropped,
     filled_row,
     overflow_policy,
 )
@@ -25,7 +26,7 @@ from lazyckpt.errors import SourceChanged
 _CHECKS = {"length": positive, "num_bins": positive, "overflow": overflow_policy}
 
 
-@combinator(checks=_CHECKS, trace=traced_rows)
+@combinator(checks=_CHECKS, trace=traced_rows, dropped=dropped)
 def pack_first_fit(
     upstream: Machine[Any], length: int, *, num_bins: int, overflow: Overflow = "error"
 ) -> Machine[Features]:
@@ -48,7 +49,7 @@ def pack_first_fit(
         num_bins: Rows that are filled at once, an int >= 1; more leave less room empty.
         overflow: What becomes of a sequence longer than `length`: "error"; "split", cut into
             segments of `length` tokens and the rest; "truncate", its first `length` tokens;
-            or "drop".
+            or "drop", which `run(..., on_error="skip")` counts and names in `Run.skipped`.
 
     Raises:
         ValueError: For such a sequence, with "error". Also for features of unequal lengths, of
@@ -82,7 +83,7 @@ def pack_first_fit(
     return _binned("pack_first_fit", upstream, length, num_bins, overflow, _FirstFit)
 
 
-@combinator(checks=_CHECKS, trace=traced_rows)
+@combinator(checks=_CHECKS, trace=traced_rows, dropped=dropped)
 def pack_best_fit(
     upstream: Machine[Any], length: int, *, num_bins: int, overflow: Overflow = "error"
 ) -> Machine[Features]:

@@ -43,7 +43,7 @@ def case(selector: Pipeline[int], *pipelines: Pipeline[A]) -> Machine[A]:
         That of each pipeline, and whether one has ended.
 
     Resume:
-        Re-reads what each of them does.
+        Re-reads what each pipeline does.
 
     Random access:
         Where all have it.
@@ -88,7 +88,7 @@ def switch(condition: Pipeline[Any], if_true: Pipeline[A], if_false: Pipeline[A]
         That of each pipeline, and whether one has ended.
 
     Resume:
-        Re-reads what each of them does.
+        Re-reads what each pipeline does.
 
     Random access:
         Where all have it.

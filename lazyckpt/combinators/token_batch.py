@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from lazyckpt.combinators.token_rows import token_count
 from lazyckpt.core.checks import boolean, brief, function, optional, positive
+from lazyckpt.core.control import Control
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 
 A = TypeVar("A")
+
+
+def _padded(key: Callable[[A], int], multiple: int, item: A) -> int:
+    size = token_count("token_batch", key(item), item)
+    return -(-size // multiple) * multiple
+
+
+def _dropped(
+    max_tokens: Any, key: Any, pad_to_multiple_of: int, drop_longer: bool, **_: Any
+) -> Callable[[Any], str | None] | None:
+    if not drop_longer or isinstance(max_tokens, Control):
+        return None
+    return partial(_longer, max_tokens, partial(_padded, key, pad_to_multiple_of))
+
+
+def _longer(max_tokens: int, size_of: Callable[[Any], int], item: Any) -> str | None:
+    try:
+        size = size_of(item)
+    except Exception:  # which the stage raises
+        return None
+    return f"{size} tokens are more than max_tokens={max_tokens}" if size > max_tokens else None
 
 
 @combinator(
@@ -26,6 +49,7 @@ A = TypeVar("A")
     },
     functions={"key": "look"},
     controls=("max_tokens",),
+    dropped=_dropped,
 )
 def token_batch(
     upstream: Machine[A],
@@ -46,7 +70,9 @@ def token_batch(
         key: How many tokens an item has, an int >= 0.
         pad_to_multiple_of: What lengths are padded to a multiple of, an int >= 1.
         max_items: Items a batch at most, an int >= 1; None for no limit.
-        drop_longer: Whether to leave out an item that is longer than a batch.
+        drop_longer: Whether to leave out an item that is longer than a batch. With
+            `run(..., on_error="skip")` those are counted and named in `Run.skipped`, unless
+            `max_tokens` is a `control`.
 
     Raises:
         ValueError: For such an item, without `drop_longer`.
@@ -76,8 +102,7 @@ def token_batch(
     jump, most = upstream.skip, max_items or math.inf
 
     def size_of(item: A) -> int:
-        size = token_count("token_batch", key(item), item)
-        size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
+        size = _padded(key, pad_to_multiple_of, item)
         if size > max_tokens and not drop_longer:
             raise ValueError(
                 f"token_batch: an item of {size} tokens is longer than "

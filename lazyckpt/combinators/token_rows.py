@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -66,6 +67,17 @@ def cut_to_fit(
         )
     kept = {"split": size, "truncate": length, "drop": 0}[overflow]
     return [part_of(features, begin, begin + length) for begin in range(0, kept, length)]
+
+
+def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | None] | None:
+    """What says why a sequence is dropped, if it is longer than `length`."""
+    return partial(_longer, length) if overflow == "drop" else None
+
+
+def _longer(length: int, item: Any) -> str | None:
+    tokens = next(iter(item.values()), ()) if isinstance(item, dict) else item
+    size = len(tokens) if hasattr(tokens, "__len__") and np.ndim(tokens) else 0
+    return f"{size} tokens are more than length={length}" if size > length else None
 
 
 def part_of(features: Features, begin: int, end: int) -> Features:

@@ -147,8 +147,8 @@ def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
     Args:
         ranges: Pairs of item numbers, the first one left out and the one after the last,
             as tuples or ranges; or of states of the pipeline so far, between which the
-            items are left out. Single items are `[(n, n + 1) for n in numbers]`, as of
-            those that `lazyckpt.seen(...).times(file=...)` says a file is in.
+            items are left out. `lazyckpt.seen(pipeline, n).ranges(file=...)` gives those of
+            the first n items that a file, a record or an item of the data is in.
 
     Raises:
         ArgumentError: Ranges overlap or are beyond the end, where that is known; or states

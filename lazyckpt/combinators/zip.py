@@ -38,7 +38,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
         That of each pipeline, and whether one has ended.
 
     Resume:
-        Re-reads what each of them does.
+        Re-reads what each pipeline does.
 
     Random access:
         Where all have it.

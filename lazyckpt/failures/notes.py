@@ -9,6 +9,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.secrets import masked
 from lazyckpt.errors import PipelineError, SourceChanged
 
 _MAX_NOTE = 4_096  # characters
@@ -103,14 +104,14 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def _replay_note(state: Callable[[], str], behind: int) -> str:
-    """How to replay the item; nothing where a user's own state is invalid or huge."""
+    """How to replay the item; nothing where a user's own state is invalid, huge or secret."""
     try:
         text = state()
     except PipelineError:
         return ""
     known = f"lz.advance(pipeline, state, {behind})" if behind else "state"
     found = f"lazyckpt: lz.replay(pipeline, {known}) makes it again; state = {text!r}"
-    return found if len(found) <= _MAX_NOTE else ""
+    return found if len(found) <= _MAX_NOTE and masked(text) == text else ""
 
 
 def as_failure(error: BaseException, calls: tuple[Call, ...], worker: str = "") -> Failure:
@@ -130,7 +131,7 @@ def as_failure(error: BaseException, calls: tuple[Call, ...], worker: str = "") 
     places = ""
     with suppress(Exception):  # of attributes that a class makes up
         places = " or ".join(_place(call) for call in _likely_calls(error, calls))
-    trace = f"lazyckpt: in {worker}\n{''.join(format_exception(error))}" if worker else ""
+    trace = f"lazyckpt: in {worker}\n{masked(''.join(format_exception(error)))}" if worker else ""
     if signal is not None:
         what = type(signal).__name__
         error = PipelineError(f"a function raised {what}, which does not end the stream")

@@ -4,25 +4,29 @@ A stage that leaves items out numbers them from 0 in each epoch of its upstream.
 The number of the next one is a mark on the position that the stage gives. So it
 goes wherever that position goes, and what a later stage reads again keeps the
 numbers that it had.
+
+A record at which a worker was lost has a name, see `watching`. The log keeps the latest
+of them, and so does a state: a resume leaves those out without another try.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Position
+from lazyckpt.core.secrets import masked
 from lazyckpt.errors import InvalidState
+from lazyckpt.failures.marks import Triple
 
 _FIRST = 8  # items left out whose texts are kept
 _TEXT_LENGTH = 88  # characters of one
 _ROOM = 704  # of the kilobyte that a state may fill, for its pipeline and the texts
+_MOST_LOST = 8  # records whose names are kept
+LOST_NAMES = 1 << 40  # that there may be
 _MOST = 1 << 10  # stages that leave items out, and marks of theirs
-
-Triple: TypeAlias = tuple[int, int, int]
 
 
 class Skipped(int):
@@ -36,11 +40,15 @@ class Skipped(int):
         marks: In a state, the numbers with which a resume begins to read: (which of
             the position's tuples, stage, number). The position decides them, so two
             that differ in nothing else are equal.
+        lost: In a state, the names of the records at which workers were lost, which a
+            resume is not to try again: the latest 8, perhaps some that come behind the
+            state. They make none unequal either.
     """
 
     first: tuple[str, ...]
     following: tuple[Triple, ...]
     marks: tuple[Triple, ...]
+    lost: tuple[int, ...]
 
     def __new__(
         cls,
@@ -48,9 +56,10 @@ class Skipped(int):
         first: tuple[str, ...] = (),
         following: tuple[Triple, ...] = (),
         marks: tuple[Triple, ...] = (),
+        lost: tuple[int, ...] = (),
     ) -> Skipped:
         self = super().__new__(cls, count)
-        self.first, self.following, self.marks = first, following, marks
+        self.first, self.following, self.marks, self.lost = first, following, marks, lost
         return self
 
     def plus(self, record: SkipRecord, room: int) -> Skipped:
@@ -78,9 +87,9 @@ class Skipped(int):
         following = tuple([(stage, *known[stage]) for stage in sorted(known)])
         return Skipped(count, tuple(first), following)
 
-    def with_marks(self, marks: tuple[Triple, ...]) -> Skipped:
-        """The same with other marks."""
-        return Skipped(self, self.first, self.following, marks)
+    def at(self, marks: tuple[Triple, ...], lost: tuple[int, ...] = ()) -> Skipped:
+        """The same with other marks and names of lost records."""
+        return Skipped(self, self.first, self.following, marks, lost)
 
     def renumbered(self) -> Skipped:
         """The same, but stages number from 0 again, as other stages stand there now."""
@@ -89,15 +98,16 @@ class Skipped(int):
     def to_json(self) -> dict[str, Any]:
         """What a state keeps of it, for `from_json` to read."""
         found = {"count": int(self), "first": self.first, "next": self.following}
-        return {**found, "marks": self.marks} if self.marks else found
+        more = {"marks": self.marks, "lost": self.lost}
+        return {**found, **{name: value for name, value in more.items() if value}}
 
     @staticmethod
     def from_json(found: Any) -> Skipped:
         """What `to_json` gave; an `InvalidState` for anything else."""
-        if not isinstance(found, dict) or {*found} not in (_NAMES, _NAMES | {"marks"}):
+        if not isinstance(found, dict) or not _NAMES <= {*found} <= _NAMES | _MORE:
             raise InvalidState(f"not a record of skipped items: {brief(found)}")
         count, first = found["count"], found["first"]
-        following, marks = found["next"], found.get("marks", ())
+        following, marks, lost = found["next"], found.get("marks", ()), found.get("lost", ())
         if (
             type(count) is int
             and isinstance(first, tuple)
@@ -105,11 +115,13 @@ class Skipped(int):
             and all(0 < len(text) <= _TEXT_LENGTH for text in first)
             and len(first) <= min(_FIRST, count)
             and _are_triples(following, 1)
-            and 0 < count >= sum(n for _, _, n in following)
+            and (count or lost)
+            and count >= sum(n for _, _, n in following)
             and _are_triples(marks, 2)
-            and ("marks" not in found or marks)
+            and _are_lost(lost)
+            and all(found[name] for name in _MORE & {*found})
         ):
-            return Skipped(count, first, following, marks)
+            return Skipped(count, first, following, marks, lost)
         raise InvalidState(f"not a record of skipped items: {brief(found)}")
 
     def __eq__(self, other: object) -> bool:
@@ -124,13 +136,21 @@ class Skipped(int):
         return hash(int(self))
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return (*self._values(), self.marks)
+        return (*self._values(), self.marks, self.lost)
 
     def _values(self) -> tuple[Any, ...]:
         return int(self), self.first, self.following
 
 
 _NAMES = {"count", "first", "next"}
+_MORE = {"marks", "lost"}  # only where there are some
+
+
+def _are_lost(found: Any) -> bool:
+    """Whether these are names of lost records."""
+    if not isinstance(found, tuple) or len(found) > _MOST_LOST:
+        return False
+    return all(type(name) is int and 0 <= name < LOST_NAMES for name in found)
 
 
 def _are_triples(found: Any, key: int) -> bool:
@@ -195,6 +215,8 @@ class SkipLog:
         of_chunk: Gives what was left out before the items of it that were given.
         delivered: What was left out before the item delivered last, where items
             wait between being given and being delivered; else None.
+        lost: The names of the records at which workers were lost last, wherever those are.
+        leave_out: Has records of these names left out.
     """
 
     def __init__(self, identity_length: int = 0) -> None:
@@ -202,12 +224,20 @@ class SkipLog:
         self.known = Skipped()
         self.of_chunk: Callable[[], SkipRecord] = SkipRecord
         self.delivered: Skipped | None = None
+        self.lost: tuple[int, ...] = ()
+        self.leave_out: Callable[[Collection[int]], None] = lambda names: None
         self._room = _ROOM - identity_length
         self._new = SkipRecord()
 
     def restart(self, known: Skipped) -> None:
         """Go on from what is known at a position."""
         self.known, self.of_chunk, self.delivered = known, SkipRecord, None
+        self.lose(known.lost)
+        self.leave_out(self.lost)
+
+    def lose(self, names: Iterable[int]) -> None:
+        """Note records at which workers were lost."""
+        self.lost = tuple(dict.fromkeys([*self.lost, *names]))[-_MOST_LOST:]
 
     def before_delivered(self) -> Skipped:
         """What was left out before the item delivered last."""
@@ -229,7 +259,7 @@ class SkipLog:
 
     def add(self, stage: int, epoch: int, number: int, text: str) -> None:
         """Record one item."""
-        text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+        text = "".join(c if c.isprintable() else "?" for c in " ".join(masked(text).split()))
         first = (stage, epoch, number, text[:_TEXT_LENGTH])
         self.record(SkipRecord(((stage, epoch, number, number + 1),), (first,)))
 
@@ -247,80 +277,3 @@ class SkipLog:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SkipLog, ()
-
-
-class MarkedPosition(tuple[Any, ...]):
-    """A position with marks: for a stage, the number of the next item that it leaves out.
-
-    It is equal to the position, has its hash, and pickles with its marks.
-    """
-
-    marks: dict[int, int]
-
-    def __new__(cls, position: tuple[Any, ...], marks: dict[int, int]) -> MarkedPosition:
-        self = super().__new__(cls, position)
-        self.marks = marks
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return MarkedPosition, (tuple(self), self.marks)
-
-
-def next_number(position: Position, stage: int) -> int:
-    """The number of the next item that the stage leaves out."""
-    return position.marks.get(stage, 0) if isinstance(position, MarkedPosition) else 0
-
-
-def behind_others(position: Position, numbers: Mapping[int, int]) -> Position:
-    """The position where so many others were left out before by each stage."""
-    for stage, number in numbers.items():
-        position = with_next_number(position, stage, next_number(position, stage) + number)
-    return position
-
-
-def with_next_number(position: Position, stage: int, number: int) -> Position:
-    """The position, with the number of the next item that the stage leaves out."""
-    marks = _marks(position)
-    if marks.get(stage, 0) == number:
-        return position
-    kept = {k: n for k, n in marks.items() if k != stage}
-    return MarkedPosition(position, {**kept, stage: number} if number else kept)
-
-
-def _marks(position: Position) -> dict[int, int]:
-    return position.marks if isinstance(position, MarkedPosition) else {}
-
-
-def without_marks(position: Position) -> tuple[Position, tuple[Triple, ...]]:
-    """The plain position, and its marks: (which of its tuples, stage, number)."""
-    found: list[Triple] = []
-    count = 0
-
-    def plain(part: Any) -> Any:
-        nonlocal count
-        if type(part) is not tuple and type(part) is not MarkedPosition:
-            return part
-        found.extend((count, stage, n) for stage, n in sorted(_marks(part).items()))
-        count += 1
-        return tuple([plain(each) for each in part])
-
-    return plain(position), tuple(found)
-
-
-def with_marks(position: Position, marks: tuple[Triple, ...]) -> Position:
-    """The position with marks, as `without_marks` gives them. It drops those that don't fit."""
-    if not marks:
-        return position
-    by_part: dict[int, dict[int, int]] = {}
-    for part, stage, n in marks:
-        by_part.setdefault(part, {})[stage] = n
-    parts: Iterator[int] = iter(range(1 << 62))
-
-    def marked(part: Any) -> Any:
-        if type(part) is not tuple:
-            return part
-        mine = by_part.get(next(parts))
-        inner = tuple([marked(each) for each in part])
-        return MarkedPosition(inner, mine) if mine else inner
-
-    return marked(position)

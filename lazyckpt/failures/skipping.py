@@ -3,97 +3,35 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial
 from itertools import count
 from typing import Any
 
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.checks import brief
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.frames import is_frame, is_reader
+from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.stages import stateless
-from lazyckpt.errors import InvalidState, PipelineError, SourceChanged, StorageError
-from lazyckpt.failures.notes import Guard
-from lazyckpt.failures.skip_log import SkipLog, next_number, with_next_number, without_marks
-
-_WHOLE_DATA = (SourceChanged, StorageError)  # errors not of one item, which are raised
-
-
-class _Hole:
-    """Stands for an item that is left out, until there is a stage that would look at it."""
-
-    def __init__(self, stage: str, what: str) -> None:
-        self.stage, self.what = stage, what
-
-    def told(self, place: Callable[[], Position]) -> str:
-        """The stage, the position behind the item, and the error."""
-        try:
-            where = _cut(brief(without_marks(place())[0]))
-        except InvalidState:  # a user's own state which is none
-            where = "?"
-        return f"{_cut(self.stage)} before {where}: {self.what}"
-
-
-class Guarded(Guard):
-    """A function that gives a hole where it fails, and passes on those that there are.
-
-    Attributes:
-        expands: Whether it gives iterables, whose steps may fail as well.
-    """
-
-    expands = False
-
-    def __init__(self, fn: Callable[..., Any], stage: str) -> None:
-        self.fn, self.stage = fn, stage
-
-    def __call__(self, *args: Any) -> Any:
-        if isinstance(args[-1], _Hole):
-            return args[-1]
-        try:
-            return self.made(*args)
-        except _WHOLE_DATA:
-            raise
-        except Exception as error:
-            return self.instead(_Hole(self.stage, _short(error)))
-
-    def made(self, *args: Any) -> Any:
-        return self.fn(*args)
-
-    def instead(self, hole: _Hole) -> Any:
-        return hole
-
-
-_FOLDERS = re.compile(r"(?:\b\w+://|(?<!\w)/)(?:[^\s/]+/)+")
-
-
-def _short(error: Exception) -> str:
-    """Its type and message; of a path the name, since there is little room."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:
-        text = type(error).__name__
-    return _FOLDERS.sub(".../", text)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 32 else text[:29] + "..."
-
-
-class _Whole(Guard):
-    """A judge of items before a stage, which finds all true but holes."""
-
-    def __init__(self, stage: str) -> None:
-        self.stage = stage
-
-    def __call__(self, item: Any) -> Any:
-        return item if isinstance(item, _Hole) else True
+from lazyckpt.errors import PipelineError
+from lazyckpt.failures.guards import (
+    WHOLE_ITEMS,
+    Data,
+    Dropping,
+    Expansion,
+    Guarded,
+    Hole,
+    Predicate,
+    Whole,
+)
+from lazyckpt.failures.marks import next_number, with_next_number
+from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.watching import guarded_in, leave_out
 
 
 def _inner(build: Callable[..., Machine[Any]]) -> Any:
@@ -129,7 +67,7 @@ def sieve(
             in_a_row = 0
             for item in before:
                 found = judge(*args, item)
-                if isinstance(found, _Hole):
+                if isinstance(found, Hole):
                     skip_log.add(number, epoch, left_out, found.told(before.snapshot))
                     left_out += 1
                     in_a_row += 1
@@ -147,89 +85,19 @@ def sieve(
     return stateless(upstream, flow=flow)
 
 
-class _Star(Guarded):
-    def made(self, *args: Any) -> Any:
-        return self.fn(*args[0])
-
-
-class _Tap(Guarded):
-    def made(self, *args: Any) -> Any:
-        self.fn(*args)
-        return args[0]
-
-
-_WHOLE: dict[str, type[Guarded]] = {"star": _Star, "tap": _Tap}  # what makes a stage a map
-
-
-class _Predicate(Guarded):
-    def made(self, *args: Any) -> Any:
-        return bool(self.fn(*args))
-
-
-class _Expansion(Guarded):
-    """What comes before a failure within an expansion stays; a hole is the last of it.
-
-    Rows of a reader are left out one by one, and so is what an iterator gives that goes on
-    after an error, as it says by `goes_on`.
-    """
-
-    expands = True
-
-    def made(self, *args: Any) -> Any:
-        found = self.fn(*args)
-        if is_reader(found):
-            data = _Data(found, self.stage)
-            return (data[index] for index in range(len(data)))
-        return found if isinstance(found, (list, Chain)) else self._items(found)
-
-    def _items(self, found: Any) -> Iterator[Any]:
-        goes_on = True
-        while goes_on:
-            try:
-                yield from found
-                return
-            except _WHOLE_DATA:
-                raise
-            except Exception as error:
-                yield _Hole(self.stage, _short(error))
-                goes_on = getattr(type(found), "goes_on", False) is True
-
-    def instead(self, hole: _Hole) -> Any:
-        return [hole]
-
-
-class _Data(Guarded):
-    """Data with indices, some of which fail."""
-
-    def __len__(self) -> int:
-        return len(self.fn)  # type: ignore[arg-type]  # it is data
-
-    def __getitem__(self, index: int) -> Any:
-        return self(index)
-
-    @property
-    def block_starts(self) -> Any:
-        return getattr(self.fn, "block_starts", None)
-
-    def made(self, *args: Any) -> Any:
-        return self.fn[args[0]]  # type: ignore[index]  # likewise
-
-
-def unguarded(data: Any) -> Any:
-    """The data of a source, also where those of its items that fail are left out."""
-    return data.fn if isinstance(data, _Data) else data
-
-
 def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     """The pipeline without the items that fail, whose states are those of the pipeline.
 
     An item is left out where the function of a `map`, `starmap`, `random_map`,
     `tap`, `filter`, `flat_map` or `interleave_map` fails, or a `collate`, or data at
-    an index; also in the parts of a `concat`, `interleave`, `lanes` or `mix`. Other
+    an index; also in the parts of a `concat`, `interleave`, `lanes` or `mix`; and where
+    a stage is to drop it, such as one that packs what is too long for a row. Other
     errors are raised: what is left out of one part of a `zip` would shift it against
     the others, and a `scan` or `flat_scan` would go on with a state that is none.
     """
-    return _Rewriting(skip_log).chain(chain)
+    found = _Rewriting(skip_log).chain(chain)
+    skip_log.leave_out = partial(leave_out, guarded_in(found.calls))
+    return found
 
 
 class _Rewriting:
@@ -237,7 +105,7 @@ class _Rewriting:
 
     def __init__(self, skip_log: SkipLog) -> None:
         self.skip_log = skip_log
-        self.numbers = count()
+        self.numbers, self.guards = count(), count()
 
     def chain(self, chain: Chain) -> Chain:
         calls: list[Call] = []
@@ -266,37 +134,40 @@ class _Rewriting:
         most: float = math.inf,
         args: tuple[Any, ...] = (),
     ) -> Call:
-        judge, number = judge or _Whole(repr(call)), next(self.numbers)
+        judge, number = judge or Whole(repr(call)), next(self.numbers)
         return _call(sieve.combinator, call.site, judge, number, self.skip_log, most, *args)
 
     def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
         """The calls in its place, each with whether holes pass it, and whether it makes some."""
-        arguments, stage = call.arguments, repr(call)
+        arguments, stage, number = call.arguments, repr(call), next(self.guards)
         names = {role: name for name, role in call.functions.items()}
         for role, name in names.items():
             fn = arguments[name]
             if role == "item":
-                yield call.replaced(**{name: Guarded(fn, stage)}), True, True
-            elif role in _WHOLE:
-                yield _mapping(call, _WHOLE[role](fn, stage)), True, True
+                yield call.replaced(**{name: Guarded(fn, stage, number)}), True, True
+            elif role in WHOLE_ITEMS:
+                yield _mapping(call, WHOLE_ITEMS[role](fn, stage, number)), True, True
             elif role == "expand":
-                yield call.replaced(**{name: _Expansion(fn, stage)}), False, False
+                yield call.replaced(**{name: Expansion(fn, stage, number)}), False, False
                 yield self.sieve(call), False, False
             elif role == "predicate":
                 args = arguments.get("args", ())
-                yield self.sieve(call, _Predicate(fn, stage), args=args), False, False
+                yield self.sieve(call, Predicate(fn, stage, number), args=args), False, False
             elif role == "collate":
                 yield call.replaced(**{name: None}), False, False
-                yield _mapping(call, Guarded(fn, stage)), True, True
+                yield _mapping(call, Guarded(fn, stage, number)), True, True
             elif role == "data" and call.build(None).skip is not None:
                 is_plain = isinstance(fn, (list, tuple, range, np.ndarray)) or is_frame(fn)
-                data = fn if is_plain else _Data(fn, stage)
+                data = fn if is_plain else Data(fn, stage, number)
                 yield call.replaced(**{name: data}), False, not is_plain
             else:
                 continue
             return
         if call.chains and call.combinator.is_source and not call.build(None).rate.every:
             yield call.with_chains(self.chain), False, False
+        elif call.combinator.dropped is not None and (why := call.combinator.dropped(**arguments)):
+            yield self.sieve(call, Dropping(why, stage)), False, False
+            yield call, False, False
         else:
             yield call, call.combinator.keeps_items and not call.functions, False
 

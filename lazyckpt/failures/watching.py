@@ -8,13 +8,20 @@ out items that fail leaves out this one, in the same place and with the same sta
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from importlib import import_module
+from itertools import count
+from pickle import Pickler
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.frames import is_reader
-from lazyckpt.failures.skipping import Guarded
+from lazyckpt.errors import WorkerDied
+from lazyckpt.failures.guards import Guarded
+
+Record: TypeAlias = tuple[Any, ...]  # the number of a function, and what it was called with
 
 _END: Any = object()
 
@@ -28,17 +35,22 @@ class Watch:
         Args:
             cell: Where the number of the call under way is written; 0 between calls.
             errors: What to raise, by number.
+
+        Attributes:
+            lost: The names of the records in place of which it has raised.
         """
+        self.lost: list[int] = []
         self._cell, self._errors = cell, errors
         self._count, self._owner = 0, os.getpid()
         self.is_over = False
 
-    def call(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """What the function gives for these arguments."""
+    def call(self, record: Record, fn: Callable[..., Any], *args: Any) -> Any:
+        """What the function gives for these arguments, which are of this record."""
         if self.is_over or os.getpid() != self._owner:  # in a worker of this one
             return fn(*args)
         self._count += 1
         if self._count in self._errors:
+            self.lost += [] if (name := name_of(record)) is None else [name]
             raise self._errors[self._count]
         before, self._cell[0] = self._cell[0], self._count
         try:
@@ -47,17 +59,46 @@ class Watch:
             self._cell[0] = before
 
 
-class _Watched:
-    """A function, or data with indices, of which each call is watched. It pickles as what it is."""
+class _LeftOut:
+    """Raises in place of calls at which workers were lost before."""
 
-    def __init__(self, fn: Any, watch: Watch) -> None:
-        self.fn, self.watch = fn, watch
+    def __init__(self, names: Collection[int]) -> None:
+        self._names = {*names}
+
+    def call(self, record: Record, fn: Callable[..., Any], *args: Any) -> Any:
+        """What the function gives for these arguments, which are of this record."""
+        if name_of(record) in self._names:
+            raise WorkerDied("left out, as it was before")
+        return fn(*args)
+
+
+def name_of(record: Record) -> int | None:
+    """A number below `LOST_NAMES`, the same in every process; None for what can't be pickled."""
+    digest = import_module("hashlib").blake2b(digest_size=5)  # slow to import, seldom wanted
+    pickler = Pickler(SimpleNamespace(write=digest.update), 5)
+    pickler.fast = True  # so that one object twice is as two equal ones
+    try:
+        pickler.dump(record)
+    except Exception:
+        return None
+    return int.from_bytes(digest.digest(), "little")
+
+
+class _Watched:
+    """A function, or data with indices, of which each call is watched. It pickles as what it is.
+
+    Attributes:
+        record: What the name of each of its records begins with.
+    """
+
+    def __init__(self, fn: Any, watch: Watch | _LeftOut, record: Record) -> None:
+        self.fn, self.watch, self.record = fn, watch, record
 
     def __call__(self, *args: Any) -> Any:
-        return self.watch.call(self.fn, *args)
+        return self.watch.call((*self.record, args[-1]), self.fn, *args)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.watch.call(self.fn.__getitem__, index)
+        return self.watch.call((*self.record, index), self.fn.__getitem__, index)
 
     def __len__(self) -> int:
         return len(self.fn)
@@ -86,19 +127,22 @@ class _WatchedExpansion(_Watched):
 
     def __call__(self, *args: Any) -> Any:
         found = super().__call__(*args)
+        record: Record = (*self.record, args[-1])
+        if (name := name_of(record)) is not None:  # shorter, for what comes of it
+            record = (*self.record, name)
         if is_reader(found):
-            return _WatchedRows(found, self.watch)
+            return _WatchedRows(found, self.watch, record)
         if isinstance(found, (list, tuple, Chain)):
             return found
         if getattr(type(found), "goes_on", False) is True:
-            found.watch(lambda fn: _Watched(fn, self.watch))
+            found.watch(lambda fn: _Watched(fn, self.watch, record))
             return found
-        return self._steps(found)
+        return self._steps(found, record)
 
-    def _steps(self, found: Any) -> Iterator[Any]:
-        call = self.watch.call
-        items = call(iter, found)
-        while (item := call(next, items, _END)) is not _END:
+    def _steps(self, found: Any, record: Record) -> Iterator[Any]:
+        call, steps = self.watch.call, count()
+        items = call((*record, next(steps)), iter, found)
+        while (item := call((*record, next(steps)), next, items, _END)) is not _END:
             yield item
 
 
@@ -108,12 +152,27 @@ def watched(calls: tuple[Call, ...], watch: Watch) -> Iterator[None]:
     functions = [(each, each.fn) for each in guarded_in(calls)]
     try:
         for each, fn in functions:
-            each.fn = (_WatchedExpansion if each.expands else _Watched)(fn, watch)
+            each.fn = _watched(each, fn, watch)
         yield
     finally:
         watch.is_over = True
         for each, fn in functions:
             each.fn = fn
+
+
+def leave_out(functions: list[Guarded], names: Collection[int]) -> None:
+    """Have the records of these names left out, without another try."""
+    left_out = _LeftOut(names) if names else None
+    for each in functions:
+        fn = each.fn
+        if isinstance(fn, _Watched) and isinstance(fn.watch, _LeftOut):
+            fn = fn.fn
+        each.fn = _watched(each, fn, left_out) if left_out else fn
+
+
+def _watched(guarded: Guarded, fn: Any, watch: Watch | _LeftOut) -> _Watched:
+    kind = _WatchedExpansion if guarded.expands else _Watched
+    return kind(fn, watch, (guarded.number,))
 
 
 def guarded_in(calls: tuple[Call, ...]) -> list[Guarded]:

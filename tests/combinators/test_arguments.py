@@ -408,7 +408,7 @@ def test_a_combinator_that_was_not_called() -> None:
 
 
 def test_prefetch_is_no_stage() -> None:
-    with pytest.raises(AttributeError, match="how a pipeline is run is not part of it"):
+    with pytest.raises(AttributeError, match="who makes items ahead is an argument of the run"):
         lz.prefetch  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'shufle'"):
         lz.shufle  # noqa: B018

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.combinators.local_shuffle import LocalOrder
-from lazyckpt.testing import strategies
+from lazyckpt.testing import sources
 from tests.combinators.long_orders import LENGTHS, keep_laws
 
 
@@ -43,7 +43,7 @@ class Stored:
 SIZES = st.lists(st.integers(0, 9), max_size=12)
 
 
-@given(sizes=SIZES, window=st.integers(1, 5), seed=strategies.seeds)
+@given(sizes=SIZES, window=st.integers(1, 5), seed=sources.seeds)
 def test_each_block_is_decoded_once(sizes: list[int], window: int, seed: int) -> None:
     data = Stored(sizes, kept=window)
     found = list(lz.source(data) | lz.local_shuffle(window, seed=seed))

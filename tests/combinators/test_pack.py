@@ -254,3 +254,42 @@ def test_empty_sequences_leave_no_trace(stage: Any) -> None:
     (row,) = [[], [1], [], [2], []] | stage
     assert row["tokens"].tolist() == [1, 2, 0, 0]
     assert row["segment_ids"].tolist() == [1, 2, 0, 0]
+
+
+DROPPING = {
+    "pack_first_fit": lz.pack_first_fit(4, num_bins=2, overflow="drop"),
+    "pack_best_fit": lz.pack_best_fit(4, num_bins=2, overflow="drop"),
+    "token_batch": lz.token_batch(4, key=len, drop_longer=True),
+}
+
+
+def tokens(size: int) -> list[int]:
+    return [1] * size
+
+
+@given(SIZES, st.sampled_from([*DROPPING]), st.integers(0, 9))
+def test_what_is_dropped_is_counted_and_named(sizes: list[int], name: str, cut: int) -> None:
+    pipeline = lz.source(sizes) | lz.map(tokens) | DROPPING[name]
+    run = lz.run(pipeline, on_error="skip")
+    found = [*run.with_state()]
+    assert [str(item) for item, _ in found] == [str(item) for item in lz.run(pipeline)]
+    long = [(place, size) for place, size in enumerate(sizes, 1) if size > 4]
+    assert run.skipped == len(long)
+    for told, (place, size) in zip(run.skipped.first, long, strict=False):
+        assert told.startswith(f"{name}(")
+        assert f"before (0, {place}): {size} tokens" in told
+    if found:
+        rest = lz.run(pipeline, found[min(cut, len(found) - 1)][1].to_json(), on_error="skip")
+        assert len([*rest]) == len(found[cut + 1 :])
+        assert rest.state == run.state
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_what_is_dropped_is_counted_by_every_executor(name: str) -> None:
+    pipeline = lz.source([1, 7, 2, 9, 3, 3, 8, 1] * 3) | lz.map(tokens) | DROPPING[name]
+    here = lz.run(pipeline, on_error="skip")
+    states = [state for _, state in here.with_state()]
+    for executor in (lz.threads(2), lz.processes(2)):
+        with lz.run(pipeline, executor=executor, on_error="skip") as run:
+            assert [state for _, state in run.with_state()] == states
+            assert (run.skipped, run.skipped.first) == (9, here.skipped.first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice, pairwise, starmap
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.testing import strategies
+from lazyckpt.testing import sources
 from lazyckpt.testing.laws import Stream
 from tests.helpers import Costly
 
@@ -100,7 +100,7 @@ def test_ranges_beyond_the_end_are_refused_where_it_is_known() -> None:
 
 
 def drawn(data: st.DataObject) -> tuple[Any, Any]:
-    ranges = st.lists(st.integers(0, 30), max_size=6).map(strategies.apart)
+    ranges = st.lists(st.integers(0, 30), max_size=6).map(sources.apart)
     return data.draw(ranges), data.draw(ranges)
 
 
@@ -180,11 +180,27 @@ def test_a_file_is_left_out_by_where_it_was_seen(tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").write_text(content)
     rows = lz.io.read_text(f"{tmp_path}/*.txt", index_dir=tmp_path)
     steps = lz.source(rows) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(2)
-    until = lz.state_at(steps, 60)
-    bad = lz.seen(steps, until).times(file=lambda path: path.endswith("b.txt"))
-    assert bad == lz.seen(steps, until).times(file=tmp_path / "b.txt")
-    kept = steps | lz.without([(n, n + 1) for n in bad])
+    seen = lz.seen(steps, 60)
+    bad = seen.ranges(file=lambda path: path.endswith("b.txt"))
+    assert bad == seen.ranges(file=tmp_path / "b.txt")
+    kept = steps | lz.without(bad)
     expected = [batch for batch in islice(steps, 60) if "bad" not in batch]
     assert 0 < len(expected) < 60
     assert list(islice(kept, len(expected))) == expected
-    assert lz.seen(steps, until).times(file=lambda path: False) == []
+    assert seen.ranges(file=lambda path: False) == []
+
+
+@FEW
+@given(st.integers(1, 30), st.integers(1, 4), st.integers(0, 40), st.integers(0, 40))
+def test_an_item_is_left_out_of_a_running_experiment(
+    size: int, width: int, place: int, given_before: int
+) -> None:
+    steps = lz.source(range(size)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(width)
+    ranges = lz.seen(steps, 60).ranges(place)
+    kept = steps | lz.without(ranges)
+    assert [*chain.from_iterable(starmap(range, ranges))] == lz.seen(steps, 60).times(place)
+    assert all(stop < start for (_, stop), (start, _) in pairwise(ranges))
+    state = lz.rebase(lz.state_at(steps, given_before), kept)
+    first = [steps[n] for n in range(given_before, 60) if place not in steps[n]]
+    with lz.run(kept, state.to_json()) as run:
+        assert [*islice(run, len(first))] == first

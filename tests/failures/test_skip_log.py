@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.failures import skipping
+from lazyckpt.failures.skip_log import LOST_NAMES
 from lazyckpt.testing.laws import Stream
 from tests.failures.cases import NUMBERS, Data, Rejecting, Sum, picky
 
@@ -198,8 +199,12 @@ def test_a_state_is_small_and_plain_where_nothing_was_left_out() -> None:
     for number in range(8):
         long = long | lz.map(Rejecting(frozenset(range(number * 7))))
     long = long | lz.shuffle(20, seed=10**15)
-    sizes = [len(state.to_json()) for _, state in lz.run(long, on_error="skip").with_state()]
-    assert max(sizes) <= 1024
+    lost = tuple(range(LOST_NAMES - 8, LOST_NAMES))
+    for _, state in lz.run(long, on_error="skip").with_state():
+        skipped = state.skipped.at(state.skipped.marks, lost)
+        text = dataclasses.replace(state, skipped=skipped).to_json()
+        assert len(text) <= 1024
+        assert lz.State.from_json(text).skipped.lost == lost
 
 
 def test_it_is_part_of_the_state() -> None:
@@ -294,6 +299,12 @@ HOSTILE: list[Any] = [
     {"count": 1, "first": [], "next": [[0, 0, 1]], "marks": [[0, 0, 0]]},
     {"count": 1, "first": [], "next": [[0, 0, 1]], "marks": [[0, 0, 1], [0, 0, 1]]},
     {"count": 1, "first": [], "next": [[0, 0, 1]], "more": 1},
+    {"count": 0, "first": [], "next": [], "lost": []},
+    {"count": 0, "first": [], "next": [], "lost": [-1]},
+    {"count": 0, "first": [], "next": [], "lost": [1 << 40]},
+    {"count": 0, "first": [], "next": [], "lost": [True]},
+    {"count": 0, "first": [], "next": [], "lost": 7},
+    {"count": 0, "first": [], "next": [], "lost": [*range(9)]},
     {"count": 1e9, "first": [], "next": [[0, 0, 1]]},
     {"count": {"own": 1}, "first": [], "next": [[0, 0, 1]]},
     {"count": 10**9, "first": [], "next": [[n, 0, 1] for n in range(2000)]},
@@ -318,8 +329,6 @@ def test_marks_that_fit_no_position_do_no_harm(marks: list[tuple[int, int, int]]
     marks = sorted({each[:2]: each for each in marks if each[2]}.values())
     steps = walk(WINDOWED)
     state = lz.State.from_json(steps[5][1])
-    forged = lz.State(
-        state.stages, state.items, state.position, state.skipped.with_marks(tuple(marks))
-    )
+    forged = lz.State(state.stages, state.items, state.position, state.skipped.at(tuple(marks)))
     rest = walk(WINDOWED, forged.to_json())
     assert [step[0] for step in rest] == [step[0] for step in steps[6:]]
