@@ -6,15 +6,16 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain, runnable
-from lazyckpt.core.checks import at_least, brief, checked, natural, optional
+from lazyckpt.core.checks import at_least, brief, checked, is_integer, natural, optional
 from lazyckpt.core.machine import Machine, entered
 from lazyckpt.errors import ArgumentError, InvalidState
-from lazyckpt.failures.skip_log import SkipLog, with_marks
+from lazyckpt.failures.marks import with_marks
+from lazyckpt.failures.skip_log import SkipLog, Skipped
 from lazyckpt.failures.skipping import leaves_out, skipping
 from lazyckpt.lineage.coded import coded
 from lazyckpt.lineage.columns import Column, Columns, Names, of_codes, of_traced
@@ -22,7 +23,7 @@ from lazyckpt.lineage.parquet import write_parquet
 from lazyckpt.lineage.walk import Flowing, Lane, Viewed, Walk, check
 from lazyckpt.pipeline import Stage
 from lazyckpt.provenance import Tracing, traced
-from lazyckpt.state.algebra import init
+from lazyckpt.state.algebra import init, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 
@@ -87,7 +88,7 @@ class Seen:
         self, stages: Names, files: Names
     ) -> tuple[Machine[Any], Lane, Callable[[Any], Columns]]:
         if self._has_left_out:
-            machine = _guarded(self._pipeline)
+            machine = _guarded(self._pipeline, self._end.skipped)
             return machine, Flowing(machine), of_traced(stages, files)
         if (found := coded(self._pipeline)) is not None:
             machine = found[0].machine
@@ -156,6 +157,30 @@ class Seen:
             found += dict.fromkeys(block.item[mine].tolist())
         return found
 
+    def ranges(
+        self,
+        place: int | None = None,
+        *,
+        stage: str | None = None,
+        file: str | os.PathLike[str] | Callable[[str], Any] | None = None,
+        record: int | None = None,
+    ) -> list[tuple[int, int]]:
+        """The outputs that `times` gives for these arguments, for `lazyckpt.without` to leave out.
+
+        >>> import lazyckpt as lz
+        >>> steps = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(8)
+        >>> found = lz.seen(steps, 50).ranges(42)
+        >>> found
+        [(12, 13), (23, 24), (27, 28), (45, 46)]
+        >>> lz.seen(steps | lz.without(found), 46).times(42)
+        []
+        """
+        found: list[tuple[int, int]] = []
+        for number in self.times(place, stage=stage, file=file, record=record):
+            start = found.pop()[0] if found and found[-1][1] == number else number
+            found.append((start, number + 1))
+        return found
+
     def to_parquet(self, path: str | os.PathLike[str], *, row_group: int = 1 << 20) -> int:
         """Write the rows to a Parquet file, a row group at a time; it needs pyarrow.
 
@@ -194,7 +219,7 @@ def _counted(numbers: Column) -> tuple[Column, Column]:
     return found, counts[found]
 
 
-def seen(pipeline: Chain, state: AnyState, since: AnyState | None = None) -> Seen:
+def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) -> Seen:
     """The origins of all items up to a state: what the model was given, exactly.
 
     A row for each output and each origin of it, as `trace` tells them: a document that is
@@ -213,13 +238,14 @@ def seen(pipeline: Chain, state: AnyState, since: AnyState | None = None) -> See
 
     Args:
         pipeline: That of the state, with the data as they were.
-        state: Up to where.
+        state: Up to where; or the number of items, as of `state_at`, also of those to come.
         since: An earlier state of the same run; None is its beginning.
 
     Returns:
-        A `Seen`: an iterable of blocks, with `counts`, `times` and `to_parquet`.
+        A `Seen`: an iterable of blocks, with `counts`, `times`, `ranges` and `to_parquet`.
 
     Raises:
+        IndexError: There are fewer items than that number.
         StateMismatch: A state belongs to another pipeline.
         InvalidState: The later state comes first, was carried over by `rebase` after the
             items begin, or isn't where so many items lead; the last is known at once with
@@ -235,7 +261,8 @@ def seen(pipeline: Chain, state: AnyState, since: AnyState | None = None) -> See
     Counter({('1[0].1', None): 410, ('1[1].1', None): 230})
     """
     chain: Chain = runnable("seen", pipeline)
-    end = matching(as_state(state), chain)
+    whole = state_at(chain, cast(int, state)) if is_integer(state) else cast(AnyState, state)
+    end = matching(as_state(whole), chain)
     begin = init(chain) if since is None else matching(as_state(since), chain)
     if end.rebased != begin.rebased:
         assert end.rebased is not None or begin.rebased is not None
@@ -272,11 +299,13 @@ class _Guarded(Tracing):
         return Stage((call.replaced(judge=lambda item: judge(self.plain(item))),))
 
 
-def _guarded(pipeline: Chain) -> Machine[Any]:
+def _guarded(pipeline: Chain, skipped: Skipped) -> Machine[Any]:
     """The machine of items that come with their origins, without those that fail."""
     skip_log = SkipLog()
     skip_log.is_direct = True
-    return _Guarded(reads=True).pipeline(skipping(pipeline, skip_log), "").machine
+    found = skipping(pipeline, skip_log)
+    skip_log.leave_out(skipped.lost)
+    return _Guarded(reads=True).pipeline(found, "").machine
 
 
 def rows(counts: Iterable[tuple[tuple[str, str | None], int]]) -> str:

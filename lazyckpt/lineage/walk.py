@@ -14,7 +14,7 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import as_array
 from lazyckpt.errors import InvalidState
-from lazyckpt.failures.skip_log import without_marks
+from lazyckpt.failures.marks import without_marks
 
 ROWS = 1 << 16  # about as many origins at a time
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, overload
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, cut, natural
+from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, entered, fitting
-from lazyckpt.diagram import table
+from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.notes import annotated
 from lazyckpt.state.mismatch import difference
@@ -217,7 +218,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Pictured):
     """How one state differs from another; false where it doesn't.
 
     Attributes:
@@ -225,12 +226,14 @@ class Difference:
         epochs: How many epochs further its source is.
         moves: The stages whose places differ, from the source on.
         rebased: Where the second was carried over from another pipeline, if the first wasn't.
+        stages: The stages of both, for pictures.
     """
 
     items: int
     epochs: int
     moves: tuple[Move, ...]
     rebased: Rebased | None = None
+    stages: Entries = field(default=(), repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.items or self.moves or self.rebased)
@@ -242,13 +245,9 @@ class Difference:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 
-    def _repr_html_(self) -> str:
-        rows = (
-            (each.stage, cut(each.name), _shown(each.before), _shown(each.after))
-            for each in self.moves
-        )
-        caption = f"Difference({'; '.join(self._summary())})"
-        return table(caption, ("stage", "before", "after"), rows)
+    def _legend(self) -> Legend:
+        told = {each.stage: f"{_shown(each.before)} → {_shown(each.after)}" for each in self.moves}
+        return Legend(self.stages, told, tuple(self._summary()))
 
     def _summary(self) -> list[str]:
         sizes = [f"{self.items:+,} items"] + [f"{self.epochs:+,} epochs"] * bool(self.epochs)
@@ -291,7 +290,13 @@ def diff(a: AnyState, b: AnyState) -> Difference:
         if one.own != other.own
     ]
     rebased = second.rebased if first.rebased != second.rebased else None
-    return Difference(second.items - first.items, second.epoch - first.epoch, tuple(moves), rebased)
+    return Difference(
+        second.items - first.items,
+        second.epoch - first.epoch,
+        tuple(moves),
+        rebased,
+        first.stages,
+    )
 
 
 def _shown(own: Position) -> str:

@@ -35,7 +35,9 @@ class Change(NamedTuple):
         return thaw(self.frozen)
 
     def __repr__(self) -> str:
-        return f"Change(items={self.items}, name={self.name!r}, value={brief(self.value)})"
+        return (
+            f"Change(items={self.items}, name={self.name!r}, value={brief(self.value, self.name)})"
+        )
 
     def to_json(self) -> list[Any]:
         """It as JSON values, for `from_json` to read."""

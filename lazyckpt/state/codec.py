@@ -53,10 +53,11 @@ def encode_stages(entries: Entries, position: Position) -> str:
 
     Behind these its own place, if it has one, and the pipelines that it joins.
     """
-    return f"[{','.join(map(_encode_stage, entries, places(entries, position)))}]"
+    return f"[{','.join(map(encode_stage, entries, places(entries, position)))}]"
 
 
-def _encode_stage(entry: Entry, part: Place) -> str:
+def encode_stage(entry: Entry, part: Place) -> str:
+    """One of them."""
     found = f"[{encode_basestring_ascii(entry.name)},{entry.arguments}"
     if entry.owns:
         found += f",{'null' if part.own is None else written(part.own)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -103,6 +104,16 @@ def _inner(pipeline: Described, place: Position, label: str) -> Iterator[Layer]:
         yield Layer(label, pipeline, place if place != () else None)
     else:
         yield from layers(pipeline, place, f"{label}.")
+
+
+def own_places(entries: Entries, position: Position) -> dict[str, str]:
+    """Each stage's own place as a text, by its number; none where it has none, or isn't open."""
+    found = {}
+    with suppress(InvalidState):  # of a state that somebody made by hand
+        for stage, _, own in layers(entries, position):
+            if own is not None:
+                found[stage] = ", ".join(map(brief, own))
+    return found
 
 
 def shown(entry: Entry | str) -> str:

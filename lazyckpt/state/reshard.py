@@ -10,8 +10,9 @@ from lazyckpt.core.checks import Unfit, brief, cut
 from lazyckpt.core.machine import fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
+from lazyckpt.state.carried import follows
 from lazyckpt.state.mismatch import Pair, difference, paired
-from lazyckpt.state.rebase import follows, given
+from lazyckpt.state.progress import given
 from lazyckpt.state.state import AnyState, Rebased, State, as_state
 
 _NUMBER = "num_shards"

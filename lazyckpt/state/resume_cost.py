@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lazyckpt.core.call import Chain, runnable
+from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Rate, entered, fitting
-from lazyckpt.diagram import table
+from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
 from lazyckpt.state.steering import steered
@@ -37,17 +38,19 @@ class StageCost:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeCost:
+class ResumeCost(Pictured):
     """What a resume re-reads.
 
     Attributes:
         items: How many items of the sources, at most, that were read before; infinity
             where only reading tells.
         stages: The stages that take items again, from the source on.
+        entries: All stages, for pictures.
     """
 
     items: float
     stages: tuple[StageCost, ...]
+    entries: Entries = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
         """A line for all, and one for each stage."""
@@ -56,9 +59,9 @@ class ResumeCost:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 
-    def _repr_html_(self) -> str:
-        rows = ((each.stage, each.name, _shown(each.items)) for each in self.stages)
-        return table(f"ResumeCost({self._summary()})", ("stage", "again"), rows)
+    def _legend(self) -> Legend:
+        told = {each.stage: f"{_shown(each.items)} again" for each in self.stages}
+        return Legend(self.entries, told, (self._summary(),))
 
     def _summary(self) -> str:
         return f"{_shown(self.items)} of the sources again"
@@ -94,7 +97,7 @@ def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
     costs: dict[str, StageCost] = {}
     with fitting(found.position):
         items = sum(_cost(pipeline, found.position, "", costs))
-    return ResumeCost(items, tuple(sorted(costs.values(), key=_number)))
+    return ResumeCost(items, tuple(sorted(costs.values(), key=_number)), found.stages)
 
 
 def _number(cost: StageCost) -> list[int]:

@@ -161,7 +161,7 @@ def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
         fsspec = import_module("fsspec")
     except ImportError:
         raise PipelineError(
-            f"{stage}: the URL {brief(name)} wants fsspec: pip install lazyckpt[fsspec]"
+            f'{stage}: the URL {brief(name)} needs fsspec: pip install "lazyckpt[fsspec]"'
         ) from None
     system, found = fsspec.url_to_fs(name)
     if type(system) is fsspec.get_filesystem_class("file"):

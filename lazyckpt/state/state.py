@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from operator import attrgetter, index
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
-from lazyckpt.diagram import table
+from lazyckpt.core.pictured import Legend, Pictured, plural
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.changes import NO_CHANGES, Changes
@@ -31,7 +32,7 @@ from lazyckpt.state.codec import (
     written,
 )
 from lazyckpt.state.fields import FORMAT, IN_ALL, body_of
-from lazyckpt.state.positions import layers, places, shown
+from lazyckpt.state.positions import layers, own_places, places, shown
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -53,7 +54,7 @@ class Rebased(NamedTuple):
 
 
 @dataclass(init=False, repr=False, eq=False)
-class State:
+class State(Pictured):
     """Where a pipeline stands: a few hundred bytes, immutable, hashable, comparable.
 
     States of one pipeline are ordered by their items; those of two raise `StateMismatch`.
@@ -149,16 +150,15 @@ class State:
 
     def __repr__(self) -> str:
         """A line for each stage, with its own place."""
-        rows = list(self._rows())
-        width = max(len(stage) for _, stage, _ in rows)
-        lines = [f"  {stage:{width}}  {place}".rstrip() for _, stage, place in rows]
+        rows = self._rows()
+        width = max(len(stage) for stage, _ in rows)
+        lines = [f"  {stage:{width}}  {place}".rstrip() for stage, place in rows]
         if len(lines) > _ROWS:
             lines[_ROWS - 1 :] = [f"  ... and {len(lines) - _ROWS + 1:,} more"]
         return "\n".join([f"{type(self).__name__}({self._summary()})", *lines])
 
-    def _repr_html_(self) -> str:
-        rows = ((number, stage.strip(), place) for number, stage, place in self._rows())
-        return table(f"{type(self).__name__}({self._summary()})", ("stage", "place"), rows)
+    def _legend(self) -> Legend:
+        return Legend(self.stages, own_places(self.stages, self.position), tuple(_facts(self)))
 
     def _summary(self) -> str:
         found = f"items={self.items}"
@@ -168,7 +168,7 @@ class State:
             found += f", changes={len(self.changes)}"
         return found if self.rebased is None else f"{found}, rebased_at={self.rebased.items}"
 
-    def _rows(self) -> list[tuple[str, str, str]]:
+    def _rows(self) -> list[tuple[str, str]]:
         found = []
         for stage, entry, own in layers(self.stages, self.position):
             *outer, number = stage.split("[")
@@ -176,7 +176,7 @@ class State:
             first = f"[{pipeline.rstrip(']')}] " if outer and behind in ("", "1") else ""
             place = "" if own is None else ", ".join(brief(part) for part in own)
             indent = "    " * len(outer)
-            found.append((stage, f"{indent[len(first) :]}{first}{shown(entry)}", place))
+            found.append((f"{indent[len(first) :]}{first}{shown(entry)}", place))
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -191,8 +191,8 @@ class State:
     def to_json(self) -> str:
         """One line of ASCII JSON, at most 1 KB for ten stages.
 
-        A state of your own is of its own size, and each pipeline that a stage
-        joins adds some 40 bytes.
+        A state of your own is of its own size, and written as it is: keep secrets out
+        of it. Each pipeline that a stage joins adds some 40 bytes.
         """
         text = joined(self._fields())
         text = f'{text[:-1]},"check":"{checksum(text)}"}}'
@@ -211,7 +211,7 @@ class State:
             fields["rebased"] = dumps([None if n is None else encode(n) for n in self.rebased])
         if self.changes:
             fields["changes"] = dumps(self.changes.to_json())
-        if self.skipped:
+        if self.skipped or self.skipped.lost:
             left_out = self.skipped.to_json()
             fields["skipped"] = dumps({name: encode(value) for name, value in left_out.items()})
         return fields
@@ -318,6 +318,21 @@ def flat(state: State) -> dict[str, Any]:
     for name, text in fields.items():
         found[name] = int(text) if text.isdigit() else text
     return {**found, "check": checksum(joined(fields))}
+
+
+def _facts(state: State) -> Iterator[str]:
+    """What a picture tells of a state, beside where its stages stand."""
+    yield plural(state.items, "item")
+    with suppress(InvalidState):  # of one made by hand
+        yield f"epoch {state.epoch:,}"
+    if state.skipped:
+        yield f"{int(state.skipped):,} skipped"
+    if state.changes:
+        yield plural(len(state.changes), "change")
+    if state.rebased is not None:
+        yield f"rebased after {plural(state.rebased.items, 'item')}"
+    if isinstance(state, TrackedState):
+        yield f"{count_of(state.finished):,} finished behind it"
 
 
 def _has_order(a: State, b: Any) -> bool:

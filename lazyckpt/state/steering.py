@@ -16,7 +16,7 @@ from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.user_state import Own, freeze, thaw
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.state.changes import Change, Changes
-from lazyckpt.state.rebase import progress
+from lazyckpt.state.progress import progress
 from lazyckpt.state.state import State
 from lazyckpt.state.windows import held
 

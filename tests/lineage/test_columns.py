@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +121,47 @@ def test_counts_of_ranks_add_up() -> None:
     assert sum(counts, Counter()) == {
         ("1", files[0].path): 3, ("1", files[2].path): 1, ("1", files[3].path): 2,
     }  # fmt: skip
+
+
+def expanded(file: lz.io.File) -> Iterator[Any]:
+    """A reader of one's own."""
+    yield from Path(file.path).read_text().splitlines()
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_records_of_streams_are_told_with_their_bytes(
+    ending: str, ends: str, tmp_path: Path
+) -> None:
+    opens: Any = {"": open, ".gz": gzip.open, ".xz": lzma.open}[ending]
+    texts = {"a": ["0", "", "é", "3"], "b": [], "c": ["7", "8"]}
+    for name, lines in texts.items():
+        with opens(tmp_path / f"{name}.txt{ending}", "wb") as file:
+            file.write("".join(line + ends for line in lines).encode())
+    files = lz.io.files(f"{tmp_path}/*.txt{ending}")
+    for data in (files, files.paths):
+        pipeline = lz.source(data) | lz.flat_map(lz.io.iter_text) | lz.shuffle(3, seed=0)
+        told = {}
+        for number, text in enumerate(lz.run(pipeline)):
+            (origin,) = lz.trace(pipeline, number)
+            path, record, start, stop = origin.row
+            with opens(path, "rb") as file:
+                assert file.read()[start:stop] == (text + ends).encode()
+            told[Path(path).name[0], record] = text
+        assert told == {(name, n): line for name in texts for n, line in enumerate(texts[name])}
+        run = lz.run(pipeline)
+        assert len([*run]) == 6
+        assert {record for _, record in located(lz.seen(pipeline, run.state))} == {0, 1, 2, 3}
+
+
+def test_records_of_a_reader_of_ones_own_are_numbered(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}{n}\n" for n in range(5)))
+    files = lz.io.files(f"{tmp_path}/*.txt")
+    for expand in (expanded, lambda file: [*expanded(file)]):
+        pipeline = lz.source(files) | lz.flat_map(expand) | lz.filter(lambda text: "2" not in text)
+        for number, text in enumerate(lz.run(pipeline)):
+            (origin,) = lz.trace(pipeline, number)
+            assert origin.row == (f"{tmp_path}/{text[0]}.txt", int(text[1]), 0, 15)
+        twice = pipeline | lz.flat_map(lambda text: [text, text])
+        assert lz.trace(twice, 3)[0].row.record == 1

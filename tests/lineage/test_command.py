@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import lazyckpt as lz
-from lazyckpt.__main__ import main
+from lazyckpt.cli.main import main
 
 CODE = """
 import lazyckpt as lz

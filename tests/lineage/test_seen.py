@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.lineage.coded import Codes, coded
-from lazyckpt.testing import strategies
+from lazyckpt.testing import sources, strategies
 
 FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
 
@@ -59,7 +59,7 @@ def test_it_is_what_trace_tells(pipeline: lz.Pipeline[Any]) -> None:
 @given(data=st.data())
 def test_every_stage(name: str, data: st.DataObject) -> None:
     stage = data.draw(strategies.STAGES[name])
-    pipeline = data.draw(strategies.sources())
+    pipeline = data.draw(sources.sources())
     if name in strategies.INSTEAD and pipeline.machine.skip is None:
         pipeline = lz.source(list(pipeline))
     if not strategies.has_room(name, pipeline):
@@ -71,7 +71,7 @@ def test_every_stage(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))
 @FEW
-@given(parts=st.lists(strategies.sources(), min_size=1, max_size=4))
+@given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     check(strategies.JOINS[name](*parts))
 

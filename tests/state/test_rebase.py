@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.core.entries import size
-from lazyckpt.testing import strategies
+from lazyckpt.testing import functions, sources, strategies
 from lazyckpt.testing.laws import Stream
 
 DATA = lz.source(range(9))
@@ -29,8 +29,8 @@ COUNTING = {
 }  # fmt: skip
 PLAIN = {name: made for name, made in strategies.STAGES.items() if name not in COUNTING}
 EVEN = [
-    lz.flat_map(strategies.numbered),
-    lz.interleave_map(strategies.numbered, cycle_length=2),
+    lz.flat_map(functions.numbered),
+    lz.interleave_map(functions.numbered, cycle_length=2),
     lz.map(lambda x: [1, 2]) | lz.concat_then_split(3),
     lz.flat_scan(lambda n, x: (n + 1, [x] * 3), 0, lambda n: [n]),
     lz.bucket_batch(2, key=lambda x: 1, window_size=3, seed=0),
@@ -50,7 +50,7 @@ def piped(source: lz.Pipeline[Any], row: list[Any]) -> lz.Pipeline[Any]:
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[lz.Pipeline[Any], lz.Pipeline[Any]]:
     """A pipeline, and one with stages inserted, removed or replaced."""
-    source = draw(strategies.sources())
+    source = draw(sources.sources())
     old = draw(st.lists(stages, max_size=4))
     new = [*old]
     for _ in range(draw(st.integers(1, 2))):
@@ -85,8 +85,8 @@ def test_what_is_carried_over_runs_and_all_else_is_refused(
 
 LAYERS = [
     lz.enumerate(),
-    lz.random_map(strategies.noisy, seed=1),
-    lz.map(strategies.tagged),
+    lz.random_map(functions.noisy, seed=1),
+    lz.map(functions.tagged),
     lz.repeat(2),
     lz.batch(2),
 ]
@@ -123,7 +123,7 @@ def test_a_layer_that_comes_or_goes_before_what_keeps_places(
 
 def test_why_a_layer_may_not_come_or_go() -> None:
     several = lz.interleave_map(lambda x: [x, x], cycle_length=2)
-    layer = lz.random_map(strategies.noisy, seed=1)
+    layer = lz.random_map(functions.noisy, seed=1)
     for old, new in ((DATA | layer, DATA), (DATA, DATA | layer)):
         with pytest.raises(lz.StateMismatch, match=r"random_map.*keeps several places"):
             lz.rebase(lz.state_at(old | several, 3), new | several)

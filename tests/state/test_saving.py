@@ -140,7 +140,7 @@ def test_without_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     path = tmp_path / "state.json"
     lz.save(at(1), path)
     assert lz.load(path) == at(1)
-    with pytest.raises(lz.PipelineError, match=r"memory://x' wants fsspec: .*lazyckpt\[fsspec\]"):
+    with pytest.raises(lz.PipelineError, match=r"memory://x' needs fsspec: .*lazyckpt\[fsspec\]"):
         lz.save(at(1), "memory://x")
 
 

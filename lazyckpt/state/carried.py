@@ -1,0 +1,238 @@
+"""A position of one pipeline in another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import Unfit, checked, cut
+from lazyckpt.core.entries import Entries
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine, entered, fitting
+from lazyckpt.core.registry import registry
+from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.state.mismatch import CONTROLS, Pair, paired
+from lazyckpt.state.positions import Place, places
+from lazyckpt.state.progress import given_in_epoch
+from lazyckpt.state.windows import held_apart
+
+
+def carried(
+    stages: Entries,
+    position: Position,
+    chain: Chain,
+    *,
+    branch: bool = False,
+    items: int | None = None,
+    steers: bool = False,
+) -> Position:
+    """A position of another pipeline in this one; `StateMismatch` if it has none.
+
+    Args:
+        stages: Those of the other one.
+        position: The position.
+        chain: This one.
+        branch: Whether seeds may differ.
+        items: How many items the other one has given before it, from its beginning, if that
+            is known.
+        steers: Whether what controls are at first may differ, which is a change to carry over.
+    """
+    pairs = paired(stages, chain.entries)
+    try:
+        return _carried(stages, position, pairs, chain, branch, items, steers)
+    except (InvalidState, ArgumentError) as error:
+        if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
+            raise
+        raise StateMismatch(f"the state does not fit after {_changes(pairs)}: {error}") from None
+
+
+def _carried(
+    stages: Entries,
+    position: Position,
+    pairs: list[Pair],
+    chain: Chain,
+    branch: bool,
+    items: int | None,
+    steers: bool,
+) -> Position:
+    for number, pair in enumerate(pairs):
+        if pair.differs:
+            later = [p.new - 1 for p in pairs[number + 1 :] if p.met]
+            _check(pair, chain, later, branch, steers)
+    with fitting(position):
+        new = _rebuilt(stages, position, pairs, chain, items)
+    entered(chain.machine, new)
+    before = _before(pairs, chain)
+    if before.machine.epoch(new) != chain.machine.epoch(new):
+        raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
+    if any("any" in _wanted(pair, chain) for pair in pairs if pair.met):
+        with fitting(new):
+            apart = held_apart(before, chain, new)
+        if apart is not None:
+            call, is_known = apart
+            raise StateMismatch(
+                f"the state {'stands' if is_known else 'may stand'} beyond the end after "
+                f"{_changes(pairs)}: {call!r} holds items up to there"
+            )
+    return new
+
+
+def _before(pairs: list[Pair], chain: Chain) -> Chain:
+    """The chain with the arguments that its stages had."""
+    calls = list(chain.calls)
+    calls[0] = calls[0].replaced(**_arguments_before(pairs[0], calls[0]))
+    for pair in pairs[1:]:
+        if pair.met:
+            call = calls[pair.new - 1]
+            known, checks = call.combinator.signature.parameters, call.combinator.checks
+            was = pair.was.known if pair.was is not None else {}
+            try:
+                old = {
+                    name: checked(call.name, name, was[name], checks[name])
+                    if name in was
+                    else known[name].default
+                    for name in pair.changed
+                    if name in call.combinator.rebasable
+                }
+            except ArgumentError as error:
+                raise _refused(pair, str(error)) from None
+            calls[pair.new - 1] = call.replaced(**old)
+    return Chain(tuple(calls))
+
+
+def _arguments_before(pair: Pair, call: Call) -> dict[str, Any]:
+    """The data of a source as they were, where they have become more."""
+    if not pair.changed or call.combinator.before is None or pair.was is None:
+        return {}
+    try:
+        return call.combinator.before(pair.was.known, **call.arguments)
+    except Unfit as unfit:
+        raise _refused(pair, str(unfit)) from None
+
+
+def _changes(pairs: list[Pair]) -> str:
+    return "; ".join(str(pair) for pair in pairs if pair.differs)
+
+
+def _check(pair: Pair, chain: Chain, later: list[int], branch: bool, steers: bool) -> None:
+    """Refuse a change that a state cannot follow; `later` are the stages behind that stay."""
+    wanted: set[str] = set()
+    if pair.met:
+        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+        for name in pair.changed:
+            if name == "seed" and call.combinator.branch is not None:
+                if not branch:
+                    raise _refused(pair, "seed decides the order; branch=True goes on in another")
+            elif name == CONTROLS:
+                if not steers or not pair.keeps_controls:
+                    raise _refused(pair, "a control was added or is gone, or is within another")
+            elif name not in call.combinator.rebasable or machine.rate.whole_epoch:
+                raise _refused(pair, f"{name} decides the order")
+        _arguments_before(pair, call)
+        wanted |= _wanted(pair, chain)
+    elif not _is_pointwise(pair.name):
+        if pair.was is not None and pair.was.owns:
+            raise _refused(pair, "what it holds or counts would be lost")
+        wanted.add("stateless")
+    for number in later:
+        if not all(follows(chain.machines[number], each) for each in wanted):
+            does = "orders whole epochs" if wanted == {"any"} else "counts what it gives"
+            raise _refused(pair, f"{chain.calls[number]!r} behind it {does}")
+
+
+def _wanted(pair: Pair, chain: Chain) -> set[str]:
+    """What the stages behind one whose arguments change have to be."""
+    rebasable = chain.calls[pair.new - 1].combinator.rebasable
+    return {rebasable[name] for name in pair.changed if name in rebasable}
+
+
+def follows(machine: Machine[Any], wanted: str) -> bool:
+    """Whether a state can pass a stage when one before it changes.
+
+    - "any": the stage must not depend on how long an epoch is
+    - "stateless": it must have no place of its own
+    - "lockstep": nor may it take more of some items than of others
+    """
+    if wanted == "any":
+        return not machine.rate.whole_epoch
+    return not machine.owns and (wanted == "stateless" or machine.rate.is_fixed)
+
+
+def _refused(pair: Pair, reason: str) -> StateMismatch:
+    return StateMismatch(f"a state cannot follow this change: {pair}; {cut(reason)}")
+
+
+def _is_pointwise(name: str) -> bool:
+    return name in registry and registry[name].pointwise
+
+
+def _rebuilt(
+    stages: Entries, position: Position, pairs: list[Pair], chain: Chain, items: int | None
+) -> Position:
+    """The position, taken apart as the old stages have it and put together as the new ones do."""
+    parts = places(stages, position)
+    here: Position = ()
+    moved: Pair | None = None  # since which change places are made up of other parts
+    for pair in pairs:
+        if not pair.new:
+            moved = moved or (pair if parts[pair.old - 1].own is not None else None)
+            continue
+        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+        if not pair.old:
+            is_last = pair is pairs[-1] and not any(each.differs for each in pairs[:-1])
+            here = _begun(
+                pair, call, chain.machines[pair.new - 2], here, items if is_last else None
+            )
+            moved = moved or (pair if machine.owns else None)
+            continue
+        part = parts[pair.old - 1]
+        if (part.own is not None) != machine.owns:
+            raise _refused(pair, "it keeps its place in another way")
+        if pair.new == 1:
+            here = _source(pair, part, call)
+        elif machine.owns:
+            here = (here, *_branched(pair, part.own, call, here))
+            if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
+                raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
+    return here
+
+
+def _source(pair: Pair, part: Place, call: Call) -> Position:
+    assert pair.was is not None
+    if not pair.was.pipelines:
+        return _branched(pair, part.own, call, ())
+    own = part.own or ()
+    end = len(own) - bool(call.controls)  # where the count begins that those are steered by
+    position = part.children, *own[:end]
+    if pair.differs and call.combinator.rebase is not None:
+        try:
+            position = call.combinator.rebase(position, pair.was, **call.arguments)
+        except Unfit as unfit:
+            raise _refused(pair, str(unfit)) from None
+    return (*position, *own[end:])
+
+
+def _branched(pair: Pair, own: Position, call: Call, here: Position) -> Position:
+    """A stage's own part where its seed has changed."""
+    if "seed" not in pair.changed or call.combinator.branch is None:
+        return own
+    found: Position = call.combinator.branch(here, own, pair.value("seed"), **call.arguments)
+    return found
+
+
+def _begun(
+    pair: Pair, call: Call, upstream: Machine[Any], here: Position, items: int | None
+) -> Position:
+    """The position of a stage that begins where upstream is, behind so many items if known."""
+    epoch = upstream.epoch(here)
+    if call.combinator.inserted is not None:
+        before = given_in_epoch(upstream, here)
+        if before is None and not epoch:
+            before = items
+        if before is None:
+            raise _refused(pair, "only reading tells how many items came before it")
+        return (here, *call.combinator.inserted(before))
+    machine = call.build(upstream._replace(init=lambda epoch: here))
+    if machine.rate.whole_epoch and here != upstream.init(epoch):
+        raise _refused(pair, "it orders whole epochs, of which a part is gone")
+    return machine.init(epoch)
