@@ -100,7 +100,7 @@ class ToDevice(Executor):
     def explain(self, chain: Chain) -> list[Part]:
         device = self.arguments["device"]
         how = "on a stream of its own, one item ahead" if _is_cuda(device) else "as it is delivered"
-        return [*self.arguments["executor"].explain(chain), ((f"copy to {device!r}",), how)]
+        return [*self.arguments["executor"].explain(chain), ((f"copy to {device!r}",), how, ())]
 
     def memory(self, chain: Chain) -> list[str]:
         found: list[str] = self.arguments["executor"].memory(chain)
@@ -125,12 +125,17 @@ class _Session(Session):
         if inner is None:
             skip_log.is_direct = True
         source, fill = (machine, None) if inner is None else (inner.machine, inner.fill)
+        self._inner = inner
         gate = PrefetchGate(is_gated=False) if inner is None else inner.gate
 
         def prefetch_from(position: Position) -> DevicePrefetcher:
             return DevicePrefetcher(source, position, transfer, gate, fill, skip_log)
 
         super().__init__(machine, prefetch_from, gate)
+
+    @property
+    def ready(self) -> int:
+        return super().ready + (0 if self._inner is None else self._inner.ready)
 
 
 class DevicePrefetcher:
@@ -171,6 +176,10 @@ class DevicePrefetcher:
     def fill(self) -> None:
         if self._fill is not None:
             self._fill()
+
+    @property
+    def ready(self) -> int:
+        return len(self._under_way)
 
     def suspend(self) -> None:
         """Close what the items come from; the next one opens it again where it was left."""

@@ -47,7 +47,7 @@ class Executor:
     def explain(self, chain: Chain) -> list[Part]:
         """Which stages run together, and where."""
         where = "in the consumer's thread, when asked for; nothing ahead"
-        return [(tuple(map(repr, chain.written)), where)]
+        return [(tuple(map(repr, chain.written)), where, chain.calls)]
 
     def memory(self, chain: Chain) -> list[str]:
         """What is held ahead beyond what `explain` counts."""
@@ -61,7 +61,7 @@ class Executor:
             if not same(value, parameter.default):
                 is_positional = parameter.kind is not parameter.KEYWORD_ONLY
                 is_bare = is_positional and parameter.default is parameter.empty
-                text = repr(value) if isinstance(value, Executor) else show(value)
+                text = repr(value) if isinstance(value, Executor) else show(value, name)
                 shown.append(text if is_bare else f"{name}={text}")
         return f"{self.public.__name__}({', '.join(shown)})"
 

@@ -1,42 +1,282 @@
-"""What an executor would do where, in words."""
+"""What a run would do, stage by stage, and what to look at twice: `explain`."""
 
 from __future__ import annotations
 
+import multiprocessing
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import groupby, zip_longest
+from operator import attrgetter
+from textwrap import wrap
+from typing import Any, NamedTuple
+
 from lazyckpt.core.call import Chain, runnable
+from lazyckpt.core.entries import Described
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.pictured import plural
+from lazyckpt.core.show import WIDTH, show
+from lazyckpt.core.stages import stepping
 from lazyckpt.executors.executor import Executor, as_executor
-from lazyckpt.executors.plan.report import laid_out, warnings
+from lazyckpt.executors.ipc.serialization import has_cloudpickle
+from lazyckpt.executors.plan.facts import holds, rereads
+from lazyckpt.executors.plan.report import LINE, Part, laid_out
+from lazyckpt.executors.plan.warnings import pipelines, warnings
+from lazyckpt.pictures.html import caption, framed, remark, table_html
+from lazyckpt.state.algebra import init
+from lazyckpt.state.codec import encode_stage
+from lazyckpt.state.positions import places
+
+_NAMES = ("stage", "lanes", "state", "a resume re-reads", "in memory")
+_WIDTHS = {100: (22, 20, 7, 24, 23), 80: (20, 11, 6, 20, 19)}  # of columns, by those in all
+_ROWS = 60  # that are shown
+_TITLE = "what a run would do"
 
 
-def explain(pipeline: Chain, executor: Executor | None = None) -> str:
-    """Say what will run where. Starts nothing.
+@dataclass(frozen=True, slots=True)
+class ExplainedStage:
+    """A stage, as a run would have it.
+
+    Attributes:
+        stage: Its number in the pipeline, from 1; `1[0].2` is stage 2 of pipeline 0
+            within stage 1.
+        name: Its combinator's.
+        text: The stage as it would be written.
+        lanes: How it gives items, beside step by step: "flow" by iterators of C, "seek"
+            from any item on, "vectorised" many at once.
+        where: Who makes its items, and how many ahead.
+        state_bytes: Its entry in the JSON of a state, at the beginning.
+        rereads: What a resume takes again, for this stage.
+        memory: What it holds.
+    """
+
+    stage: str
+    name: str
+    text: str
+    lanes: tuple[str, ...]
+    where: str
+    state_bytes: int
+    rereads: str
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a run would do. Its text is for a person, and may change.
+
+    Attributes:
+        stages: The stages from the source on, each with those of pipelines that it joins
+            behind it.
+        parts: Stages that run together, as they are shown, and where.
+        memory: What is held ahead of the consumer.
+        warnings: What to look at twice, a sentence each.
+    """
+
+    stages: tuple[ExplainedStage, ...]
+    parts: tuple[Part, ...]
+    memory: str
+    warnings: tuple[str, ...]
+
+    @property
+    def layout(self) -> str:
+        """Where stages run, in lines."""
+        return laid_out(self.parts)
+
+    def to_text(self, width: int = LINE) -> str:
+        """The text for a terminal of so many columns."""
+        widths = next((each for most, each in _WIDTHS.items() if most <= width), None)
+        if widths is None:
+            found = [*_lines(self.stages, width)]
+        else:
+            found = [laid_out(self.parts, width), "", *_columns(self.stages, widths)]
+        said = [self.memory, *(f"warning: {each}" for each in self.warnings)]
+        for text in filter(None, said):
+            words = " ".join(text.split())
+            found += ["", *wrap(words, min(width, WIDTH), subsequent_indent="  ")]
+        return "\n".join(found)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        few, rest = _shown(self.stages)
+        rows: list[tuple[str, ...] | str] = []
+        for where, stages in groupby(few, attrgetter("where")):
+            rows += [where, *((f"{each.stage} {each.text}", *_cells(each)[1:]) for each in stages)]
+        warned = "".join(remark(each, is_warning=True) for each in self.warnings)
+        said = "".join(map(remark, filter(None, [*rest, self.memory])))
+        body = f"{table_html(_NAMES, rows, code='stage')}{said}{warned}"
+        return framed(caption(_TITLE, [plural(len(self.warnings), "warning")]) + body, _TITLE)
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        yield import_module("rich.text").Text(self.to_text(options.max_width))
+
+
+def explain(pipeline: Chain, executor: Executor | None = None) -> Explanation:
+    """Say what a run would do, and what to look at twice. Reads no data and starts nothing.
 
     Args:
         pipeline: The pipeline to run.
         executor: The executor to run it with; None is `inline()`.
 
     Returns:
-        A line for each segment of the pipeline, its stages, where they run and how many
-        items are held there that were made, or are being made, before they are asked for;
-        or more lines for long ones. Those of pipelines that are joined come before,
-        indented. Behind them what small items, and what comes of an item, take.
-        Of `processes`, the process that reads what workers make may make it by itself
-        where that costs less than sending it. And a warning where the first items of a
-        shuffled epoch are taken, which are others in each epoch.
+        An `Explanation`, whose text has a line for each segment of the pipeline, its stages,
+        where they run and how many items are held there that were made, or are being
+        made, before they are asked for. Those of pipelines that are joined come before,
+        indented. Behind them what small items, and what comes of an item, take, and a
+        table of stages: their lanes, the bytes that they take in a state, what a
+        resume re-reads, what they hold. Then warnings: the batches that a shuffle
+        takes for items, a seed used twice, a shard that makes every rank read everything,
+        a stage that never begins again, a function that may draw numbers which no state
+        knows, and one that a worker can't get.
 
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)
-    >>> pipeline = lz.mix([words, lz.source(range(9)) | lz.map(str)], [1, 2], seed=0)
-    >>> print(lz.explain(pipeline, lz.threads(4)))
-      source(['a b', 'c 1'])
-      | flat_map(str.split)
-      | filter(str.isalpha)           in 4 threads, each item with what comes of it; 6 items ahead
-      source(range(0, 9)) | map(str)  in 4 threads, each item from its own state; 6 items ahead
-    mix(..., (1, 2), seed=0)          in one thread beside the consumer; 3 items ahead
-    memory: stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and
-      4,096 items at most, 3 for each worker and 2 more, and 2 items besides; what comes of an
-      item, in parts of 1 MiB or one item, with 2.5 MiB for each worker; pipelines that are
-      joined share what is ahead, and have one item each
+    >>> found = lz.explain(words | lz.batch(2) | lz.shuffle(8, seed=0))
+    >>> print(found.stages[-1].rereads)
+    at most twice 8 items (plus 64 below 512)
+    >>> print(*found.warnings)
+    shuffle(buffer_size=8, seed=0) shuffles batches, not items: batch(2) is before it; \
+to mix items, put shuffle before batch
     """
     chain: Chain = runnable("explain", pipeline)
     chosen = as_executor(executor) or Executor(explain, {})
-    return "\n".join([laid_out(chosen.explain(chain)), *chosen.memory(chain), *warnings(chain)])
+    parts = chosen.explain(chain)
+    begin = init(chain)
+    stages = _stages(chain, _placed(chain, deque(parts), 0), "", chain.entries, begin.position)
+    warned = *warnings(chain), *_unsent(chain, chosen)
+    return Explanation(tuple(stages), tuple(parts), "\n".join(chosen.memory(chain)), warned)
+
+
+class _Placed(NamedTuple):
+    """Where each stage of a chain runs, and those of the pipelines that the first one joins."""
+
+    wheres: list[str]
+    inner: list[_Placed]
+
+
+def _placed(chain: Chain, parts: deque[Part], margin: int) -> _Placed:
+    """Take the parts of a chain, with those of pipelines that it joins before its own."""
+    inner: list[_Placed] = []
+    for each in _joined(chain):
+        if not parts or _margin(parts[0]) <= margin:  # they run as one with what joins them
+            break
+        if not parts[0][2]:  # the rest is summed up
+            parts.popleft()
+            break
+        inner.append(_placed(each, parts, margin + 2))
+    wheres: list[str] = []
+    while parts and len(wheres) < len(chain.calls):
+        _, where, calls = parts.popleft()
+        wheres += [where] * len(calls)
+    return _Placed(wheres, inner)
+
+
+def _joined(chain: Chain) -> list[Chain]:
+    return chain.calls[0].chains if chain.machines[0].children else []
+
+
+def _margin(part: Part) -> int:
+    first = part[0][0]
+    return len(first) - len(first.lstrip())
+
+
+def _stages(
+    chain: Chain, placed: _Placed, label: str, entries: Described, position: Position
+) -> Iterator[ExplainedStage]:
+    known = () if isinstance(entries, str) else entries
+    owned = zip(known, places(known, position) if known else (), strict=True)
+    pairs = zip_longest(chain.calls, chain.machines, placed.wheres, owned)
+    for number, (call, machine, where, own) in enumerate(pairs, 1):
+        yield ExplainedStage(
+            f"{label}{number}",
+            call.name,
+            f"{call.name}(...)" if call.chains else repr(call),
+            _lanes(machine),
+            where,
+            0 if own is None else len(encode_stage(*own)),
+            rereads(call, machine),
+            holds(call, machine),
+        )
+        if number > 1:
+            continue
+        for n, inner in enumerate(_joined(chain)):
+            described = "" if own is None else own[0].pipelines[n]
+            place = () if own is None else own[1].children[n]
+            there = placed.inner[min(n, len(placed.inner) - 1)] if placed.inner else None
+            if there is None or len(there.wheres) != len(inner.calls):
+                there = _Placed([where] * len(inner.calls), [])
+            yield from _stages(inner, there, f"{label}1[{n}].", described, place)
+
+
+def _lanes(machine: Machine[Any]) -> tuple[str, ...]:
+    is_flowing = not getattr(machine.flow, "__qualname__", "").startswith(stepping.__name__)
+    found = {
+        "flow": is_flowing,
+        "seek": machine.skip is not None,
+        "vectorised": machine.view is not None,
+    }
+    return tuple(lane for lane, has_it in found.items() if has_it)
+
+
+def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
+    """The functions that workers can't get."""
+    inner = executor.arguments.get("executor")
+    if isinstance(inner, Executor):
+        executor = inner
+    if "start_method" not in executor.arguments or has_cloudpickle():
+        return
+    method = executor.arguments["start_method"] or multiprocessing.get_start_method()
+    if method == "fork":
+        return
+    for _, each in pipelines(chain):
+        for call in each.calls:
+            for name in call.functions:
+                function = getattr(call.arguments[name], "func", call.arguments[name])
+                if "<l" in getattr(function, "__qualname__", ""):  # <lambda>, <locals>
+                    yield (
+                        f"{show(function)} in {call.name} has no name that a worker could import, "
+                        f'as start_method="{method}" wants; define it in a module, or '
+                        'pip install "lazyckpt[processes]", which brings cloudpickle'
+                    )
+
+
+def _cells(stage: ExplainedStage) -> tuple[str, ...]:
+    size = f"{stage.state_bytes} B" if stage.state_bytes else ""
+    name = f"{stage.stage} {stage.name}"
+    return name, " ".join(stage.lanes) or "step", size, stage.rereads, stage.memory
+
+
+def _shown(stages: Sequence[ExplainedStage]) -> tuple[Sequence[ExplainedStage], list[str]]:
+    more = len(stages) - _ROWS
+    return (stages[:_ROWS], [f"... and {more:,} more stages"]) if more > 0 else (stages, [])
+
+
+def _columns(stages: Sequence[ExplainedStage], widths: Sequence[int]) -> Iterator[str]:
+    """A table, the cells of which have lines where they are long."""
+    few, rest = _shown(stages)
+    for row in (_NAMES, *map(_cells, few)):
+        cells = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in zip_longest(*cells, fillvalue=""):
+            padded = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
+            yield " ".join(padded).rstrip()
+    yield from rest
+
+
+def _lines(stages: Sequence[ExplainedStage], width: int) -> Iterator[str]:
+    """Stages below where they run, and below each what there is to say of it."""
+    few, rest = _shown(stages)
+    for where, together in groupby(few, attrgetter("where")):
+        yield from wrap(f"{where}:", width)
+        for each in together:
+            text = f"{each.stage} {each.text}"
+            yield from wrap(text, width, initial_indent="  ", subsequent_indent="      ")
+            for name, cell in zip(_NAMES[1:], _cells(each)[1:], strict=True):
+                text = f"{name}: {cell}" if cell else ""
+                yield from wrap(text, width, initial_indent=" " * 4, subsequent_indent=" " * 6)
+    yield from rest

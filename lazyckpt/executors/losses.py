@@ -8,6 +8,7 @@ from lazyckpt.failures.notes import Failure, add_note
 from lazyckpt.failures.watching import guarded_in
 
 _FIRST_SPAN = 64  # items
+_MOST_TRIES = 8  # of an item that others, of joined pipelines, may have lost their workers at
 
 
 class LostItem(Exception):
@@ -81,6 +82,8 @@ class Losses:
         if self._can_leave_out and pending is not None and pending.called and pending.lost:
             self._count = 0
             self.errors = {**self.errors, pending.called: pending.lost}
+            return True
+        if self._can_leave_out and self._tries < _MOST_TRIES:
             return True
         if self._retries:
             add_note(failure.error, f"lazyckpt: it was tried {self._tries} times")

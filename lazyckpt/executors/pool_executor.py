@@ -146,7 +146,7 @@ class PoolExecutor(Executor):
         is_stream = is_one or segments[0].kind == "chunks"
         if len(segments) == 1 and is_stream and chain.machine.skip is None:
             where = with_count(f"{one}, as one stream", spec.reader_ahead)
-            return [(tuple(map(repr, chain.written)), where)]
+            return [(tuple(map(repr, chain.written)), where, chain.calls)]
         reader = "thread" if spec.start_reader is None else spec.noun
         places = {
             "chunks": (f"{many}, each item from its own state", spec.ahead),
@@ -175,14 +175,14 @@ def _lines(
     for segment in segments:
         for number, part in enumerate(segment.parts):
             if number == _SHOWN < len(segment.parts):
-                yield (f"{margin}  ...",), f"and so on, for {len(segment.parts)} pipelines"
+                yield (f"{margin}  ...",), f"and so on, for {len(segment.parts)} pipelines", ()
                 break
             yield from _lines(part, places, margin=margin + "  ")
         if segment.shown:
             first, *others = segment.shown
             where, ahead = places[segment.kind]
             shown = with_count(where, ahead + more * (segment is last))
-            yield (margin + first, *others), shown
+            yield (margin + first, *others), shown, segment.whole_calls
 
 
 class LastStageExecutor(PoolExecutor):

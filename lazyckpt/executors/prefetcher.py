@@ -36,6 +36,7 @@ from lazyckpt.executors.plan.tasks import (
     always,
     stream_tasks,
 )
+from lazyckpt.executors.plan.timings import go_on, pause, receive
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
 from lazyckpt.failures.notes import Failure, places_of_functions
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
@@ -104,6 +105,16 @@ class Prefetcher:
         pending = self._pending[0][1]
         return not isinstance(pending, PendingTask) or self._pool.is_done(pending)
 
+    @property
+    def ready(self) -> int:
+        """How many items are made already, from the next one on."""
+        found = length_hint(self._chunk.items)
+        for task, pending in tuple(self._pending):
+            if not isinstance(pending, PendingTask) or not self._pool.is_done(pending):
+                break
+            found += task.size if pending.outcome is None else len(pending.outcome.items)
+        return found
+
     def taken(self) -> int:
         return self._chunk.before + self._chunk.given()
 
@@ -144,7 +155,11 @@ class Prefetcher:
                 self._losses = self._no_losses()
                 self._restart()
             self._is_under_way = True
-            self._advance()
+            at_work = pause()
+            try:
+                self._advance()
+            finally:
+                go_on(at_work)
             self._is_under_way = False
         return self._chunk.items
 
@@ -285,6 +300,8 @@ class Prefetcher:
             return None
         except (WorkerDied, WorkerTimeout) as lost:
             return self._fail_behind(task, pending, lost)
+        if outcome.timings is not None:
+            receive(outcome.timings)
         failure, given = outcome.failure, len(outcome.items)
         is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
         if is_of_new_worker or (outcome.is_transfer_error and not task.is_single):
@@ -294,6 +311,9 @@ class Prefetcher:
                 self._sizer.use_single_items(task.size)
             return self._restart()
         self._losses.end()
+        for log in (self._skip_log, self._inner_log) if outcome.lost else ():
+            if log is not None:
+                log.lose(outcome.lost)
         self._continue(1, task, pending, outcome)
         counted = _counted(task, outcome)
         self._sizer.observe(outcome, counted)

@@ -107,13 +107,12 @@ def ray(
         ArgumentError: An argument is out of range, or Ray is not installed.
 
     Example:
-
         with lz.run(pipeline, executor=lz.ray(workers=8, num_cpus=1)) as run:
             for batch in run:
                 ...
     """
     if importlib.util.find_spec("ray") is None:
-        raise ArgumentError("ray: the package ray is not installed; pip install lazyckpt[ray]")
+        raise ArgumentError('ray: the package ray is not installed; pip install "lazyckpt[ray]"')
     module = import_module("lazyckpt.executors.pools.actors")
 
     def start(handlers: list[Handler], count: int) -> WorkerPool:

@@ -30,6 +30,10 @@ class Prefetching(Protocol):
     def fill(self) -> None:
         """Have items made ahead."""
 
+    @property
+    def ready(self) -> int:
+        """How many items are made already."""
+
     def suspend(self) -> None:
         """Close what is open in this thread, and keep what is there."""
 
@@ -55,6 +59,7 @@ class Session:
         self.prefetching: Prefetching | None = None
         self._prefetch_from = prefetch_from
         self._machine = machine
+        self._lost_before = 0
         self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, _finalize, gate.pools, self._owner)
 
@@ -75,13 +80,24 @@ class Session:
             self.fill()
 
     def take_over(self, other: Session) -> None:
-        """Make items ahead as long as another session would have."""
+        """Be for a run, from its first item on, what another session was."""
         self.gate.add_reason(other.gate.reasons - self.gate.reasons)
+        self._lost_before = other.losses
 
     def fill(self) -> None:
         """Have items made ahead, where that has begun."""
         if self.prefetching is not None:
             self.prefetching.fill()
+
+    @property
+    def ready(self) -> int:
+        """How many items are made already."""
+        return 0 if self.prefetching is None else self.prefetching.ready
+
+    @property
+    def losses(self) -> int:
+        """How often a worker died or hung."""
+        return self._lost_before + sum(pool.losses for pool in self.gate.pools)
 
     def start(self) -> None:
         """Let workers start when they are needed, as at first: now, where buffering is allowed."""

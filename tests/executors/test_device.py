@@ -267,7 +267,8 @@ def test_the_value() -> None:
 
 def test_what_runs_where() -> None:
     pipeline = lz.source(range(9)) | lz.map(square)
-    assert lz.explain(pipeline, lz.to_device(lz.threads(2), "cuda")).splitlines() == [
+    found = lz.explain(pipeline, lz.to_device(lz.threads(2), "cuda"))
+    assert [*found.layout.splitlines(), *found.memory.splitlines()] == [
         "source(range(0, 9)) | map(square)"
         "  in 2 threads, each item from its own state; 4 items ahead",
         "copy to 'cuda'                     on a stream of its own, one item ahead",

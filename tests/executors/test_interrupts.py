@@ -198,3 +198,18 @@ def test_what_is_held_back_for_a_fork_goes_on_after_an_interrupt() -> None:
         if not at.has_come:
             assert number > 20
             return
+
+
+def test_a_run_whose_resume_is_interrupted_goes_on() -> None:
+    pipeline = lz.source(range(20)) | lz.map(abs)
+    for number in count(1):
+        with lz.run(pipeline, executor=lz.threads()) as run:
+            assert next(run) == 0
+            run.pause()
+            at = At(number, interrupt, lines=True)
+            with suppress(Interrupt), at:
+                run.resume()
+            assert list(run) == [*range(1, 20)]
+        if not at.has_come:
+            assert number > 5
+            return

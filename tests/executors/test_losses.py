@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -394,3 +397,92 @@ def test_cheap_items_that_kill_who_reads_what_workers_make_are_left_out() -> Non
         found = [*run], run.state, run.skipped.first
     rest = lz.run(pipeline, on_error="skip")
     assert found == ([*rest], rest.state, rest.skipped.first)
+
+
+DEADLY = """
+import os, signal, sys
+import lazyckpt as lz
+
+def expand(item):
+    return (deadly(3 * item + n) for n in range(3))
+
+def deadly(item):
+    with open(sys.argv[1], "a") as begun:
+        print(item, file=begun)
+    if item in (7, 8, 11):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+class Data:
+    def __len__(self):
+        return 60
+    def __getitem__(self, index):
+        return deadly(index)
+
+class Decoded:
+    source_identity = "rows"
+    def __init__(self, first):
+        self.first = first
+    def __len__(self):
+        return 3
+    def __getitem__(self, index):
+        return deadly(3 * self.first + index)
+
+def lines(path):
+    return lz.io.iter_jsonl(path, loads=lambda line: deadly(int(line)))
+
+SHAPES = {
+    "map": lambda: lz.source(range(60)) | lz.map(deadly),
+    "row": lambda: lz.source([{"n": n} for n in range(60)]) | lz.map(lambda row: deadly(row["n"])),
+    "data": lambda: lz.source(Data()),
+    "filter": lambda: lz.source(range(60)) | lz.filter(lambda x: deadly(x) < 99),
+    "steps": lambda: lz.source(range(20)) | lz.flat_map(expand),
+    "rows": lambda: lz.source(range(20)) | lz.flat_map(Decoded),
+    "lines": lambda: lz.source([sys.argv[2]]) | lz.flat_map(lines),
+}
+
+def piped(shape):
+    small = SHAPES[shape]() | lz.filter(lambda x: x < 99)  # a stream, which a buffer reads again
+    return small | lz.shuffle(9, seed=1) | lz.batch(2)
+
+def seen(shape, state):
+    found = lz.seen(piped(shape), state)
+    return len({row for block in found for row in zip(block.place, block.record)})
+
+def walk(shape, state=None, most=None, executor=None):
+    pipeline = piped(shape)
+    with lz.run(pipeline, state, executor=executor, on_error="skip") as run:
+        found = [item for _, item in zip(range(most or 99), run)]
+        return [found, run.state.to_json(), int(run.skipped), run.skipped.first]
+"""
+
+
+def walked(path: Path, call: str) -> tuple[Any, list[int]]:
+    """What a process of its own finds that ends well, and what it has begun."""
+    begun = path / "begun"
+    begun.unlink(missing_ok=True)
+    lines = path / "lines.jsonl"
+    lines.write_text("".join(f"{n}\n" for n in range(60)))
+    code = f"{DEADLY}\nprint(__import__('json').dumps({call}))"
+    command = [sys.executable, "-c", code, str(begun), str(lines)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout), [*map(int, begun.read_text().split())]
+
+
+@pytest.mark.parametrize("shape", ["map", "row", "data", "filter", "steps", "rows", "lines"])
+def test_a_resume_leaves_out_what_has_killed_without_another_try(
+    shape: str, tmp_path: Path
+) -> None:
+    workers = "executor=lz.processes(2, start_method='fork')"
+    (items, *whole), _ = walked(tmp_path, f"walk({shape!r}, {workers})")
+    (first, state, _, _), _ = walked(tmp_path, f"walk({shape!r}, most=2, {workers})")
+    assert len(state) <= 1024
+    (rest, *found), begun = walked(tmp_path, f"walk({shape!r}, {state!r})")
+    assert [*first, *rest] == items
+    assert (found[1], len(found[2])) == (whole[1], len(whole[2]))
+    assert not {7, 8, 11} & {*begun}
+    assert min(begun) < 7  # it has read them again
+    places, begun = walked(tmp_path, f"seen({shape!r}, {found[0]!r})")
+    assert places == (57 if shape not in ("steps", "rows", "lines") else places)
+    assert not {7, 8, 11} & {*begun}

@@ -134,20 +134,22 @@ def serialize_handlers(
         except Exception as raised:
             error = raised
     remedy = (
-        "" if _has_cloudpickle() else "; lambdas and closures need cloudpickle: lazyckpt[processes]"
+        ""
+        if has_cloudpickle()
+        else '; lambdas and closures need cloudpickle: pip install "lazyckpt[processes]"'
     )
     raise PipelineError(
         f"{_unpicklable(handlers, dumps)} can't be sent to a worker process: {error}{remedy}"
     ) from error
 
 
-def _has_cloudpickle() -> bool:
+def has_cloudpickle() -> bool:
     return importlib.util.find_spec("cloudpickle") is not None
 
 
 def _dumps_functions(has_main: bool) -> list[Callable[[Any], bytes]]:
     """How to pickle functions: by name, where a worker can import what is defined here."""
-    cloud: list[Callable[[Any], bytes]] = [_dumps_by_value] if _has_cloudpickle() else []
+    cloud: list[Callable[[Any], bytes]] = [_dumps_by_value] if has_cloudpickle() else []
     by_name = has_main and hasattr(sys.modules["__main__"], "__file__")
     return [pickle.dumps, *cloud] if by_name or not cloud else cloud
 
@@ -216,7 +218,7 @@ def _picklable_item(item: Any) -> Any:
     try:
         serialize(item)
     except Exception:
-        if not _has_cloudpickle():
+        if not has_cloudpickle():
             raise
         return _CloudPickled(item)
     return item
@@ -229,7 +231,7 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
     if isinstance(error, (WorkerDied, WorkerTimeout)):  # of a worker of this one, which says it all
         trace = ""
     _strip_tracebacks(error)
-    for way in (_itself, RebuiltError, _CloudPickled)[: 2 + _has_cloudpickle()]:
+    for way in (_itself, RebuiltError, _CloudPickled)[: 2 + has_cloudpickle()]:
         with suppress(Exception):
             sent: Any = way(error)
             copy = pickle.loads(pickle.dumps(sent))

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from importlib import import_module
-from itertools import count
 from time import thread_time
-from typing import Any
 
 from lazyckpt.executors.plan.handlers import Outcome
 
-_unknown = count(-1, -1)
-_usage: Callable[[], Any] | None = None
-with suppress(ImportError, AttributeError):  # where no thread's own is known
-    _resource = import_module("resource")
-    _usage = lambda: _resource.getrusage(_resource.RUSAGE_THREAD)  # noqa: E731
-    _usage()
+try:
+    from resource import RUSAGE_THREAD, getrusage
+except ImportError:  # where no thread's own waits are counted
 
+    def times_waited() -> int | None:
+        """None: it can't be told how often this thread has waited."""
+        return None
 
-def times_waited() -> int:
-    """How often this thread has waited for something; where that is not counted, always more."""
-    return (_usage is not None and _usage().ru_nvcsw) or next(_unknown)
+else:
+
+    def times_waited() -> int | None:
+        """How often this thread has waited for something."""
+        return getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
 def with_cost(work: Callable[[], Outcome]) -> Outcome:
@@ -32,4 +30,5 @@ def with_cost(work: Callable[[], Outcome]) -> Outcome:
     waited, begun = times_waited(), thread_time()
     outcome = work()
     took = thread_time() - begun
-    return outcome._replace(making=took if times_waited() == waited else outcome.seconds)
+    is_own = waited is not None and times_waited() == waited
+    return outcome._replace(making=took if is_own else outcome.seconds)

@@ -19,6 +19,7 @@ from lazyckpt.executors.plan.counting import Recorders, counting, recorded, reco
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
 from lazyckpt.executors.plan.recording import Recorded
+from lazyckpt.executors.plan.timings import Timings, taken
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
@@ -42,6 +43,8 @@ class Outcome(NamedTuple):
         recorded: Of a stream that joins pipelines, what was recorded of each, if it was.
         making: What it cost to make, as `with_cost` says.
         sending: What it cost to send the outcome before this one.
+        lost: The names of the records that were left out as workers were lost at them.
+        timings: What its stages have taken, where that is measured.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
     """
@@ -59,6 +62,8 @@ class Outcome(NamedTuple):
     is_transfer_error: bool = False
     making: float = 0.0
     sending: float = 0.0
+    lost: tuple[int, ...] = ()
+    timings: list[Timings] | None = None
 
 
 class Handler(Protocol):
@@ -167,7 +172,16 @@ class Reader:
             size = item_bytes(items)
             tables = [each.take() for each in self._recorders] if self._recorders else None
             return Outcome(
-                items, failure, positions, end, seconds, size, tuple(skipped), recorded=tables
+                items,
+                failure,
+                positions,
+                end,
+                seconds,
+                size,
+                tuple(skipped),
+                recorded=tables,
+                lost=() if self._skip_log is None else self._skip_log.lost,
+                timings=taken(),
             )
         finally:
             del failure  # its traceback has this frame, which would be a cycle
@@ -230,7 +244,8 @@ class Mapper:
             failure = as_failure(error, self.calls)
         size = item_bytes(made) + item_bytes(items)
         try:
-            return Outcome(made, failure, None, None, perf_counter() - begun, size)
+            seconds = perf_counter() - begun
+            return Outcome(made, failure, None, None, seconds, size, timings=taken())
         finally:
             del failure
 

@@ -23,12 +23,13 @@ from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import LimitedRun, Part
 from lazyckpt.executors.plan.positions import Found
 from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks
-from lazyckpt.failures.notes import Failure, as_failure
-from lazyckpt.failures.skip_log import (
+from lazyckpt.executors.plan.timings import taken
+from lazyckpt.failures.marks import (
     behind_others,
     next_number,
     without_marks,
 )
+from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skipping import leaves_out
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
@@ -93,7 +94,16 @@ class RunReader:
             positions, behind, left, skipped = part
             size = item_bytes(items)
             return Outcome(
-                items, failure, positions, None, seconds, size, skipped, left=left, behind=behind
+                items,
+                failure,
+                positions,
+                None,
+                seconds,
+                size,
+                skipped,
+                left=left,
+                behind=behind,
+                timings=taken(),
             )
         finally:
             del failure  # its traceback has this frame, which would be a cycle

@@ -41,11 +41,17 @@ class Segment(NamedTuple):
         return self.kind == "local" and not self.parts
 
     @property
+    def whole_calls(self) -> tuple[Call, ...]:
+        """The stages; one that is taken apart comes with its first part."""
+        pairs = ((call, call.whole if isinstance(call, _Half) else call) for call in self.calls)
+        return tuple(whole for call, whole in pairs if call.combinator is whole.combinator)
+
+    @property
     def shown(self) -> tuple[str, ...]:
         """The stages as they are shown; of a composite that is taken apart, those inside."""
         calls = [call for call in self.calls if not call.covers]
         if self.parts:  # which have lines of their own
-            calls[0] = _without_pipelines(calls[0])
+            calls[0] = without_pipelines(calls[0])
         return tuple(call.shown if isinstance(call, _Half) else repr(call) for call in calls)
 
 
@@ -132,7 +138,23 @@ def takes_time(calls: tuple[Call, ...]) -> bool:
     )
 
 
-def _without_pipelines(call: Call) -> Call:
+def shown_stage(call: Call) -> str:
+    """A stage as it is shown where the pipelines that it joins are shown apart."""
+    return repr(without_pipelines(call) if call.chains else call)
+
+
+def is_shared(segments: list[Segment], call: Call) -> bool:
+    """Whether workers do a stage beside each other."""
+    for segment in segments:
+        if any(is_shared(part, call) for part in segment.parts):
+            return True
+        wholes = [each._whole if isinstance(each, _Half) else each for each in segment.calls]
+        if segment.kind != "local" and any(each is call for each in wholes):
+            return True
+    return False
+
+
+def without_pipelines(call: Call) -> Call:
     """A stage to be shown, its pipelines as "..."."""
     parameters = call.combinator.signature.parameters
     made: dict[str, Any] = {}
@@ -170,11 +192,20 @@ class _Half(Call):
         object.__setattr__(self, "_name", name)
 
     @property
+    def whole(self) -> Call:
+        """What it is a part of."""
+        return self._whole
+
+    @property
     def shown(self) -> str:
         """As a part: `batch(2, collate=...)` or `collate=stack`."""
         if self.combinator is self._whole.combinator:
             return repr(self._whole.replaced(**{self._name: _Elsewhere()}))
         return f"{self._name}={show(self._whole.arguments[self._name])}"
+
+    def _measured(self, machine: Machine[Any], *, gives_items: bool = True) -> Machine[Any]:
+        is_last = self.combinator is not self._whole.combinator
+        return self._whole._measured(machine, gives_items=is_last)
 
     def __repr__(self) -> str:
         return repr(self._whole)

@@ -173,6 +173,7 @@ class FuturesPool(WorkerPool):
                 with resting():
                     future = get_within(job.done, self._timeout)
             except Empty:
+                self.losses += 1
                 self.stop()
                 raise WorkerTimeout(f"no item within {self._timeout} s, from {self}") from None
             if future is None or (future.cancelled() and pending.generation != self.generation):
@@ -234,6 +235,7 @@ class FuturesPool(WorkerPool):
             if isinstance(error, BrokenExecutor):
                 # A broken pool fails all its futures, and stumbles over one that is cancelled.
                 self.pending_tasks.clear()
+            self.losses += 1
             self.stop()
             died = WorkerDied(f"{self} has failed: {type(error).__name__}: {error}")
             died.__cause__ = error

@@ -82,6 +82,7 @@ class WorkerPool(ABC):
         workers: How many tasks are done at the same time.
         buffer_size: Items to have ready beyond those.
         generation: How often the workers were stopped.
+        losses: How often that was because one died or hung.
         suspect: The item to fail at, once the items before it are made again.
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
         retries: How often an item is tried again at which a worker was lost; None where
@@ -98,7 +99,7 @@ class WorkerPool(ABC):
     def __init__(self, workers: int, buffer_size: int) -> None:
         self.workers = workers
         self.buffer_size = buffer_size
-        self.generation = 0
+        self.generation = self.losses = 0
         self.suspect: Suspect | None = None
         self.is_awaited = False
 
@@ -126,12 +127,12 @@ class WorkerPool(ABC):
     def submit_carefully(
         self, handler: int, payload: Any, size: int, errors: Mapping[int, Exception] | None
     ) -> PendingTask:
-        """Submit a task as `submit` does, of which nothing is made before that is needed.
+        """Submit a task; where there are `retries`, nothing of it is made before that is needed.
 
         With `errors` it begins by itself, whatever its worker has open; its calls are
         watched, and those with these numbers raise an error instead.
         """
-        raise NotImplementedError
+        return self.submit(handler, payload, size)
 
     @abstractmethod
     def result(self, pending: PendingTask) -> Outcome:
@@ -162,6 +163,7 @@ class PrefetchGate:
         self.is_closed = False  # by who closes the run, perhaps a signal's handler while it works
         self.pools: list[WorkerPool] = []
         self._reasons = int(not is_gated)
+        self._are_allowed = not is_gated  # all pools, to work; not where that was interrupted
         self._is_waited_for = False
         self._lock = RLock()  # another thread, or a signal's handler, may pause the run
 
@@ -204,13 +206,15 @@ class PrefetchGate:
 
     def _wait(self, is_waited_for: bool) -> None:
         self._is_waited_for = is_waited_for  # first: who closes the gate looks at it
-        if not self.is_open:
+        if not (self.is_open and self._are_allowed):
             self._update()
 
     def _update(self) -> None:
         with self._lock:
-            for pool in self.pools:
+            self._are_allowed = False
+            for pool in self.pools:  # a signal's handler may pause the run in between
                 pool.allow_work(self.is_open or self._is_waited_for)
+            self._are_allowed = self.is_open or self._is_waited_for
 
 
 def abandon(pending_tasks: Iterable[PendingTask]) -> None:

@@ -320,6 +320,7 @@ class ProcessPool(WorkerPool):
         raise died
 
     def _lose(self, worker: WorkerProcess, lost: Exception) -> None:
+        self.losses += 1
         worker.note_lost(lost)
         self.stop()
         say_alive()

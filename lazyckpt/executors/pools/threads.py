@@ -101,6 +101,7 @@ class ThreadPool(WorkerPool):
                 if monotonic() < deadline:
                     continue
             pending.made = len(pending.items)
+            self.losses += 1
             self.stop(_PATIENCE if self._drives else 0.0)  # a driver ends with those it drives
             raise WorkerTimeout(f"no item within {self._timeout} s, from a thread")
 

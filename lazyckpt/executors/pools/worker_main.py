@@ -125,8 +125,10 @@ def _carefully(
         if errors is None:
             return handler(payload, items)
         handler.close_flows()
-        with watched(handler.calls, Watch(items.call, errors)):
-            return handler(payload, items)
+        watch = Watch(items.call, errors)
+        with watched(handler.calls, watch):
+            outcome = handler(payload, items)
+        return outcome._replace(lost=(*outcome.lost, *watch.lost))
 
 
 def _tasks_of(receiver: Receiver) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""`explain`: lines of at most 100 characters, of stages as they were written, and warnings."""
+"""What runs where: lines of at most 100 characters, of stages as they were written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 import lazyckpt as lz
@@ -78,7 +77,7 @@ collate=stack                        in 4 threads, item by item; 9 items ahead""
 def test_many_joined_pipelines_are_summed_up() -> None:
     several = [lz.source(range(n), name=f"s{n}") | lz.map(tokens) for n in range(1, 1001)]
     joined = lz.mix(several, [1] * 1000, seed=0)
-    said, _, _ = lz.explain(joined, lz.processes(2)).partition("\nmemory: ")
+    said = lz.explain(joined, lz.processes(2)).layout
     lines = re.sub(r"\n  \| ", " | ", said).split("\n")
     assert len(lines) == 8
     assert lines[5].startswith("  source(range(0, 6), name='s6') | map(tokens)")
@@ -88,8 +87,8 @@ def test_many_joined_pipelines_are_summed_up() -> None:
 
 
 def test_a_mixture_is_laid_out_and_its_batches_are_shown_as_written() -> None:
-    assert lz.explain(mixture(), lz.threads(4)).partition("\nmemory: ")[0] == WORKERS
-    assert lz.explain(mixture()) == (
+    assert lz.explain(mixture(), lz.threads(4)).layout == WORKERS
+    assert lz.explain(mixture()).layout == (
         MIXTURE + " | map(tokens) | batch(32, collate=stack)"
         "  in the consumer's thread, when asked for; nothing ahead"
     )
@@ -98,7 +97,7 @@ def test_a_mixture_is_laid_out_and_its_batches_are_shown_as_written() -> None:
 def test_long_pipelines_go_on_in_the_next_line() -> None:
     long = SHUFFLED | lz.filter(bool) | lz.map(tokens) | lz.batch(2, collate=tokens)
     long = long | lz.repeat() | lz.sliding_window(3, stride=2) | lz.map(tokens)
-    assert lz.explain(long).splitlines() == [
+    assert lz.explain(long).layout.splitlines() == [
         "source(range(0, 10)) | shuffle(seed=0)",
         "| filter(bool) | map(tokens)",
         "| batch(2, collate=tokens) | repeat()",
@@ -110,14 +109,14 @@ def test_long_pipelines_go_on_in_the_next_line() -> None:
 def test_a_long_stage_has_its_place_below() -> None:
     names = {name * 12: [1, 2] for name in "abcdef"}
     pipeline = lz.columns(**names) | lz.take_while(len) | lz.map(str)
-    lines = lz.explain(pipeline, lz.threads(2)).partition("\nmemory: ")[0].split("\n")
+    lines = lz.explain(pipeline, lz.threads(2)).layout.split("\n")
     assert lines[0].startswith("columns(aaaaaaaaaaaa=[1, 2], ")
     assert lines[1:] == [
         "                 in 2 threads, each item from its own state; 4 items ahead",
         "take_while(len)  in one thread beside the consumer; nothing ahead",
         "map(str)         in 2 threads, item by item; 7 items ahead",
     ]
-    assert lz.explain(lz.columns(**names), lz.threads()).split("\n")[1] == (
+    assert lz.explain(lz.columns(**names), lz.threads()).layout.split("\n")[1] == (
         "  in one thread, each item from its own state; 3 items ahead"
     )
 
@@ -125,50 +124,8 @@ def test_a_long_stage_has_its_place_below() -> None:
 @given(strategies.pipelines())
 def test_what_runs_where_fits_in_100_columns(pipeline: lz.Pipeline[Any]) -> None:
     for executor in (None, lz.threads(), lz.threads(3), lz.processes(12)):
-        text = lz.explain(pipeline, executor)
+        text = lz.explain(pipeline, executor).layout
         for line in text.splitlines():
             line = line.strip()  # as deep as it is nested
             assert len(line) <= 100 or " | " not in line, text  # a stage alone may be long
         assert "collate=..." not in text or "collate=" in text.replace("collate=...", "")
-
-
-# --- warnings ---
-
-
-@pytest.mark.parametrize(
-    ("pipeline", "cut"),
-    [
-        (SHUFFLED | lz.batch(2) | lz.take(2), "take(2)"),
-        ((SHUFFLED | lz.batch(2))[:3], "take(3)"),
-        (SHUFFLED | lz.skip(2), "skip(2)"),
-        (lz.source(Stream()) | lz.shuffle(40, seed=0) | lz.take(2), "take(2)"),
-        (NUMBERS | lz.block_shuffle(4, seed=0) | lz.map(str) | lz.take(2), "take(2)"),
-    ],
-)
-def test_a_subset_that_changes_with_the_epoch_is_warned_of(
-    pipeline: lz.Pipeline[Any], cut: str
-) -> None:
-    first, second = (list(pipeline.machine.flow(pipeline.machine.init(e))) for e in (0, 1))
-    assert sorted(map(str, first)) != sorted(map(str, second))
-    for executor in (None, lz.threads(2)):
-        said = " ".join(lz.explain(pipeline, executor).partition("warning: ")[2].split())
-        assert said.startswith(f"{cut} gives another subset in each epoch, for ")
-        assert "shuffle(" in said
-        assert f"to keep one subset, put {cut[:4]} before" in said
-
-
-@pytest.mark.parametrize(
-    "pipeline",
-    [
-        NUMBERS | lz.take(3) | lz.shuffle(seed=0) | lz.batch(2),
-        SHUFFLED | lz.take(10),
-        SHUFFLED | lz.take(99),
-        SHUFFLED | lz.repeat() | lz.take(3),
-        SHUFFLED | lz.shard(num_shards=2, index=0) | lz.batch(2, drop_last=True),
-        SHUFFLED | lz.shard(num_shards=2, index=0, contiguous=True),
-        SHUFFLED | lz.sliding_window(3) | lz.cache(3) | lz.filter(bool) | lz.enumerate(),
-        SHUFFLED | lz.repeat(2) | lz.scan(lambda s, x: (s, x), 0),
-    ],
-)
-def test_nothing_else_is(pipeline: lz.Pipeline[Any]) -> None:
-    assert "warning" not in lz.explain(pipeline)

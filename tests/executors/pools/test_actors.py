@@ -189,12 +189,12 @@ def test_the_value() -> None:
 
 def test_what_runs_where() -> None:
     several = lz.explain(lz.source(range(9)) | lz.map(square), lz.ray(workers=3))
-    assert several.splitlines()[0] == (
+    assert several.layout.splitlines()[0] == (
         "source(range(0, 9)) | map(square)"
         "  in 3 Ray actors, each item from its own state; 5 items ahead"
     )
     one = lz.explain(lz.source(Stream(9)) | lz.map(square), lz.ray(workers=1))
-    assert one.splitlines()[0] == (
+    assert one.layout.splitlines()[0] == (
         "source(<Stream>) | map(square)  in one Ray actor, as one stream; 3 items ahead"
     )
 

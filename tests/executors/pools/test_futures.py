@@ -296,12 +296,12 @@ def test_the_value(pools: dict[str, Any]) -> None:
 
 def test_what_runs_where(pools: dict[str, Any]) -> None:
     executor = lz.futures(pools["threads"], buffer_size=3)
-    assert lz.explain(lz.source(range(9)) | lz.map(square), executor).splitlines()[:2] == [
+    assert lz.explain(lz.source(range(9)) | lz.map(square), executor).layout.splitlines() == [
         "source(range(0, 9))",
         "| map(square)  as tasks of a ThreadPoolExecutor, each item from its own state"
         "; 3 items ahead",
     ]
-    assert lz.explain(lz.source(Stream(9)) | lz.map(square), executor).splitlines()[:2] == [
+    assert lz.explain(lz.source(Stream(9)) | lz.map(square), executor).layout.splitlines() == [
         "source(<Stream>)  in one thread beside the consumer; nothing ahead",
         "map(square)       as tasks of a ThreadPoolExecutor, item by item; 7 items ahead",
     ]

@@ -1,0 +1,136 @@
+"""What to look at twice before a long run, told from pipelines alone."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.registry import registry
+from lazyckpt.executors.plan.draws import draws
+from lazyckpt.executors.plan.facts import is_rank_free
+
+_LONG = 1 << 40  # items, more than a stage is told to take
+_MOST = 3  # of several stages that are named
+_KEEPING = {"tap", "predicate"}  # roles of functions that leave items as they are
+
+
+def warnings(chain: Chain) -> Iterator[str]:
+    """A sentence for each; the joined pipelines' too."""
+    seeds: dict[tuple[str, str], list[str]] = defaultdict(list)
+    shown: dict[tuple[str, str], Call] = {}
+    for label, each in pipelines(chain):
+        yield from _of_one(each)
+        for number, (call, entry) in enumerate(zip(each.calls, each.entries, strict=True), 1):
+            if call.arguments.get("seed") is not None:
+                key = call.name, entry.arguments
+                seeds[key].append(f"{label}{number}")
+                shown.setdefault(key, call)
+    for key, places in seeds.items():
+        if len(places) > 1:
+            few = [*places[:_MOST], *["..."][: len(places) > _MOST]]
+            yield (
+                f"{len(places)} stages draw the same numbers, by the same seed: "
+                f"{_short(shown[key])} as stages {', '.join(few)}; give each a seed of its own"
+            )
+
+
+def pipelines(chain: Chain, label: str = "") -> Iterator[tuple[str, Chain]]:
+    """A pipeline and those that it joins, each behind what its stages are numbered with."""
+    yield label, chain
+    for number, call in enumerate(chain.calls, 1):
+        for n, inner in enumerate(call.chains):
+            yield from pipelines(inner, f"{label}{number}[{n}].")
+
+
+def _of_one(chain: Chain) -> Iterator[str]:
+    yield from _changing_subsets(chain)
+    yield from _shuffled_batches(chain)
+    yield from _late_shards(chain)
+    for call, machine in zip(chain.calls, chain.machines, strict=True):
+        upstream = machine.upstream
+        if upstream is not None and machine.rate.epochs == upstream.length == math.inf:
+            yield f"{_short(call)} never begins again: what comes before it is endless"
+        for name in call.functions:
+            if found := draws(call.arguments[name]):
+                yield (
+                    f"{_short(call)} may draw from {found}, which no state knows: a resume gives "
+                    "other values; use random_map, whose numbers depend on the item alone"
+                )
+
+
+def _short(call: Call) -> str:
+    """A stage, without the pipelines that it joins."""
+    return f"{call.name}(...)" if call.chains else repr(call)
+
+
+def _changing_subsets(chain: Chain) -> Iterator[str]:
+    shuffle: Call | None = None
+    for call, machine in zip(chain.calls, chain.machines, strict=True):
+        if shuffle is not None and _is_fewer(machine) and _cuts(call, machine):
+            yield (
+                f"{call!r} gives another subset in each epoch, for {shuffle!r} before it "
+                f"takes a new order; to keep one subset, put {call.name} before {shuffle.name}"
+            )
+        if _is_shuffle(call):
+            shuffle = call
+        elif machine.length == math.inf:
+            shuffle = None
+
+
+def _is_shuffle(call: Call) -> bool:
+    return call.combinator.branch is not None and call.combinator.keeps_items
+
+
+def _is_fewer(machine: Machine[Any]) -> bool:
+    """Whether a stage gives, or may give, fewer items than come before it."""
+    return machine.length is None or bool(machine.length != machine.upstream.length)
+
+
+def _cuts(call: Call, machine: Machine[Any]) -> bool:
+    """Whether a stage leaves items out by their number: it counts them, and gives fewer."""
+    is_one_by_one = machine.rate.each == 1 and not machine.rate.whole_epoch
+    if not (machine.owns and is_one_by_one and call.combinator.keeps_items) or call.covers:
+        return False
+    found = call.build(registry["source"].build(range(_LONG)))
+    return found.length is not None and found.length < _LONG
+
+
+def _shuffled_batches(chain: Chain) -> Iterator[str]:
+    batch: Call | None = None
+    for call, machine in zip(chain.calls, chain.machines, strict=True):
+        combinator, roles = call.combinator, {*call.functions.values()}
+        if _is_shuffle(call) and batch is not None:
+            yield (
+                f"{call!r} shuffles batches, not items: {batch!r} is before it; to mix items, "
+                f"put {call.name} before {batch.name}"
+            )
+        if not callable(combinator.functions) and "collate" in combinator.functions.values():
+            batch = call if 1 < machine.rate.each < math.inf else None
+        elif not (combinator.keeps_items or combinator.pointwise or roles & _KEEPING):
+            batch = None
+
+
+def _late_shards(chain: Chain) -> Iterator[str]:
+    before: list[tuple[Call, Machine[Any]]] = []
+    for call, machine in zip(chain.calls, chain.machines, strict=True):
+        upstream = machine.upstream
+        if upstream is not None and machine.share.ranks > upstream.share.ranks:
+            streams = [each for each, made in before if made.skip is None]
+            if shuffle := next(filter(_is_shuffle, streams), None):
+                yield (
+                    f"every rank reads all items and drops those of others: {shuffle!r} has no "
+                    f"random access, and {call!r} comes after it; put {call.name} where there "
+                    "still is some, such as over the files"
+                )
+            owning = [each for each in streams if not is_rank_free(each)]
+            if owning:
+                yield (
+                    f"every rank makes all items of {owning[0]!r} and drops those of others, as "
+                    f"{call!r} comes after it; put {call.name} where there still is random "
+                    "access, and keep the states of all ranks, as that stage is not rank-free"
+                )
+        before.append((call, machine))

@@ -1,0 +1,222 @@
+"""What `explain` warns of: each warning where it belongs, and not where a pipeline is close."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from random import uniform
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.executors.plan.draws import draws
+
+NUMBERS = lz.source(range(10))
+SHUFFLED = NUMBERS | lz.shuffle(seed=0)
+
+
+class Stream:
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(9))
+
+
+STREAM = lz.source(Stream())
+MIXED = STREAM | lz.shuffle(4, seed=0)
+SHARD = lz.shard(num_shards=2, index=0)
+
+
+def pick(rng: Any, item: Any) -> Any:
+    return rng.random()
+
+
+def warned(pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None) -> str:
+    return "\n".join(lz.explain(pipeline, executor).warnings)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "cut"),
+    [
+        (SHUFFLED | lz.batch(2) | lz.take(2), "take(2)"),
+        ((SHUFFLED | lz.batch(2))[:3], "take(3)"),
+        (SHUFFLED | lz.skip(2), "skip(2)"),
+        (lz.source(Stream()) | lz.shuffle(40, seed=0) | lz.take(2), "take(2)"),
+        (NUMBERS | lz.block_shuffle(4, seed=0) | lz.map(str) | lz.take(2), "take(2)"),
+    ],
+)
+def test_a_subset_that_changes_with_the_epoch_is_warned_of(
+    pipeline: lz.Pipeline[Any], cut: str
+) -> None:
+    first, second = (list(pipeline.machine.flow(pipeline.machine.init(e))) for e in (0, 1))
+    assert sorted(map(str, first)) != sorted(map(str, second))
+    for executor in (None, lz.threads(2)):
+        said = lz.explain(pipeline, executor).warnings[0]
+        assert said.startswith(f"{cut} gives another subset in each epoch, for ")
+        assert "shuffle(" in said
+        assert f"to keep one subset, put {cut[:4]} before" in said
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        NUMBERS | lz.take(3) | lz.shuffle(seed=0) | lz.batch(2),
+        SHUFFLED | lz.take(10),
+        SHUFFLED | lz.take(99),
+        SHUFFLED | lz.repeat() | lz.take(3),
+        SHUFFLED | lz.shard(num_shards=2, index=0) | lz.batch(2, drop_last=True),
+        SHUFFLED | lz.shard(num_shards=2, index=0, contiguous=True),
+        SHUFFLED | lz.sliding_window(3) | lz.cache(3) | lz.filter(bool) | lz.enumerate(),
+        SHUFFLED | lz.repeat(2) | lz.scan(lambda s, x: (s, x), 0),
+    ],
+)
+def test_nothing_else_is(pipeline: lz.Pipeline[Any]) -> None:
+    assert "subset" not in warned(pipeline)
+
+
+CASES = {
+    "shuffles batches, not items": (
+        [
+            NUMBERS | lz.batch(2) | lz.shuffle(seed=0),
+            STREAM | lz.batch(2, collate=lz.stack) | lz.map(str) | lz.shuffle(4, seed=0),
+            NUMBERS | lz.batch(2) | lz.filter(bool) | lz.block_shuffle(4, seed=0),
+        ],
+        [
+            SHUFFLED | lz.batch(2),
+            NUMBERS | lz.batch(2) | lz.unbatch() | lz.shuffle(4, seed=0),
+            NUMBERS | lz.batch(1) | lz.shuffle(seed=0),
+            NUMBERS | lz.bucket_batch(2, key=abs, window_size=4, seed=0) | lz.shuffle(4, seed=1),
+        ],
+    ),
+    "draw the same numbers": (
+        [
+            SHUFFLED | lz.shuffle(seed=0),
+            lz.zip(SHUFFLED, lz.source(range(20)) | lz.shuffle(seed=0)),
+            lz.concat(*[STREAM | lz.shuffle(4, seed=7)] * 5) | lz.map(str),
+            NUMBERS | lz.random_map(pick, seed=1) | lz.random_map(pick, seed=1),
+        ],
+        [
+            SHUFFLED | lz.shuffle(seed=1),
+            SHUFFLED | lz.shuffle(4, seed=0),
+            SHUFFLED | lz.random_map(pick, seed=0),
+            lz.mix([SHUFFLED, NUMBERS | lz.shuffle(seed=1)], [1, 1], seed=0),
+        ],
+    ),
+    "every rank reads all items": (
+        [MIXED | SHARD, MIXED | lz.map(str) | SHARD],
+        [
+            SHUFFLED | SHARD,
+            NUMBERS | SHARD | lz.filter(bool) | lz.shuffle(4, seed=0),
+            STREAM | SHARD,
+        ],
+    ),
+    "is not rank-free": (
+        [NUMBERS | lz.filter(bool) | SHARD, NUMBERS | lz.flat_map(range) | lz.batch(2) | SHARD],
+        [NUMBERS | SHARD | lz.filter(bool), SHUFFLED | lz.repeat() | SHARD],
+    ),
+    "never begins again": (
+        [lz.count() | lz.repeat(), NUMBERS | lz.repeat() | lz.map(str) | lz.repeat(2)],
+        [lz.count() | lz.take(5) | lz.repeat(), NUMBERS | lz.repeat(2) | lz.repeat()],
+    ),
+    "may draw from random.uniform": (
+        [
+            NUMBERS | lz.map(lambda x: random.uniform(0, x)),
+            lz.concat(NUMBERS, NUMBERS | lz.filter(lambda x: uniform(0, 1) < 0.5)),
+        ],
+        [
+            NUMBERS | lz.random_map(lambda rng, x: rng.uniform(0, x), seed=0),
+            NUMBERS | lz.map(lambda x: random.Random(x).uniform(0, 1)),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_each_warning_is_there_and_not_where_a_pipeline_is_close(text: str) -> None:
+    bad, good = CASES[text]
+    for pipeline in bad:
+        assert text in warned(pipeline), pipeline
+    for pipeline in good:
+        assert text not in warned(pipeline), pipeline
+
+
+def test_stages_that_draw_the_same_do_so() -> None:
+    one, other = SHUFFLED, lz.source(range(20)) | lz.shuffle(seed=0)
+    assert [x for x in other if x < 10] == list(one)
+
+
+def test_many_that_draw_the_same_are_one_warning() -> None:
+    several = lz.mix([SHUFFLED] * 50, [1] * 50, seed=1)
+    assert lz.explain(several).warnings == (
+        "50 stages draw the same numbers, by the same seed: shuffle(seed=0) as stages 1[0].2, "
+        "1[1].2, 1[2].2, ...; give each a seed of its own",
+    )
+
+
+def test_a_function_without_a_name_is_warned_of_where_no_worker_gets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipeline = NUMBERS | lz.map(lambda x: x)
+    text = "<lambda> in map has no name that a worker could import"
+    spawn = lz.processes(2, start_method="spawn")
+    assert text not in warned(pipeline, spawn)
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    assert text in warned(pipeline, spawn)
+    assert text in warned(pipeline, lz.to_device(spawn, "cuda"))
+    for executor in (lz.processes(2, start_method="fork"), lz.threads(2), None):
+        assert text not in warned(pipeline, executor)
+    assert text not in warned(NUMBERS | lz.map(str), spawn)
+
+
+class Noise:
+    def __call__(self, item: Any) -> Any:
+        return np.random.rand()
+
+    def method(self, item: Any) -> Any:
+        return [uuid.uuid4() for _ in item]
+
+
+def importing(item: Any) -> Any:
+    import random as dice
+
+    return dice.choice(item)
+
+
+def clean(item: Any) -> Any:
+    time.sleep(0)
+    return item.random, item.uniform(), item.time
+
+
+DRAWING: dict[str, list[Callable[..., Any]]] = {
+    "random.random": [random.random, lambda _: random.random()],
+    "random.choice": [importing, partial(lambda a, _: random.choice(a), [1])],
+    "numpy.random.rand": [Noise()],
+    "numpy.random.normal": [lambda x: np.random.normal(x)],
+    "uuid.uuid4": [Noise().method],
+    "time.time": [lambda _: time.time()],
+    "datetime.now": [lambda _: datetime.now()],
+}
+CLEAN: list[Callable[..., Any]] = [
+    len, str.split, np.stack, clean, partial(max, 1), Noise, lambda x: np.random.default_rng(x),
+    lambda x: random.Random(x).random(), lambda x: datetime.fromisoformat(x), uuid.UUID,
+]  # fmt: skip
+
+
+def test_draws_are_found_in_code() -> None:
+    for name, functions in DRAWING.items():
+        assert {draws(function) for function in functions} == {name}
+    assert {draws(function) for function in CLEAN} == {""}
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [lz.hash_range(0, 0.5, seed=1), lz.sample([1.0] * 9, seed=1)],
+    ids=lambda s: s.calls[0].name,
+)
+def test_stages_that_order_whole_epochs_are_built_for_no_others(stage: Any) -> None:
+    lz.explain(lz.source(range(9)) | lz.shuffle(seed=0) | stage)
