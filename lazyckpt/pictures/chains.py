@@ -1,0 +1,185 @@
+"""Chains as figures: their arguments, branches and marks. It reads no data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import starmap
+from typing import Any, NamedTuple
+
+from lazyckpt.core.call import Call, Chain, is_pipelines
+from lazyckpt.core.control import Control
+from lazyckpt.core.machine import Machine
+from lazyckpt.core.pictured import plural
+from lazyckpt.core.show import show
+from lazyckpt.core.user_state import storable
+from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row
+
+_Part = tuple[Call, Machine[Any]]
+Told = Callable[[str], str]  # of a stage's number, such as `1[0].2`, what is told of it
+
+ACCESS = Mark("[i]", "random access", "random access: item i is made without those before it")
+OWNS = Mark("◆", "own state", "own state: the stage keeps a part of the position itself")
+RANK_FREE = Mark("≡", "rank-free", "rank-free: states that all ranks share stay equal behind it")
+ENDLESS = Mark("∞", "endless", "endless: it gives items for ever")
+
+WEIGHTS = "weights"
+
+
+class _Written(NamedTuple):
+    """A call as it was written, with the numbers of the stages that it is made of."""
+
+    call: Call
+    first: int
+    last: int
+
+
+def chain_nodes(
+    chain: Chain,
+    told: Told = lambda stage: "",
+    prefix: str = "",
+    room: int = ROOM,
+    depth: int = DEPTH,
+) -> tuple[Node, ...]:
+    """The stages of a chain, and within them those of the pipelines that they join.
+
+    Args:
+        chain: A pipeline, or stages without a source.
+        told: What to tell of each stage.
+        prefix: What stands before the numbers of its stages.
+        room: How many stages there is room for.
+        depth: How many rows there may be within rows.
+    """
+    stages, parts = _written(chain), _parts(chain)
+
+    def node(number: int, left: int) -> Node:
+        return _node(stages[number], parts, told, prefix, left, depth)
+
+    return row(len(stages), node, room)
+
+
+def _written(chain: Chain) -> list[_Written]:
+    found: list[_Written] = []
+    for number, call in enumerate(chain.calls):
+        first = number - call.covers
+        while found and found[-1].first >= first:
+            found.pop()
+        found.append(_Written(call, first, number))
+    return found
+
+
+def _parts(chain: Chain) -> list[_Part]:
+    """Calls with their machines; none without a source."""
+    is_source = chain.calls[0].combinator.is_source
+    return [*zip(chain.calls, chain.machines, strict=True)] if is_source else []
+
+
+def _node(
+    written: _Written,
+    parts: list[_Part],
+    told: Told,
+    prefix: str,
+    room: int,
+    depth: int,
+) -> Node:
+    call, first, last = written
+    made_of = parts[first : last + 1]
+    stages = [f"{prefix}{number + 1}" for number in range(first, last + 1)]
+
+    def within(number: int, left: int) -> tuple[Node, ...]:
+        inner = f"{stages[-1]}[{number}]."
+        return chain_nodes(call.chains[number], told, inner, left, depth - 1)
+
+    weights = call.arguments.get(WEIGHTS) if _weights(call) else call  # else none
+    return Node(
+        legible(call.name),
+        tuple(
+            legible(f"{name}={_shown(value)}" if name else _shown(value))
+            for name, value in call.given
+            if value is not weights and not is_pipelines(value)
+        ),
+        branches(_labels(call), within, room, depth),
+        _marks(made_of) if parts else (),
+        " · ".join(filter(None, map(told, stages))),
+        call.combinator.is_source,
+        any(machine.owns for _, machine in made_of),
+    )
+
+
+def _shown(value: Any) -> str:
+    try:
+        return show(value)
+    except Exception:  # of a user's own repr
+        return f"<{type(value).__name__}>"
+
+
+def _labels(call: Call) -> list[str]:
+    """Of each pipeline its weight; or the argument that it is, or its number, if there are others.
+
+    So those of `case` are told from its selector.
+    """
+    weights = _weights(call)
+    if weights:
+        return weights
+    found, several = [], [value for value in call.arguments.values() if is_pipelines(value)]
+    for name, value in call.arguments.items():
+        if isinstance(value, Chain):
+            found.append(legible(name))
+        elif is_pipelines(value):
+            found += [str(n) if len(several) > 1 else "" for n in range(len(value))]
+    return found
+
+
+def _weights(call: Call) -> list[str]:
+    given = call.arguments.get(WEIGHTS)
+    return weight_labels(given.initial if isinstance(given, Control) else given, len(call.chains))
+
+
+def weight_labels(weights: Any, count: int) -> list[str]:
+    """Weights as they are written on branches; none if they aren't so many."""
+    if not isinstance(weights, Sequence) or isinstance(weights, str) or len(weights) != count:
+        return []
+    return [legible(_shown(weight), 40) for weight in weights]
+
+
+def _marks(parts: list[_Part]) -> tuple[Mark, ...]:
+    (first, _), (_, last) = parts[0], parts[-1]
+    found = []
+    if last.length == math.inf:
+        found.append(ENDLESS)
+    elif last.length is not None:
+        items = plural(int(last.length), "item")
+        found.append(Mark(f"{int(last.length):,}", items, f"length: {items} an epoch"))
+    if last.item is not None and last.skip is not None:
+        found.append(ACCESS)
+    if any(machine.owns for _, machine in parts):
+        found.append(OWNS)
+    if all(starmap(_is_rank_free, parts)) and _are_rank_free(first.chains):
+        found.append(RANK_FREE)
+    return tuple(found)
+
+
+def _are_rank_free(chains: Iterable[Chain]) -> bool:
+    todo, seen = [*chains], set[int]()
+    while todo:
+        each = todo.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            if not all(starmap(_is_rank_free, _parts(each))):
+                return False
+            todo += each.calls[0].chains
+    return True
+
+
+def _is_rank_free(call: Call, machine: Machine[Any]) -> bool:
+    """Whether where it stands is known to depend on no item, which is another on other ranks.
+
+    It isn't of what keeps a count of items that may end anywhere.
+    """
+    combinator, upstream = call.combinator, machine.upstream
+    if combinator.reshard is not None or machine.rate.each == math.inf:
+        return False
+    if upstream is None or not machine.owns:
+        return True
+    lengths = machine.length, upstream.length
+    return None not in lengths and storable not in combinator.checks.values()

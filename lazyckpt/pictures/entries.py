@@ -1,0 +1,60 @@
+"""States as figures: the stages as a state has them, and what is told of each."""
+
+from __future__ import annotations
+
+from itertools import starmap
+from typing import Any
+
+from lazyckpt.core.checks import brief
+from lazyckpt.core.entries import Described, Entries, Entry
+from lazyckpt.pictures.chains import OWNS, WEIGHTS, Told, weight_labels
+from lazyckpt.pictures.figure import DEPTH, ROOM, Node, branches, legible, row
+
+
+def entry_nodes(
+    entries: Entries, told: Told, prefix: str = "", room: int = ROOM, depth: int = DEPTH
+) -> tuple[Node, ...]:
+    """The stages of a state, and within them those of the pipelines that they join.
+
+    Args:
+        entries: The stages, as the state has them.
+        told: What to tell of each stage, by its number.
+        prefix: What stands before the numbers.
+        room: How many stages there is room for.
+        depth: How many rows there may be within rows.
+    """
+
+    def node(number: int, left: int) -> Node:
+        return _node(entries[number], told, f"{prefix}{number + 1}", not number, left, depth)
+
+    return row(len(entries), node, room)
+
+
+def _node(entry: Entry, told: Told, stage: str, is_first: bool, room: int, depth: int) -> Node:
+    known, count = entry.known, len(entry.pipelines)
+    labels = weight_labels(known.get(WEIGHTS), count) if count else []
+    if labels:
+        del known[WEIGHTS]
+
+    def within(number: int, left: int) -> tuple[Node, ...]:
+        return _inner(entry.pipelines[number], told, f"{stage}[{number}]", left, depth - 1)
+
+    return Node(
+        legible(entry.name),
+        tuple(starmap(_argument, known.items())),
+        branches(labels or [""] * count, within, room, depth),
+        (OWNS,) if entry.owns else (),
+        told(stage),
+        is_first,
+        entry.owns,
+    )
+
+
+def _argument(name: str, value: Any) -> str:
+    return legible(f"{name}={brief(value)}")
+
+
+def _inner(pipeline: Described, told: Told, stage: str, room: int, depth: int) -> tuple[Node, ...]:
+    if isinstance(pipeline, str):
+        return (Node(legible(pipeline), place=told(stage), is_source=True),)
+    return entry_nodes(pipeline, told, f"{stage}.", room, depth)

@@ -1,0 +1,136 @@
+"""Figures as HTML that needs no script: cards, branches that join, tables of items.
+
+Colours are made of the page's own text colour, so that they suit light and dark pages alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lazyckpt.pictures.figure import Branch, Figure, Mark, Node, legible
+from lazyckpt.pictures.style import DEEP_STYLE, STYLE
+
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
+_CODE = ' class="lzp-code"'
+_LONG = 48  # characters of an argument that a card shows
+_WORDS = 20  # characters that a card has room for, on any page that isn't narrow
+
+
+def escaped(text: str, most: int = 300, *, in_data: bool = False) -> str:
+    """Any text, as HTML."""
+    return legible(text, most, in_data=in_data).translate(_ESCAPED)
+
+
+def figure_html(figure: Figure) -> str:
+    """A figure, with its style."""
+    is_deep = _depth(figure.nodes) > 2
+    return framed(f"{_head(figure)}{_flow(figure.nodes)}", figure.title, is_deep=is_deep)
+
+
+def framed(body: str, title: str, *, is_deep: bool = False) -> str:
+    """Some HTML of ours, with its style."""
+    name, style = ("lzp lzp-deep", DEEP_STYLE) if is_deep else ("lzp", STYLE)
+    return f'<div class="{name}" role="group" aria-label="{escaped(title)}">{style}{body}</div>'
+
+
+def _depth(nodes: Iterable[Node]) -> int:
+    """How many rows there are within rows."""
+    return max((1 + _depth(branch.nodes) for node in nodes for branch in node.branches), default=0)
+
+
+def caption(title: str, facts: Iterable[str] = ()) -> str:
+    """A line of a title and facts."""
+    told = "".join(f'<span class="lzp-fact">{_bdi(fact)}</span>' for fact in facts)
+    return f'<div class="lzp-head"><span class="lzp-title">{_bdi(title)}</span>{told}</div>'
+
+
+def table_html(names: Sequence[str], rows: Iterable[Sequence[str] | str], code: str) -> str:
+    """A table of texts, one column in a font for code; on a narrow page each row is a block.
+
+    A text in place of a row is the heading of those behind it.
+    """
+    heads = "".join(f'<span role="columnheader">{_bdi(name)}</span>' for name in names)
+    lines = "".join(
+        f'<div role="row" class="lzp-row">{_cells(names, row, code)}</div>' for row in rows
+    )
+    return (
+        f'<div role="table" class="lzp-table" style="--columns:{len(names)}">'
+        f'<div role="row" class="lzp-row lzp-names">{heads}</div>{lines}</div>'
+    )
+
+
+def _cells(names: Sequence[str], row: Sequence[str] | str, code: str) -> str:
+    if isinstance(row, str):
+        return f'<span role="rowheader" class="lzp-section">{_bdi(row)}</span>'
+    return "".join(
+        f'<span role="cell"{_CODE * (name == code)} title="{escaped(name)}">'
+        f"{_bdi(text, in_data=True)}</span>"
+        for name, text in zip(names, row, strict=True)
+    )
+
+
+def remark(text: str, *, is_warning: bool = False) -> str:
+    """A sentence in a line of its own."""
+    return f'<div class="lzp-remark{" lzp-warning" * is_warning}">{_bdi(text, 1_000)}</div>'
+
+
+def _head(figure: Figure) -> str:
+    bar = ""
+    if figure.share is not None:
+        percent = f"{figure.share:.0%}"
+        bar = (
+            f'<div class="lzp-bar" role="progressbar" aria-valuemin="0" aria-valuemax="100" '
+            f'aria-valuenow="{figure.share * 100:.0f}" aria-label="{percent} of the epoch">'
+            f'<div style="width:{figure.share * 100:.1f}%"></div></div>'
+        )
+    return caption(figure.title, figure.facts) + bar
+
+
+def _flow(nodes: Iterable[Node]) -> str:
+    steps = "".join(f'<div class="lzp-step" role="listitem">{_step(node)}</div>' for node in nodes)
+    return f'<div class="lzp-flow" role="list">{steps}</div>'
+
+
+def _step(node: Node) -> str:
+    if not node.branches:
+        return _card(node)
+    joined = "".join(map(_branch, node.branches))
+    return f'<div class="lzp-join" role="list">{joined}</div>{_card(node)}'
+
+
+def _branch(branch: Branch) -> str:
+    label = f'<span title="weight or part of this pipeline">{_bdi(branch.label)}</span>'
+    wire = f'<div class="lzp-wire">{label if branch.label else ""}</div>'
+    return f'<div class="lzp-branch" role="listitem">{_flow(branch.nodes)}{wire}</div>'
+
+
+def _card(node: Node) -> str:
+    if not node.is_stage:
+        return f'<div class="lzp-note">{_bdi(node.name)}</div>'
+    kinds = " lzp-source" * node.is_source + " lzp-owns" * node.owns
+    arguments = "".join(f"<div{_title(text)}>{_bdi(text, _LONG)}</div>" for text in node.arguments)
+    words = max(map(len, (node.name, *node.arguments)))
+    return (
+        f'<div class="lzp-card{kinds}" style="--words:{min(words, _WORDS)}">'
+        f'<div class="lzp-name">{_bdi(node.name, 60)}</div>'
+        + (f'<div class="lzp-args">{arguments}</div>' if arguments else "")
+        + (f'<div class="lzp-place">{_bdi(node.place, 120)}</div>' if node.place else "")
+        + (f'<div class="lzp-marks">{"".join(map(_mark, node.marks))}</div>' if node.marks else "")
+        + "</div>"
+    )
+
+
+def _title(text: str) -> str:
+    return f' title="{escaped(text)}"' if len(text) > _LONG else ""
+
+
+def _mark(mark: Mark) -> str:
+    return (
+        f'<span role="img" title="{escaped(mark.meaning)}" aria-label="{escaped(mark.word)}">'
+        f"{escaped(mark.sign)}</span>"
+    )
+
+
+def _bdi(text: str, most: int = 300, *, in_data: bool = False) -> str:
+    """A text whose direction of writing changes nothing around it."""
+    return f"<bdi>{escaped(text, most, in_data=in_data)}</bdi>"

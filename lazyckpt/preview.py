@@ -1,0 +1,110 @@
+"""`head`: the first items of a pipeline, to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from shutil import get_terminal_size
+from typing import Any, Generic, TypeVar
+
+from lazyckpt.core.call import runnable
+from lazyckpt.core.checks import checked, positive
+from lazyckpt.core.pictured import plural
+from lazyckpt.core.secrets import masked
+from lazyckpt.pictures.console import table_rich
+from lazyckpt.pictures.html import caption, framed, table_html
+from lazyckpt.pictures.text import table_text
+from lazyckpt.pictures.values import Told, lines
+from lazyckpt.pipeline import Pipeline
+from lazyckpt.run import Run
+
+T = TypeVar("T")
+
+_SHOWN = 50  # items that a table has
+_NAMES = ("item", "type", "shape", "dtype", "size", "values")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Head(Generic[T]):
+    """The first items of a pipeline. `head` makes it.
+
+    Attributes:
+        items: They themselves.
+        error: What the item behind them raised, if it did.
+    """
+
+    items: list[T]
+    error: Exception | None = None
+
+    @property
+    def _title(self) -> str:
+        count = len(self.items)
+        return f"first {plural(count, 'item')}" if count > 1 else ("no items", "first item")[count]
+
+    def _rows(self) -> Iterator[Told]:
+        for number, item in enumerate(self.items[:_SHOWN]):
+            yield from lines(str(number), item)
+        if (more := len(self.items) - _SHOWN) > 0:
+            yield Told("...", plural(more, "more item"), "", "", "", "")
+        if self.error is not None:
+            name, told = type(self.error).__name__, _message(self.error)
+            yield Told(str(len(self.items)), name, "", "", "", told)
+
+    def to_text(self, width: int = 80) -> str:
+        """The table for a terminal of so many columns."""
+        return table_text(self._title, _NAMES, self._rows(), width)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return self.to_text(get_terminal_size().columns)
+
+    def _repr_html_(self) -> str:
+        return framed(
+            caption(self._title) + table_html(_NAMES, self._rows(), code="values"), self._title
+        )
+
+    def __rich__(self) -> Any:
+        return table_rich(self._title, _NAMES, self._rows())
+
+
+def head(pipeline: Pipeline[T], n: int = 3) -> Head[T]:
+    """The first items with their types, shapes, dtypes, sizes and first values.
+
+    Reads what these items take and nothing more. Where one can't be made, those before it
+    are there, and the error in its place.
+
+    Args:
+        pipeline: Where to look.
+        n: How many items, an int >= 1.
+
+    Returns:
+        A `Head`: a table in a notebook, in a terminal and as `str`; its `items` are the items.
+        Bytes are those of the values: of arrays and text without Python's own.
+
+    >>> import lazyckpt as lz
+    >>> print(lz.head(lz.source(["a b", "c"]) | lz.map(str.split)))
+    first 2 items
+      item  type  shape  dtype  size  values
+      0     list  len 2         2 B   ['a', 'b']
+      1     list  len 1         1 B   ['c']
+    """
+    n = checked("head", "n", n, positive)
+    run: Run[T] = Run(runnable("head", pipeline))
+    items: list[T] = []
+    error: Exception | None = None
+    with run:
+        try:
+            items += islice(run, n)
+        except Exception as raised:
+            error = raised
+    return Head(items, error)
+
+
+def _message(error: Exception) -> str:
+    try:
+        return masked(str(error))
+    except Exception:  # of somebody's own __str__
+        return ""
