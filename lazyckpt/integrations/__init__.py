@@ -38,7 +38,7 @@ writes later is the state of its own step.
 **torchtitan.** A `BaseDataLoader` has `__iter__`, `state_dict` and `load_state_dict`: those of
 a `lz.torch.loader`, whose batches a `map` makes `(inputs, labels)`. Give `load_state_dict`
 `lz.rebase(state, pipeline)`, and the data-parallel degree may be another one after a resume, with
-filters, mixtures and packing before `shard`. The README has one, under "Pretraining".
+filters, mixtures and packing before `shard`. The how-to guide on pretraining has one.
 
 **Accelerate.** `accelerator.register_for_checkpointing(run)`; `save_state` and `load_state`
 include it. `lz.shard` gives each rank its batches and `lz.to_device` moves them, so that the data
@@ -58,6 +58,9 @@ item is on its way while you compute, and the state is that of the one you have.
 
 **Orbax.** `ocp.args.JsonSave(run.state_dict())`, and `load_state_dict` of what
 `ocp.args.JsonRestore()` finds.
+
+**Prometheus.** `registry.register(lz.prometheus.collector(train=run))`: a run's speed and waits, as
+they are when they are scraped; `lz.metrics(run)` is the same for a tracker.
 
 **grain.** `lz.grain.dataset(pipeline)`, an `IterDataset` whose iterators have `get_state` and
 `set_state`; `grain.checkpoint.CheckpointSave` accepts them.

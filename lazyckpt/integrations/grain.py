@@ -12,7 +12,7 @@ from lazyckpt.run import Run
 try:
     import grain
 except ImportError as error:
-    raise ImportError(f"lz.grain: pip install lazyckpt[grain] ({error})") from None
+    raise ImportError(f'lz.grain: pip install "lazyckpt[grain]" ({error})') from None
 
 __all__ = ["Dataset", "DatasetIterator", "dataset"]
 

@@ -16,7 +16,7 @@ try:
     import jax
     import jax.numpy as jnp
 except ImportError as error:
-    raise ImportError(f"lz.jax: pip install lazyckpt[jax] ({error})") from None
+    raise ImportError(f'lz.jax: pip install "lazyckpt[jax]" ({error})') from None
 
 __all__ = ["device_put"]
 
@@ -26,7 +26,7 @@ def device_put(
 ) -> Executor:
     """Items are made by another executor, and put on a JAX device, one item ahead.
 
-    Arrays of numbers become `jax.Array`s, wherever they are in a pytree; all
+    An array of numbers becomes a `jax.Array`, wherever it is in a pytree; all
     else stays as it is. Items, order and states are otherwise those of the executor.
 
     While the consumer computes with one item, the next is on its way; the state
@@ -40,6 +40,7 @@ def device_put(
     Memory:
         Two items on the device.
 
+    Example:
         sharding = NamedSharding(mesh, PartitionSpec("data"))
         run = lz.run(pipeline, saved, executor=lz.jax.device_put(lz.threads(4), sharding))
     """
@@ -64,7 +65,7 @@ class _DevicePut(ToDevice):
         name = "the default device" if device is None else str(device)
         return [
             *self.arguments["executor"].explain(chain),
-            ((f"copy to {name}",), "one item ahead"),
+            ((f"copy to {name}",), "one item ahead", ()),
         ]
 
 

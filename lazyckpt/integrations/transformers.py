@@ -13,7 +13,7 @@ try:
 
     from lazyckpt.integrations.torch import Loader
 except ImportError as error:
-    raise ImportError(f"lz.transformers: pip install lazyckpt[transformers] ({error})") from None
+    raise ImportError(f'lz.transformers: pip install "lazyckpt[transformers]" ({error})') from None
 
 __all__ = ["PipelineCallback", "feed"]
 
@@ -38,6 +38,7 @@ def feed(trainer: Trainer, loader: Loader[Any]) -> None:
         loader: From `lz.torch.loader`. Where its length is known the Trainer has
             epochs; else it needs `max_steps`.
 
+    Example:
         trainer = Trainer(model, TrainingArguments("out", max_steps=1000))
         lz.transformers.feed(trainer, lz.torch.loader(pipeline, lz.threads(4)))
         trainer.train(resume_from_checkpoint=True)

@@ -125,7 +125,7 @@ def check_sharding(folder: Path) -> None:
     run = lz.run(epoch_of(), executor=executor)
     assert next(run)["x"].sharding == sharding
     run.close()
-    assert lz.explain(epoch_of(), executor).partition("\nmemory: ")[0].endswith("one item ahead")
+    assert lz.explain(epoch_of(), executor).layout.endswith("one item ahead")
 
 
 def check_states(folder: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_is_refused() -> None:
 def test_where_it_is_missing(name: str) -> None:
     code = f"import sys; sys.modules[{name!r}] = None; import lazyckpt; lazyckpt.{name}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"ImportError: lz.{name}: pip install lazyckpt[{name}]" in done.stderr
+    assert f'ImportError: lz.{name}: pip install "lazyckpt[{name}]"' in done.stderr
 
 
 if __name__ == "__main__":

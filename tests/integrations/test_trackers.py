@@ -396,7 +396,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_
         log_state(writer, lz.init(TEN), 1)
     reader = "tensorboard.backend.event_processing.event_accumulator"
     monkeypatch.setitem(sys.modules, reader, None)
-    message = r"the package tensorboard is not installed; pip install lazyckpt\[tensorboard\]"
+    message = r'the package tensorboard is not installed; pip install "lazyckpt\[tensorboard\]"'
     with pytest.raises(lz.ArgumentError, match=message):
         load_state(tmp_path)
 
@@ -406,7 +406,9 @@ def test_a_folder_of_runs_is_no_package(tmp_path: Path) -> None:
     spec = PathFinder.find_spec("wandb", [str(tmp_path)])
     assert spec is not None
     folder = module_from_spec(spec)  # as `import wandb` gives it where W&B is not installed
-    with pytest.raises(lz.ArgumentError, match=r"a folder of that .*; pip install lazyckpt\[wandb"):
+    with pytest.raises(
+        lz.ArgumentError, match=r'a folder of that .*; pip install "lazyckpt\[wandb\]"'
+    ):
         log_state(folder, lz.init(TEN), 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 try:
     import torch  # noqa: F401  # what the rooms below need
 except ImportError as error:
-    raise ImportError(f"lz.torch: pip install lazyckpt[torch] ({error})") from None
+    raise ImportError(f'lz.torch: pip install "lazyckpt[torch]" ({error})') from None
 
 from lazyckpt.combinators.sampler import sampler
 from lazyckpt.integrations.torch.dataset import Dataset, dataset, state

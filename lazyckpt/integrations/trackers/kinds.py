@@ -22,7 +22,8 @@ ACCEPTED = """
     aim          aim.Run()
     tensorboard  torch.utils.tensorboard.SummaryWriter(); to load, also its folder
     dvclive      dvclive.Live(); to load, also its folder
-each with its extra: pip install lazyckpt[mlflow]"""
+each with its extra, such as pip install "lazyckpt[mlflow]"\
+"""
 
 
 class NoState(PipelineError, LookupError):
@@ -44,7 +45,7 @@ def package(name: str, extra: str) -> Any:
     except ImportError as error:
         missing = (error.name or name).partition(".")[0]
         raise ArgumentError(
-            f"the package {missing} is not installed; pip install lazyckpt[{extra}]"
+            f'the package {missing} is not installed; pip install "lazyckpt[{extra}]"'
         ) from error
 
 

@@ -120,7 +120,7 @@ def _tracker(where: Any) -> Tracker:
         if where.__name__ in _TRACKERS and getattr(where, "__file__", None) is None:
             raise ArgumentError(
                 f"the package {names[0]} is not installed, a folder of that name was imported; "
-                f"pip install lazyckpt[{names[0]}]"
+                f'pip install "lazyckpt[{names[0]}]"'
             )
     for name in names:
         for root, tracker in _TRACKERS.items():

@@ -1,0 +1,250 @@
+"""What a profile has found: a table, a page of HTML, a picture, a trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from lazyckpt.executors.plan.timings import Span
+
+_WIDTH = 44  # characters of a stage
+
+
+@dataclass(frozen=True)
+class StageProfile:
+    """What a stage has taken, in all workers together.
+
+    Attributes:
+        name: The stage, as it was written.
+        depth: How many stages it is within, of those that join pipelines.
+        seconds: Without the stages before it.
+        working: Of these, those in which the processor worked.
+        items: How many it has made.
+        bytes: How large these are together, about.
+    """
+
+    name: str
+    depth: int
+    seconds: float
+    working: float
+    items: int
+    bytes: float
+
+    @property
+    def waiting(self) -> float:
+        """Seconds that it waited: for files, the network, a lock or a busy processor."""
+        return max(0.0, self.seconds - self.working)
+
+
+@dataclass(frozen=True)
+class WorkerProfile:
+    """What a worker has done.
+
+    Attributes:
+        name: Its name.
+        seconds: How long it was at work in a stage.
+        working: Of these, those in which the processor worked.
+        stages: How long it was at work in each stage, in their order.
+        process: The number of its process.
+        thread: That of its thread.
+    """
+
+    name: str
+    seconds: float
+    working: float
+    stages: tuple[float, ...]
+    process: int
+    thread: int
+
+
+@dataclass(frozen=True, repr=False)
+class Profile:
+    """What each stage and each worker has taken. `lazyckpt.profile` makes it.
+
+    Attributes:
+        items: How many items were read.
+        seconds: How long that took.
+        first: How long the first of them took, for which workers start.
+        stages: Each stage, from the source on; those of pipelines that are joined before
+            what joins them.
+        workers: Each worker; without an executor the thread that has read.
+        bottleneck: Which stage is slow, and what to do about it.
+        executor: Who made the items.
+    """
+
+    items: int
+    seconds: float
+    first: float
+    stages: tuple[StageProfile, ...]
+    workers: tuple[WorkerProfile, ...]
+    bottleneck: str
+    executor: str
+    spans: tuple[tuple[int, int, list[Span]], ...] = ()
+
+    @property
+    def rate(self) -> float:
+        """Items a second."""
+        return self.items / self.seconds if self.seconds else 0.0
+
+    def __repr__(self) -> str:
+        return f"<profile of {self._summary()}: {self.bottleneck}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self._cells(), strict=True)]
+        lines = [self._summary()]
+        for first, *others in self._cells():
+            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+            lines.append("  ".join([first.ljust(widths[0]), *cells]))
+        return "\n".join([*lines, *self._worker_lines(), self.bottleneck])
+
+    def _summary(self) -> str:
+        text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"
+        return f"{text}, by {self.executor}; the first after {said_time(self.first)}"
+
+    def _cells(self) -> Iterator[tuple[str, ...]]:
+        yield "stage", "time", "share", "waiting", "items", "an item", "bytes"
+        total = sum(stage.seconds for stage in self.stages) or 1.0
+        for stage in self.stages:
+            yield (
+                "  " * stage.depth + cut_name(stage.name, _WIDTH - 2 * stage.depth),
+                said_time(stage.seconds),
+                f"{stage.seconds / total:.0%}",
+                f"{stage.waiting / stage.seconds:.0%}" if stage.seconds > 0.01 * total else "",
+                f"{stage.items:,}",
+                said_time(stage.seconds / stage.items) if stage.items else "",
+                said_size(stage.bytes / stage.items) if stage.items and stage.bytes else "",
+            )
+
+    def _worker_lines(self) -> Iterator[str]:
+        if len(self.workers) > 1:
+            for each in self.workers:
+                busy, waits = each.seconds / (self.seconds or 1), each.seconds - each.working
+                yield (
+                    f"{each.name}: {min(1.0, busy):.0%} of the time at work, "
+                    f"{said_time(each.seconds)}, of which it waited {said_time(max(0.0, waits))}"
+                )
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._cells()
+        total = sum(stage.seconds for stage in self.stages) or 1.0
+        lines = [_row("th", head)]
+        for stage, row in zip(self.stages, rows, strict=True):
+            lines.append(_row("td", row, stage.seconds / total))
+        texts = [self._summary(), *self._worker_lines(), self.bottleneck]
+        first, *others = [f"<div>{escape(text)}</div>" for text in texts]
+        table = f'<div style="overflow-x:auto"><table>{"".join(lines)}</table></div>'
+        return "".join([first, table, *others])
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw a bar for each stage: how long it worked, and how long it waited.
+
+        Args:
+            ax: The axes of Matplotlib to draw on; by default new ones.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ImportError: Matplotlib is not installed: `pip install "lazyckpt[plot]"`.
+        """
+        if ax is None:
+            try:
+                plt = import_module("matplotlib.pyplot")
+            except ImportError as error:
+                raise ImportError(
+                    f'Profile.plot: pip install "lazyckpt[plot]" ({error})'
+                ) from error
+            height = 1.2 + 0.4 * len(self.stages)
+            ax = plt.subplots(figsize=(7, height), layout="constrained")[1]
+        names = ["  " * each.depth + cut_name(each.name) for each in self.stages]
+        places = range(len(names))
+        working = [each.seconds - each.waiting for each in self.stages]
+        waiting = [each.waiting for each in self.stages]
+        ax.barh(places, working, label="working")
+        ax.barh(places, waiting, left=working, label="waiting")
+        ax.set_yticks(places, [name.replace("$", r"\$") for name in names])
+        ax.invert_yaxis()
+        ax.set_xlabel("seconds")
+        ax.legend()
+        return ax
+
+    def chrome_trace(self) -> dict[str, Any]:
+        """The first calls of each stage, in the Trace Event Format.
+
+        Returns:
+            A dict for `json.dumps`; chrome://tracing and ui.perfetto.dev show it.
+        """
+        start = min((begun for *_, spans in self.spans for _, begun, _ in spans), default=0.0)
+        events: list[dict[str, Any]] = [
+            {
+                "name": self.stages[stage].name,
+                "cat": "stage",
+                "ph": "X",
+                "ts": round((begun - start) * 1e6, 3),
+                "dur": round((ended - begun) * 1e6, 3),
+                "pid": process,
+                "tid": thread,
+            }
+            for process, thread, spans in self.spans
+            for (stage, _), begun, ended in spans
+        ]
+        for each in self.workers:
+            of_thread = {"ph": "M", "pid": each.process, "tid": each.thread}
+            events.append({"name": "thread_name", **of_thread, "args": {"name": each.name}})
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+    def to_chrome_trace(self, path: str | PathLike[str]) -> None:
+        """Write `chrome_trace` to a file.
+
+        Args:
+            path: Where to.
+        """
+        Path(path).write_text(json.dumps(self.chrome_trace()), "utf-8")
+
+
+def _row(tag: str, cells: tuple[str, ...], share: float | None = None) -> str:
+    first, *others = cells
+    bar = ""
+    if share is not None:
+        style = "height:4px;background:#2a78b5;min-width:1px"
+        bar = f'<div style="{style};width:{share:.1%}"></div>'
+    left = f'<{tag} style="text-align:left;white-space:pre">{escape(first)}{bar}</{tag}>'
+    style = "text-align:right;padding-left:1em;white-space:nowrap"
+    right = "".join(f'<{tag} style="{style}">{escape(cell)}</{tag}>' for cell in others)
+    return f"<tr>{left}{right}</tr>"
+
+
+def cut_name(text: str, width: int = _WIDTH) -> str:
+    """A name in so many characters."""
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= max(12, width) else text[: max(12, width) - 3] + "..."
+
+
+def said_time(seconds: float) -> str:
+    """A time with a unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.0f} ns" if seconds else "0"
+
+
+def said_rate(rate: float) -> str:
+    """Such as `1,042 a second`."""
+    return f"{rate:,.0f} a second" if rate >= 100 else f"{rate:.3g} a second"
+
+
+def said_size(size: float) -> str:
+    """A size with a unit that suits it."""
+    for unit, each in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= each:
+            return f"{size / each:.3g} {unit}"
+    return f"{size:.0f} B"

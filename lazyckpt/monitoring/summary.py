@@ -1,0 +1,133 @@
+"""From timings to a profile."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.machine import UNKNOWN, Rate
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.segments import shown_stage
+from lazyckpt.executors.plan.timed import TimerCosts
+from lazyckpt.executors.plan.timings import Timing, Timings
+from lazyckpt.monitoring.advice import CONSUMER, bottleneck
+from lazyckpt.monitoring.report import Profile, StageProfile, WorkerProfile
+
+_NOTHING = Timing()
+
+
+class Row(NamedTuple):
+    """A stage, the pipeline that it is in, and how many others that is within."""
+
+    call: Call
+    chain: Chain
+    depth: int
+
+    @property
+    def is_last(self) -> bool:
+        return self.call is self.chain.calls[-1]
+
+    @property
+    def rate(self) -> Rate:
+        """How many items it takes of the stage before it."""
+        number = next(n for n, call in enumerate(self.chain.calls) if call is self.call)
+        return self.chain.machines[number].rate
+
+
+class Read(NamedTuple):
+    """How many items were read, how many of them with timers, and how long it took.
+
+    `first` is how long the first took.
+    """
+
+    items: int
+    timed: int
+    seconds: float
+    first: float
+
+
+def summary(
+    read: Read,
+    rows: list[Row],
+    timings: list[Timings],
+    costs: TimerCosts,
+    executor: Executor | None,
+) -> Profile:
+    """What was measured with timers, as if all items had been read with them."""
+    stages = [_stage(row, number, timings, costs) for number, row in enumerate(rows)]
+    times = counts = 1.0
+    if read.timed < read.items:
+        counts = read.items / read.timed
+        times = read.seconds / (sum(stage.seconds for stage in stages) or read.seconds)
+    found = Profile(
+        read.items,
+        read.seconds,
+        read.first,
+        tuple([_scaled(stage, times, counts) for stage in _counted(stages, rows)]),
+        tuple(_workers(timings, costs, len(rows))),
+        "",
+        CONSUMER if executor is None else repr(executor),
+        tuple([(worker[0], worker[1], spans) for worker, _, spans in timings]),
+    )
+    calls = [row.call for row in rows]
+    return replace(found, bottleneck=bottleneck(found, calls, rows[-1].chain, executor))
+
+
+def _stage(row: Row, number: int, timings: list[Timings], costs: TimerCosts) -> StageProfile:
+    whole = [each for found in timings for key, each in found.stages.items() if key[0] == number]
+    ends = [found.stages.get((number, 0), _NOTHING) for found in timings]
+    measured, seconds = sum(each.seconds for each in whole), sum(map(costs.without, whole))
+    working = sum(each.working for each in whole)
+    made, sized = sum(each.items for each in ends), sum(each.sized for each in ends)
+    return StageProfile(
+        shown_stage(row.call),
+        row.depth,
+        seconds,
+        min(seconds, working * seconds / measured) if measured else 0.0,
+        made,
+        sum(each.size for each in ends) / sized * made if sized else 0.0,
+    )
+
+
+def _counted(stages: list[StageProfile], rows: list[Row]) -> Iterator[StageProfile]:
+    """The stages; one whose items are looked up by the next has made what that has taken."""
+    found: list[StageProfile] = []
+    behind: dict[int, tuple[int, Rate]] = {}  # by chain, what comes behind
+    for stage, row in zip(reversed(stages), reversed(rows), strict=True):
+        items, rate = (0, UNKNOWN) if row.is_last else behind[id(row.chain)]
+        if not stage.items and rate.each < math.inf:
+            stage = replace(stage, items=int(items * rate.each))
+        behind[id(row.chain)] = stage.items, row.rate
+        found.append(stage)
+    return reversed(found)
+
+
+def _scaled(stage: StageProfile, times: float, counts: float) -> StageProfile:
+    return replace(
+        stage,
+        seconds=stage.seconds * times,
+        working=stage.working * times,
+        items=round(stage.items * counts),
+        bytes=stage.bytes * counts,
+    )
+
+
+def _workers(timings: list[Timings], costs: TimerCosts, count: int) -> Iterator[WorkerProfile]:
+    by_worker: dict[tuple[int, int, str], list[tuple[int, Timing]]] = {}
+    for worker, stages, _ in timings:
+        by_worker.setdefault(worker, []).extend((key[0], each) for key, each in stages.items())
+    for (process, thread, name), pairs in sorted(by_worker.items(), key=lambda pair: pair[0][::-1]):
+        if not any(each.items for _, each in pairs):  # it has made sure that the state fits
+            continue
+        took = [0.0] * count
+        for number, each in pairs:
+            took[number] += costs.without(each)
+        working = sum(each.working for _, each in pairs)
+        if (process, thread) == (os.getpid(), threading.get_ident()):
+            name = CONSUMER
+        yield WorkerProfile(name, sum(took), min(working, sum(took)), tuple(took), process, thread)
