@@ -1,0 +1,30 @@
+"""`lazyckpt completion`."""
+
+from __future__ import annotations
+
+import argparse
+
+from lazyckpt.cli.main import COMMANDS, parser_of
+from lazyckpt.io.storage import optional_module
+
+SHELLS = ("bash", "zsh", "fish")
+DESCRIPTION = """\
+Prints a script that makes a shell complete lazyckpt's commands and their options, where the
+shell reads such scripts, or its zsh form from a folder of $fpath.
+"""
+EXAMPLES = """\
+  lazyckpt completion bash > ~/.local/share/bash-completion/completions/lazyckpt
+  lazyckpt completion zsh > ~/.zfunc/_lazyckpt
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("shell", choices=SHELLS)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    shtab = optional_module("shtab", "cli", "completion")
+    print(shtab.complete(parser_of([*COMMANDS]), shell=chosen.shell))
+    return 0

@@ -1,0 +1,32 @@
+"""`lazyckpt explain`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from lazyckpt.cli.arguments import add_executor, add_pipeline, executor_of
+from lazyckpt.executors.explain import explain
+from lazyckpt.lineage.command import pipeline_of
+
+DESCRIPTION = """\
+Prints for each stage of a pipeline who runs it, its bytes in a state, what a resume re-reads
+and what it holds in memory; then warnings. It reads no data and starts nothing.
+"""
+EXAMPLES = """\
+  lazyckpt explain train:pipeline
+  lazyckpt explain train:pipeline --processes 8
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_pipeline(parser)
+    add_executor(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    found = explain(pipeline_of(chosen.pipeline), executor_of(chosen))
+    print(found.to_text(shutil.get_terminal_size((100, 24)).columns))
+    return 0

@@ -1,0 +1,99 @@
+"""`lazyckpt`: find the command, run it, tell what went wrong in one line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import lazyckpt
+from lazyckpt.core.checks import cut
+
+COMMANDS = {
+    "inspect": "show where a state stands, stage by stage",
+    "diff": "tell how one state differs from another",
+    "head": "show the first items of a pipeline",
+    "explain": "tell what a run would do, and what to look at twice",
+    "profile": "measure which stage of a pipeline is slow",
+    "seen": "tell what a run was given up to a state: the origins of all its items",
+    "index": "find the rows of files ahead, for readers of lazyckpt.io",
+    "convert": "write a corpus anew, in files of so many rows of a format with random access",
+    "demo": "train a small model, kill it again and again, and compare with a run left alone",
+    "completion": "print what makes a shell complete these commands",
+}
+_EPILOG = """\
+A pipeline is named as module:name, such as train:pipeline, or train:make if that is a
+function of one. The module is imported from the current folder.
+
+exit status:
+  0    done
+  1    states differ, or a check failed
+  2    arguments or data that won't do, with one line that says why
+  130  stopped by Ctrl-C
+
+lazyckpt COMMAND --help has examples.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status."""
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    parser = parser_of(given[:1])
+    chosen = parser.parse_args(given)
+    if chosen.command is None:
+        parser.print_help()
+        return 2
+    try:
+        status: int = chosen.run(chosen)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # as in `lazyckpt demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _failed(chosen.command, "stopped", 130)
+    except (Exception, SystemExit) as error:  # a user's own too, whose pipeline it runs
+        return _failed(chosen.command, _told(error), 2)
+
+
+def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands, of which these have their arguments."""
+    parser = argparse.ArgumentParser(
+        prog="lazyckpt",
+        description=(lazyckpt.__doc__ or "Data pipelines as values.").split("\n")[0],
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"lazyckpt {lazyckpt.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in names:
+            module: Any = import_module(f"lazyckpt.cli.{name}")
+            command.description, command.epilog = (
+                module.DESCRIPTION,
+                f"examples:\n{module.EXAMPLES}",
+            )
+            module.configure(command)
+            command.set_defaults(run=module.run)
+    return parser
+
+
+def _told(error: BaseException) -> str:
+    """An error in one line, with the stage that it came from."""
+    text = cut(" ".join(str(error).split()))
+    if not isinstance(error, (lazyckpt.PipelineError, OSError)):
+        text = f"{type(error).__name__}: {text}"
+    for note in getattr(error, "__notes__", ())[:1]:
+        text += f" ({cut(' '.join(note.split()))})"
+    return text
+
+
+def _failed(command: str, text: str, status: int) -> int:
+    print(f"lazyckpt {command}: {text}", file=sys.stderr)
+    return status

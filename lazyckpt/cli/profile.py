@@ -1,0 +1,43 @@
+"""`lazyckpt profile`."""
+
+from __future__ import annotations
+
+import argparse
+
+from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executor_of
+from lazyckpt.lineage.command import pipeline_of
+from lazyckpt.monitoring.profile import profile
+
+DESCRIPTION = """\
+Runs a pipeline for some items, and prints the time of each stage and which of them is the
+bottleneck.
+"""
+EXAMPLES = """\
+  lazyckpt profile train:pipeline
+  lazyckpt profile train:pipeline -n 10000 --processes 8
+  lazyckpt profile train:pipeline --chrome trace.json
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_pipeline(parser)
+    parser.add_argument(
+        "-n",
+        type=at_least(1),
+        default=1000,
+        metavar="N",
+        help="how many items (default: %(default)s)",
+    )
+    parser.add_argument("--chrome", metavar="PATH", help="write a trace for chrome://tracing")
+    add_executor(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    pipeline = pipeline_of(chosen.pipeline)
+    found = profile(pipeline, chosen.n, executor=executor_of(chosen))
+    print(found)
+    if chosen.chrome is not None:
+        found.to_chrome_trace(chosen.chrome)
+    return 0

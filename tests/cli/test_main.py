@@ -1,0 +1,236 @@
+"""The command line, in processes of its own: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.cli.main import COMMANDS, main, parser_of
+
+SECRET = "Zq7Zq7Zq7Zq7Zq7Zq7Zq7Zq7"
+CODE = f"""
+import sys, time
+import lazyckpt as lz
+
+pipeline = lz.source(range(9)) | lz.batch(2) | lz.shuffle(seed=0)
+number = 3
+
+def divided(x):
+    return 1 / x
+
+dividing = lz.source([1, 0]) | lz.map(divided)
+
+def made():
+    return pipeline
+
+def failing():
+    raise ValueError("no login at s3://me:{SECRET}@bucket\\nin two lines")
+
+def slow():
+    print("waiting", flush=True)
+    time.sleep(600)
+
+def ending():
+    sys.exit("enough")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with modules, and states of a pipeline after 2 and 3 items."""
+    (tmp_path / "training_of_cli.py").write_text(CODE)
+    (tmp_path / "broken_cli.py").write_text(f"api_key = '{SECRET}' +")
+    pipeline = lz.source(range(9)) | lz.batch(2) | lz.shuffle(seed=0)
+    lz.save(lz.state_at(pipeline, 2), tmp_path / "2.json")
+    lz.save(lz.state_at(pipeline, 3), tmp_path / "3.json")
+    lz.save(lz.state_at(lz.source(range(9)), 3), tmp_path / "other.json")
+    (tmp_path / "bad.json").write_text(f'{{"lazyckpt": 2, "token": "{SECRET}"')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def environment(columns: int = 100) -> dict[str, str]:
+    path = str(Path(lz.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": str(columns)}
+
+
+def called(*arguments: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lazyckpt", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(columns))
+
+
+def test_inspect_shows_words_and_stages(folder: Path) -> None:
+    done = called("inspect", "2.json")
+    assert done.returncode == 0
+    assert done.stdout.startswith("2 items delivered; in epoch 0\n")
+    assert "shuffle(seed=0)" in done.stdout
+    found = json.loads(called("inspect", "--json", "2.json").stdout)
+    assert lz.State.from_dict(found) == lz.load("2.json")
+
+
+def test_diff_tells_by_its_exit_status(folder: Path) -> None:
+    assert called("diff", "2.json", "2.json").returncode == 0
+    moved = called("diff", "2.json", "3.json")
+    assert (moved.returncode, moved.stdout.splitlines()[0]) == (1, "+1 items")
+    other = called("diff", "2.json", "other.json")
+    assert other.returncode == 1
+    assert "batch" in other.stdout
+
+
+def test_explain_prints_warnings(folder: Path) -> None:
+    done = called("explain", "training_of_cli:made", "--threads", "2")
+    assert done.returncode == 0
+    assert "in 2 threads" in done.stdout
+    assert "warning: shuffle(seed=0) shuffles batches" in done.stdout
+
+
+def test_head_shows_items(folder: Path) -> None:
+    done = called("head", "training_of_cli:pipeline", "-n", "2")
+    assert done.returncode == 0
+    assert str(next(iter(lz.source(range(9)) | lz.batch(2) | lz.shuffle(seed=0)))) in done.stdout
+
+
+def test_head_fails_where_an_item_does(folder: Path) -> None:
+    done = called("head", "training_of_cli:dividing")
+    assert done.returncode == 2
+    assert "1.0" in done.stdout
+    assert "lazyckpt head: ZeroDivisionError: " in done.stderr
+    assert "map(divided)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["inspect 2.json", "head training_of_cli:pipeline", "explain training_of_cli:pipeline"],
+)
+def test_a_narrow_terminal_is_wide_enough(folder: Path, arguments: str) -> None:
+    done = called(*arguments.split(), columns=40)
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 40
+
+
+def test_profile_names_stages_and_writes_a_trace(folder: Path) -> None:
+    done = called("profile", "training_of_cli:pipeline", "-n", "4", "--chrome", "trace.json")
+    assert done.returncode == 0
+    assert "shuffle(seed=0)" in done.stdout
+    assert json.loads(Path("trace.json").read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("inspect missing.json", "missing.json"),
+        ("inspect bad.json", "not a state"),
+        ("explain training_of_cli", "expected module:pipeline"),
+        ("explain training_of_cli:number", "expected a pipeline or a function of one"),
+        ("explain training_of_cli:nothing", "has no 'nothing'"),
+        ("explain training_of_cli:failing", "ValueError: no login at s3://***@bucket in two"),
+        ("explain training_of_cli:ending", "SystemExit: enough"),
+        ("explain nowhere_of_cli:pipeline", "no module"),
+        ("explain broken_cli:pipeline", "SyntaxError"),
+        ("seen training_of_cli:made other.json", "the state belongs to another pipeline"),
+    ],
+)
+def test_what_won_t_do_is_told_in_one_line(folder: Path, arguments: str, text: str) -> None:
+    done = called(*arguments.split())
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"lazyckpt {arguments.split()[0]}: ")
+    assert done.stderr.count("\n") == 1
+    assert text in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "nothing",
+        "inspect",
+        "explain a:b --threads 0",
+        "explain a:b --threads x",
+        "explain a:b --threads 1 --processes 1",
+        "completion tcsh",
+    ],
+)
+def test_bad_arguments_are_told_with_the_usage(arguments: str) -> None:
+    done = called(*arguments.split())
+    assert done.returncode == 2
+    assert "usage: lazyckpt" in done.stdout + done.stderr
+
+
+def test_ctrl_c_stops_it(folder: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "lazyckpt", "explain", "training_of_cli:slow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "lazyckpt explain: stopped\n")
+
+
+def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+    shown = f"'{sys.executable}' -m lazyckpt explain training_of_cli:made | true"
+    done = subprocess.run(shown, shell=True, capture_output=True, text=True, env=environment())
+    assert done.stderr == ""
+
+
+def test_help_teaches() -> None:
+    top = called("--help").stdout
+    for status in ("0 ", "1 ", "2 ", "130 "):
+        assert f"\n  {status}" in top
+    for text in COMMANDS.values():
+        assert text in " ".join(top.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_each_command_has_examples_that_parse(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    examples = capsys.readouterr().out.partition("examples:\n")[2]
+    lines = [line for line in examples.splitlines() if line]
+    assert lines
+    for line in lines:
+        command = line.replace("'", "").split(" | ")[0].split(" && ")[0].split(" > ")[0].split()
+        assert command[:2] == ["lazyckpt", name]
+        assert parser_of([name]).parse_args(command[1:]).command == name
+
+
+def test_help_imports_no_command() -> None:
+    code = "import sys; from lazyckpt.cli.main import main; main([]); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment()
+    )
+    found = {*done.stdout.splitlines()[-1].split()}
+    assert "lazyckpt.cli.main" in found
+    assert not {f"lazyckpt.cli.{name}" for name in COMMANDS} & found
+    assert not {"lazyckpt.io", "lazyckpt.demo.show", "shtab"} & found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_the_commands(shell: str) -> None:
+    done = called("completion", shell)
+    assert done.returncode == 0
+    for word in (*COMMANDS, "since", "processes"):
+        assert word in done.stdout
+
+
+def test_completion_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    assert 'completion needs shtab: pip install "lazyckpt[cli]"' in capsys.readouterr().err
