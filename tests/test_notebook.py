@@ -1,16 +1,20 @@
 """The notebooks: run from a clean kernel, they show what is stored in them.
 
-`python -m tests.test_notebook` runs them and stores the outputs anew.
+`python -m tests.test_notebook` runs them all, or those named, and stores their outputs
+and the pictures of the README anew.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 import warnings
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +24,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what Jupyter's packages say about each other at import
     import nbformat
     from ipykernel.kernelspec import write_kernel_spec
+    from matplotlib.figure import Figure
+    from matplotlib.image import imread
     from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+IMAGES = {"loss-curves.png": ("digits", "loss-curves")}  # each out of a notebook's cell
 VARIES = "# what it shows differs from machine to machine"  # a cell's first line
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -43,7 +51,7 @@ def executed(notebook: Any) -> Any:
         client = NotebookClient(
             fresh,
             kernel_name="python3",
-            timeout=120,
+            timeout=300,
             coalesce_streams=True,
             record_timing=False,
             resources={"metadata": {"path": str(folder)}},
@@ -92,6 +100,22 @@ def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
 
 
+def pictures(notebook: Any, cell_id: str | None = None) -> list[bytes]:
+    """The PNG files that its cells show, or that one of them does."""
+    return [
+        b64decode(output.data["image/png"])
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell_id in (None, cell.id)
+        for output in cell.outputs
+        if "image/png" in output.get("data", {})
+    ]
+
+
+def is_empty(picture: bytes) -> bool:
+    """Whether it has a frame and a title at most."""
+    return bool(imread(BytesIO(picture))[..., :3].std() < 0.12)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_clean_kernel_shows_what_is_stored(path: Path) -> None:
     notebook = read(path)
@@ -105,12 +129,55 @@ def test_it_is_stored_whole_and_lean(path: Path) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert notebook.metadata == METADATA
-    assert not any(cell.metadata for cell in notebook.cells)
+    for cell in notebook.cells:
+        is_aside = cell.source.startswith("plt.style.use") or cell.source == "folder.cleanup()"
+        assert cell.metadata == ({"tags": ["remove-cell"]} if is_aside else {})
     names = [output.get("name") for cell in code for output in cell.outputs]
     assert "stderr" not in names
     text = path.read_text("utf-8")
     assert not any(place in text for place in ("/home/", "/root/", "/tmp/", "/Users/", "C:\\\\"))
     assert any("text/html" in output.get("data", {}) for cell in code for output in cell.outputs)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_begins_with_a_title_and_has_pictures(path: Path) -> None:
+    notebook = read(path)
+    title, _, said = notebook.cells[0].source.partition("\n\n")
+    assert re.fullmatch("# .+", title)
+    assert said.strip()
+    assert pictures(notebook)
+    assert not any(map(is_empty, pictures(notebook)))
+
+
+def test_the_notebooks_look_alike() -> None:
+    styles = [
+        cell.source
+        for path in NOTEBOOKS
+        for cell in read(path).cells
+        if "plt.style.use" in cell.source
+    ]
+    assert len(styles) >= 8
+    assert len(set(styles)) == 1
+
+
+def test_an_empty_picture_is_noticed() -> None:
+    figure = Figure(figsize=(6, 3.6), dpi=120)
+    axes = figure.subplots()
+    axes.set_title("Nothing to be seen")
+    empty, drawn = BytesIO(), BytesIO()
+    figure.savefig(empty)
+    axes.plot([1, 3, 2] * 20)
+    figure.savefig(drawn)
+    assert is_empty(empty.getvalue())
+    assert not is_empty(drawn.getvalue())
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_is_that_of_its_notebook(name: str) -> None:
+    notebook, cell_id = IMAGES[name]
+    image = (FOLDER / "images" / name).read_bytes()
+    assert [image] == pictures(read(FOLDER / f"{notebook}.ipynb"), cell_id)
+    assert len(image) < 80_000
 
 
 def test_a_changed_output_is_noticed() -> None:
@@ -159,14 +226,15 @@ run = lz.run(pipeline)""",
 def test_what_a_cell_shows_and_how_it_is_named() -> None:
     cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
     _, run, state, difference, cost, notes = shown(executed(nbformat.v4.new_notebook(cells=cells)))
-    for cell, caption in (
-        (run, "<div>Run(1 items delivered)</div>"),
-        (state, "<caption>State(items=1)</caption>"),
-        (difference, "<caption>Difference(+1 items)</caption>"),
-        (cost, "<caption>ResumeCost(2 items of the sources again)</caption>"),
+    for cell, title, fact in (
+        (run, "Run", "1 item"),
+        (state, "State", "1 item"),
+        (difference, "Difference", "+1 items"),
+        (cost, "ResumeCost", "2 items of the sources again"),
     ):
         (output,) = cell[1]
-        assert caption in output["text/html"], output
+        assert f"<bdi>{title}</bdi>" in output["text/html"], output
+        assert f"<bdi>{fact}</bdi>" in output["text/html"], output
         assert "shuffle" in output["text/html"], output
         assert "moves=(" not in output["text/plain"], output
         assert "stages=(" not in output["text/plain"], output
@@ -175,6 +243,14 @@ def test_what_a_cell_shows_and_how_it_is_named() -> None:
     assert places == ["In[1]:11"] * 2 + ["In[1]:8"] * 2 + ["In[6]:1"] * 2, said
 
 
+def store(names: list[str]) -> None:
+    for path in NOTEBOOKS:
+        if path.stem in names or not names:
+            nbformat.write(executed(read(path)), path)
+    for name, (notebook, cell_id) in IMAGES.items():
+        (picture,) = pictures(read(FOLDER / f"{notebook}.ipynb"), cell_id)
+        (FOLDER / "images" / name).write_bytes(picture)
+
+
 if __name__ == "__main__":
-    for each in NOTEBOOKS:
-        nbformat.write(executed(read(each)), each)
+    store(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The documentation as it was built, and as a browser shows it: needs `build/docs`."""
