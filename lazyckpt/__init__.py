@@ -8,18 +8,19 @@
 
 Each module imports only from those before it:
 
+- core: secrets
 - errors
-- core: lengths, cached_property, checks, prng, flow, machine, views, arrays, stages, user_state
-- core: show, control, frames, steered, entries, registry, call, define
-- machines, diagram
-- failures: notes, skip_log, skipping, watching
+- core: lengths, cached_property, pictured, checks, prng, flow, machine, views, arrays, stages
+- core: user_state, show, control, frames, steered, entries, registry, call, define
+- machines, pictures
+- failures: notes, marks, skip_log, guards, watching, skipping
 - state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
-- state: rebase, steering, algebra, reshard, resume_cost
+- state: progress, carried, rebase, steering, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- cursor, epochs, block_iterator, delivery, run, tracking
+- stats, cursor, epochs, block_iterator, delivery, run, tracking
 - state: saving
-- pipeline, decorators, combinators, origins, provenance, io, lineage, integrations
-- testing, demo, compat
+- pipeline, decorators, preview, combinators, monitoring, origins, provenance, io, lineage
+- integrations, testing, demo, compat, cli
 """
 
 from __future__ import annotations
@@ -97,18 +98,25 @@ if TYPE_CHECKING:
     from lazyckpt.core.control import control
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
-    from lazyckpt.executors.explain import explain
+    from lazyckpt.executors.explain import ExplainedStage, Explanation, explain
     from lazyckpt.executors.local import inline, processes, threads
     from lazyckpt.executors.remote import futures, ray
     from lazyckpt.integrations import torch as torch
     from lazyckpt.lineage.seen import Seen, seen
+    from lazyckpt.monitoring.metrics import metrics
+    from lazyckpt.monitoring.profile import profile
+    from lazyckpt.monitoring.progress import progress
+    from lazyckpt.monitoring.report import Profile
     from lazyckpt.origins import Origin
+    from lazyckpt.pictures.drawing import tree
+    from lazyckpt.preview import Head, head
     from lazyckpt.provenance import trace
     from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
     from lazyckpt.state.rebase import rebase
     from lazyckpt.state.reshard import reshard
     from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
     from lazyckpt.state.saving import load, save
+    from lazyckpt.stats import Stats
     from lazyckpt.tracking import Ticket, Tracked, tracked
 
 __version__ = "0.1.0"
@@ -118,12 +126,16 @@ __all__ = [
     "Difference",
     "Executor",
     "Exhausted",
+    "ExplainedStage",
+    "Explanation",
+    "Head",
     "InvalidState",
     "Move",
     "Origin",
     "PackingPlan",
     "Pipeline",
     "PipelineError",
+    "Profile",
     "RankFailed",
     "RankMissing",
     "ResumeCost",
@@ -134,6 +146,7 @@ __all__ = [
     "StageCost",
     "State",
     "StateMismatch",
+    "Stats",
     "StorageError",
     "Ticket",
     "TicketError",
@@ -171,6 +184,7 @@ __all__ = [
     "gather",
     "group_by",
     "hash_range",
+    "head",
     "init",
     "inline",
     "interleave",
@@ -181,6 +195,7 @@ __all__ = [
     "load",
     "local_shuffle",
     "map",
+    "metrics",
     "mix",
     "mix_counts",
     "multiplex",
@@ -191,6 +206,8 @@ __all__ = [
     "pack_first_fit",
     "plan_packing",
     "processes",
+    "profile",
+    "progress",
     "random_floats",
     "random_indices",
     "random_map",
@@ -228,6 +245,7 @@ __all__ = [
     "token_batch",
     "trace",
     "tracked",
+    "tree",
     "unbatch",
     "unfold",
     "without",
@@ -282,22 +300,32 @@ _MODULES = {  # what is imported when a name of it is asked for
     "core.control": "control",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
-    "executors.explain": "explain",
+    "executors.explain": "ExplainedStage Explanation explain",
     "executors.local": "inline processes threads",
     "executors.remote": "futures ray",
+    "preview": "Head head",
     "lineage.seen": "Seen seen",
+    "monitoring.metrics": "metrics",
+    "monitoring.profile": "profile",
+    "monitoring.progress": "progress",
+    "monitoring.report": "Profile",
     "origins": "Origin",
+    "pictures.drawing": "tree",
     "provenance": "trace",
     "state.algebra": "Difference Move advance diff init replay state_at step",
     "state.rebase": "rebase",
     "state.reshard": "reshard",
     "state.resume_cost": "ResumeCost StageCost resume_cost",
     "state.saving": "load save",
+    "stats": "Stats",
     "tracking": "Ticket Tracked tracked",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},
-    **{name: f"lazyckpt.integrations.{name}" for name in ("grain", "jax", "torch", "transformers")},
+    **{
+        name: f"lazyckpt.integrations.{name}"
+        for name in ("grain", "jax", "prometheus", "torch", "transformers")
+    },
 }
 
 _places = {
@@ -314,7 +342,8 @@ def __getattr__(name: str) -> Any:
         return import_module(_PACKAGES[name])
     if name == "prefetch":
         raise AttributeError(
-            "lazyckpt has no prefetch stage: how a pipeline is run is not part of it"
+            "lazyckpt has no prefetch stage: who makes items ahead is an argument of the run, "
+            "run(pipeline, executor=threads())"
         )
     alike = import_module("difflib").get_close_matches(name, [*__all__, *_PACKAGES], n=1)
     remedy = f"; did you mean {alike[0]!r}?" if alike else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import length_hint
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -38,8 +37,7 @@ class Mark(NamedTuple):
     behind: int = 0
 
 
-@dataclass(eq=False, slots=True)
-class _OpenFlow(Generic[T]):
+class _OpenFlow(NamedTuple, Generic[T]):
     """A flow, and how to count what was delivered of it.
 
     Attributes:

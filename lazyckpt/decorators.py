@@ -62,6 +62,9 @@ def combinator(
         trace: From the stored call and a `lazyckpt.provenance.Tracing` to a stage that takes
             and gives items with their origins and has the same positions, where neither
             rates nor functions tell which items went into one; see `lazyckpt.trace`.
+        dropped: From all arguments to a function that says why an item is too much for the
+            stage, which drops it, or None; or to None where it drops nothing. What is
+            dropped counts among what `on_error="skip"` leaves out.
         registered: Whether it is in `lazyckpt.registry`; a library's inner stages need not be.
         controls: Arguments that may be a `control`, or of `*args` each: the machine is
             that of one value up to an item, and that of another from there on. What it

@@ -21,12 +21,14 @@ from lazyckpt.cursor import Cursor, Mark, MarkTimer
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.failures.marks import with_marks, without_marks
 from lazyckpt.failures.notes import add_note, annotated
-from lazyckpt.failures.skip_log import SkipLog, Skipped, with_marks, without_marks
+from lazyckpt.failures.skip_log import SkipLog, Skipped
 from lazyckpt.failures.skipping import skipping
 from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.state import Rebased, State
 from lazyckpt.state.steering import bound, changed
+from lazyckpt.stats import RunClock, Stats
 
 if TYPE_CHECKING:
     from lazyckpt.executors.session import Session
@@ -64,6 +66,8 @@ class Delivery(Generic[T]):
         self.is_closed = self.is_ended = self._is_waiting = False
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
+        self._clock = RunClock()
+        self._before = 0  # items that others have delivered, or that were passed over
         self._under_way = _NO_BLOCK
 
     def _opened(self, changes: Changes) -> _Opened[T]:
@@ -98,6 +102,21 @@ class Delivery(Generic[T]):
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
 
+    def stats(self) -> Stats:
+        """How fast items were delivered, for any thread that asks."""
+        cursor, clock, session = self.cursor, self._clock, self.session
+        is_open, seconds = cursor.opened is not None, clock.seconds
+        skipped = cursor.skip_log.before_delivered() if is_open else cursor.mark.skipped
+        return Stats(
+            cursor.delivered() - self._before,
+            seconds,
+            clock.waited,
+            clock.watch(seconds),
+            0 if session is None else session.ready,
+            int(skipped),
+            0 if session is None else session.losses,
+        )
+
     def here(self) -> Mark:
         """Where the item delivered last is, also while another is being made."""
         cursor = self.cursor
@@ -127,7 +146,7 @@ class Delivery(Generic[T]):
     def _state(self, position: Position, items: int, skipped: Skipped) -> State:
         if self._skips:
             position, marks = without_marks(position)
-            skipped = skipped.with_marks(marks)
+            skipped = skipped.at(marks, self.cursor.skip_log.lost)
         return State(self._entries, items, position, skipped, self._rebased, self.changes)
 
     def _state_at_mark(self) -> State:
@@ -137,12 +156,12 @@ class Delivery(Generic[T]):
     def go_to(self, state: State | None) -> None:
         """Go on from a state, or from the beginning. Of another pipeline's it knows nothing."""
         position, items, skipped, rebased = self.machine.init(0), 0, Skipped(), None
-        changes = NO_CHANGES
+        changes, given = NO_CHANGES, self.cursor.delivered() - self._before
         if state is not None:
             position, items, skipped = state.position, state.items, state.skipped
             rebased, changes = state.rebased, state.changes
         if self._skips:
-            position, skipped = with_marks(position, skipped.marks), skipped.with_marks(())
+            position, skipped = with_marks(position, skipped.marks), skipped.at((), skipped.lost)
         if changes is self.changes or changes == self.changes:
             flow = entered(self.machine, position)
             self.drop()
@@ -150,20 +169,22 @@ class Delivery(Generic[T]):
             flow = self._steered_flow(changes, position)
         self.is_ended, self._rebased, self.changes = False, rebased, changes
         self.cursor.go_to(Mark(position, items, skipped), flow)
+        self._before = items - given
 
     def _steered_flow(self, changes: Changes, position: Position) -> Flow[T]:
         """A flow from a position on, of what makes the items where controls have changed so."""
         opened, before = self._opened(changes), self.session
         try:
+            if before is not None and opened.session is not None:
+                opened.session.take_over(before)
             flow = entered(opened.machine, position)
         except BaseException:
             if opened.session is not None:
                 opened.session.stop()
             raise
         self.drop()
-        if before is not None and opened.session is not None:
+        if before is not None:
             before.stop()
-            opened.session.take_over(before)
         self._use(opened)
         return flow
 
@@ -203,7 +224,10 @@ class Delivery(Generic[T]):
         if self.machine.skip is None or is_few:
             return None
         self.drop()
-        return self.cursor.pass_over(count)
+        before = self.cursor.delivered()
+        passed = self.cursor.pass_over(count)
+        self._before += self.cursor.delivered() - before
+        return passed
 
     def blocks(self) -> Iterator[Iterator[T]] | None:
         """What is left of the block under way, which all loops share, and perhaps more.
@@ -213,6 +237,7 @@ class Delivery(Generic[T]):
         """
         if self.is_ended or self.is_closed:
             return None
+        self._clock.start()
         flow = self.cursor.flow
         if flow is not None and flow.chunks is not None:
             chunk = self._chunk(flow, flow.chunks)
@@ -233,7 +258,7 @@ class Delivery(Generic[T]):
 
     def _chunk(self, flow: Flow[T], chunks: Chunks[T]) -> Iterator[T] | None:
         """Items that workers have made: they need no watching."""
-        self._is_waiting = True
+        self._is_waiting, begun = True, perf_counter()
         try:
             chunk = chunks.next_chunk()
         except BaseException as error:
@@ -244,9 +269,11 @@ class Delivery(Generic[T]):
             return raising(self._annotated(error))
         finally:
             self._is_waiting = False
+            self._clock.add_wait(perf_counter() - begun)
         if self.is_closed or self.cursor.flow is not flow:  # by a signal's handler meanwhile
             return iter(())
-        self.is_ended = chunk is None
+        if chunk is None:
+            self._end()
         return chunk
 
     def _pass_on(self) -> Iterator[Iterator[T]]:
@@ -257,7 +284,10 @@ class Delivery(Generic[T]):
             if opened is None or flow.blocks is None or flow.fn is not None:
                 return
             yield flow.block  # what is left of it
-            for _, block in zip(ticks, flow.blocks, strict=False):
+            clock, blocks = self._clock, flow.blocks
+            for _, block in zip(
+                ticks, clock.timed(blocks) if clock.is_watching else blocks, strict=False
+            ):
                 if not flow.hold(block) or cursor.opened is not opened:
                     return  # of the latter a signal's handler has closed it meanwhile
                 yield block
@@ -280,7 +310,15 @@ class Delivery(Generic[T]):
             items = islice(flow.pull, size)
             if cursor.flow is not flow:  # closed by a signal's handler meanwhile
                 return
-            if fn is None:
+            if (clock := self._clock).is_watching:
+                waiting_since = begun
+                for item in items:
+                    made = item if fn is None else fn(item)
+                    clock.waited += perf_counter() - waiting_since
+                    yield made
+                    item = made = _NO_ITEM
+                    waiting_since = perf_counter()
+            elif fn is None:
                 yield from items
             else:
                 for item in items:
@@ -301,9 +339,13 @@ class Delivery(Generic[T]):
     def _finish(self, begun: float, *, is_last: bool) -> None:
         """Look at the clock, or note the end."""
         if is_last:
-            self.is_ended = True
+            self._end()
         else:
             self._timer.finish_block(begun, self.cursor.set_mark)
+
+    def _end(self) -> None:
+        self.is_ended = True
+        self._clock.stop()
 
     def drop(self) -> None:
         """Close the flow: blocks end first, for none may go on with its items."""
@@ -317,6 +359,7 @@ class Delivery(Generic[T]):
     def close(self) -> None:
         """Deliver nothing more, and release what is open."""
         self.is_closed = True
+        self._clock.stop()
         if self.session is None or self.is_making:
             if not self.is_making:
                 self.cursor.set_mark()

@@ -106,5 +106,6 @@ class EpochLoader(Generic[T]):
     def advance(self) -> None:
         """Go to where the next epoch begins."""
         state = self._run.state
-        position, skipped = self._next_start(state.position), state.skipped.with_marks(())
+        position = self._next_start(state.position)
+        skipped = state.skipped.at((), state.skipped.lost)
         self.load_state_dict(replace(state, position=position, skipped=skipped))

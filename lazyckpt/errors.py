@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from lazyckpt.core.secrets import masked
+
 
 class PipelineError(Exception):
-    """Base of every error that lazyckpt raises itself."""
+    """Base of every error that lazyckpt raises itself. No message has a secret in it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*[masked(each) if isinstance(each, str) else each for each in args])
 
 
 class ArgumentError(PipelineError, TypeError, ValueError):

@@ -15,9 +15,10 @@ from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import End, Machine, apart
 from lazyckpt.core.prng import Indices
+from lazyckpt.core.secrets import masked
 from lazyckpt.core.stages import stateful, stateless, stepped_to, stepping
 from lazyckpt.decorators import combinator, source_combinator
-from lazyckpt.failures.skipping import unguarded
+from lazyckpt.failures.guards import unguarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Origin:
         epoch: The source's epoch, from 0.
         place: The item's number in that epoch, from 0: its index, in data with indices.
         row: What the data's own `locate(place)` says, if it has one: of a reader of
-            `lazyckpt.io`, file, record and bytes.
+            `lazyckpt.io`, file, record and bytes; of a file of `lazyckpt.io.files` that an
+            expansion reads, that file and which of the items made of it this is.
     """
 
     stage: str
@@ -38,7 +40,7 @@ class Origin:
     row: Any = None
 
     def __repr__(self) -> str:
-        row = "" if self.row is None else f", row={self.row!r}"
+        row = "" if self.row is None else f", row={masked(repr(self.row))}"
         return f"Origin(stage={self.stage!r}, epoch={self.epoch}, place={self.place}{row})"
 
 

@@ -21,7 +21,6 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Unfit, boolean, brief, checked, one_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import show
-from lazyckpt.diagram import diagram
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.run import Run
@@ -47,7 +46,6 @@ class Stage(Chain, Generic[Taken, Given]):
 
     __array_ufunc__ = None  # so that NumPy leaves `array | stage` to us
     __pandas_priority__ = 5_000  # and pandas `frame | stage`
-    _repr_html_ = diagram
 
     @overload
     def __or__(self, other: Keeping) -> Stage[Taken, Given]: ...
@@ -102,7 +100,6 @@ class Pipeline(Chain, Generic[Given]):
     """
 
     __array_ufunc__ = None
-    _repr_html_ = diagram
 
     @overload
     def __or__(self, other: Keeping) -> Pipeline[Given]: ...
@@ -188,7 +185,8 @@ def run(
     `starmap`, `random_map`, `tap`, `filter`, `flat_map` or `interleave_map` fails, a
     `collate` or an index of the source, and counted in `Run.skipped` and in the
     state; of an iterable that fails midway, the rest counts as one. An item counts as
-    one that fails at which a worker of `processes` dies or hangs. Other errors are
+    one that fails at which a worker of `processes` dies or hangs, and so does what a
+    packer drops for its length (`overflow="drop"`, `drop_longer`). Other errors are
     raised: of `take_while`, `scan`, `flat_scan`, vectorized maps, streams, and
     within the parts of a `zip`, as they would shift it.
 

@@ -202,5 +202,19 @@ def _all(items: Any, item: Any) -> Any:
             Traced(row, [replace(origin, row=items.locate(number)) for origin in mine])
             for number, row in enumerate(items)
         )
-    each_traced = (Traced(each, mine) for each in items)
-    return list(each_traced) if isinstance(items, list) else each_traced
+    if hasattr(type(items), "located"):
+        return (
+            Traced(each, [replace(origin, row=row) for origin in mine])
+            for each, row in items.located()
+        )
+    numbered = (
+        Traced(each, [_record(origin, number) for origin in mine])
+        for number, each in enumerate(items)
+    )
+    return list(numbered) if isinstance(items, list) else numbered
+
+
+def _record(origin: Origin, number: int) -> Origin:
+    """The origin of what comes of a source's item under a number, if that is a file."""
+    made = getattr(origin.row, "record_origin", None)
+    return origin if made is None else replace(origin, row=made(number))

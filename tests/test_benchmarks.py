@@ -295,13 +295,15 @@ def test_an_interrupted_run_keeps_what_is_measured(tmp_path: Path) -> None:
     until(lambda: not is_alive(pid))
 
 
-def test_the_readme_has_the_figures_of_the_stored_run() -> None:
+def test_the_pages_have_the_figures_of_the_stored_run() -> None:
     code = """
-from table import README, with_figures
-text = README.read_text("utf-8")
-print(with_figures(text, README.parent / "tests/benchmarks/results.json") == text)
+from pathlib import Path
+from table import BESIDE, PAGE, with_figures, with_peers
+for page, written in ((PAGE, with_figures), (BESIDE, with_peers)):
+    text = page.read_text("utf-8")
+    print(written(text, Path("results.json")) == text)
 """
-    assert printed(BENCHMARKS, code) == "True\n"
+    assert printed(BENCHMARKS, code) == "True\nTrue\n"
 
 
 def row(contestant: str, *values: float, **more: Any) -> dict[str, Any]:
@@ -326,8 +328,9 @@ def test_tables_say_who_is_ahead_and_who_is_missing(tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text(json.dumps(about | {"rows": rows}))
     found = printed(
         tmp_path,
-        "from pathlib import Path; from table import BEGIN, END, with_figures\n"
-        "print(with_figures(f'before\\n{BEGIN}old{END}after', Path('rows.json')))",
+        "from pathlib import Path; from table import with_figures\n"
+        "marked = 'before\\n<!-- figures -->\\nold<!-- end of figures -->\\nafter'\n"
+        "print(with_figures(marked, Path('rows.json')))",
     )
     assert found.startswith("before\n<!-- figures -->\n\nMeasured on 2026-01-02: a processor")
     assert found.endswith("\n<!-- end of figures -->\nafter\n")

@@ -66,10 +66,12 @@ def test_it_keeps_the_laws() -> None:
 
 def test_it_is_shown_as_it_was_written() -> None:
     pipeline = lz.source(range(9)) | doubled(2) | lz.take(3)
-    assert lz.explain(pipeline).startswith("source(range(0, 9)) | doubled(2) | take(3)  in the")
-    assert "doubled(2)" in pipeline._repr_html_()
+    assert lz.explain(pipeline).layout.startswith(
+        "source(range(0, 9)) | doubled(2) | take(3)  in the"
+    )
+    assert "<bdi>doubled</bdi>" in pipeline._repr_html_()
     assert "map" not in pipeline._repr_html_()
-    apart = lz.explain(pipeline, lz.threads(2))
+    apart = lz.explain(pipeline, lz.threads(2)).layout
     assert "filter(positive_only)" in apart
     assert "doubled" not in apart
 

@@ -15,7 +15,7 @@ import lazyckpt as lz
 from lazyckpt import provenance
 from lazyckpt.machines import Flow, Machine, Position, Rate, stateful, stateless, within
 from lazyckpt.provenance import Origin
-from lazyckpt.testing import equal, strategies
+from lazyckpt.testing import equal, sources, strategies
 from lazyckpt.testing.laws import Stream
 
 
@@ -48,7 +48,7 @@ def test_random_pipelines(pipeline: lz.Pipeline[Any]) -> None:
 @given(data=st.data())
 def test_every_stage(name: str, data: st.DataObject) -> None:
     stage = data.draw(strategies.STAGES[name])
-    pipeline = data.draw(strategies.sources())
+    pipeline = data.draw(sources.sources())
     if name in strategies.INSTEAD and pipeline.machine.skip is None:
         pipeline = lz.source(list(pipeline))
     if not strategies.has_room(name, pipeline):
@@ -59,7 +59,7 @@ def test_every_stage(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))
-@given(parts=st.lists(strategies.sources(), min_size=1, max_size=4))
+@given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     check(strategies.JOINS[name](*parts))
 

@@ -9,7 +9,8 @@
 `lazyckpt.testing.models` holds the naive meaning of every combinator.
 """
 
-from lazyckpt.testing.laws import LAWS, check_combinator, check_pipeline, check_resume
+from lazyckpt.testing.checks import check_combinator, check_pipeline, check_resume
+from lazyckpt.testing.laws import LAWS
 from lazyckpt.testing.steering import check_steering
 from lazyckpt.testing.traces import equal
 

@@ -3,212 +3,53 @@
 from __future__ import annotations
 
 import atexit
-import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
-import numpy as np
-from hypothesis import strategies as st
-from numpy.typing import NDArray
+try:
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise ImportError(f'lz.testing.strategies: pip install "lazyckpt[testing]" ({error})') from None
 
 import lazyckpt as lz
 from lazyckpt.pipeline import Pipeline, Stage
-from lazyckpt.testing.laws import Stream
-
-# Functions that take any item, by name so that they pickle.
-
-
-def tagged(item: Any) -> Any:
-    return ("tagged", item)
-
-
-def counted(count: int, item: Any) -> tuple[int, Any]:
-    return count + 1, (count, item)
-
-
-def collected(seen: list[int], item: Any) -> tuple[list[int], Any]:
-    seen.append(_crc(item) % 7)
-    return seen[-3:], (item, sum(seen))
-
-
-def kept(item: Any) -> bool:
-    return _crc(item) % 3 != 0
-
-
-def several(item: Any) -> list[Any]:
-    return [(item, i) for i in range(_crc(item) % 4)]
-
-
-def lazily(item: Any) -> Any:
-    return (x for x in several(item))
-
-
-def piped(item: Any) -> Pipeline[Any]:
-    return lz.source(several(item)) | lz.shuffle(seed=_crc(item))
-
-
-def length_of(item: Any) -> int:
-    return _crc(item) % 5
-
-
-def size_of(item: Any) -> int:
-    return 1 + length_of(item) // 2
-
-
-def tokens(item: Any) -> Any:
-    found = list(range(_crc(item) % 100, _crc(item) % 100 + length_of(item)))
-    return found if kept(item) else np.array(found, np.int64)
-
-
-def features(item: Any) -> dict[str, Any]:
-    found = np.array(tokens(item), np.int64)
-    return {"x": found, "y": np.stack([found, found / 2], axis=-1)}
-
-
-def _crc(item: Any) -> int:
-    return zlib.crc32(repr(item).encode())
-
-
-def number(item: Any) -> int:
-    return _crc(item) % 1000
-
-
-def above(least: int, item: Any) -> bool:
-    return _crc(item) % 8 >= least
-
-
-def labelled(label: Any, item: Any) -> tuple[Any, Any]:
-    return label, item
-
-
-def parity(item: Any) -> int:
-    return _crc(item) % 2
-
-
-def numbered(item: Any) -> tuple[int, Any]:
-    return number(item), item
-
-
-def halved(numbers: Any) -> Any:
-    return numbers / 2
-
-
-def noisy(rng: np.random.Generator, item: Any) -> Any:
-    return item, rng.random(), rng.integers(9, size=_crc(item) % 3).tolist()
-
-
-def held(items: list[int], item: Any) -> tuple[list[int], Any]:
-    items.append(_crc(item) % 7)
-    return (items, []) if len(items) < 3 else ([], lazily((items, item)))
-
-
-def countdown(left: list[int]) -> tuple[list[int], int] | None:
-    if not left[0]:
-        return None
-    left[0] -= 1
-    return left, left[0]
-
-
-seeds = st.integers(0, 2**70)
-sizes = st.integers(1, 7)
-counts = st.integers(0, 12)
-
-
-_items = st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=2), max_size=20)
-_lengths = st.integers(0, 20)
-_weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
-
-
-_overflows = st.sampled_from(["split", "truncate", "drop"])
-_indices = st.lists(st.integers(-5, 4), max_size=8)
-_steps = st.sampled_from([1, 2, -1, -2])
-_spans = st.builds(range, st.integers(-5, 4), st.integers(-6, 5), _steps)
-_falling = st.builds(range, st.integers(0, 4), st.just(-1), st.sampled_from([-1, -2]))
-
-
-def apart(numbers: list[int]) -> list[tuple[int, int]]:
-    """Ranges that don't overlap.
-
-    Args:
-        numbers: Where they begin and end, in any order.
-    """
-    edges = sorted(set(numbers))
-    return list(zip(edges[::2], edges[1::2], strict=False))
-
-
-_ranges = st.lists(st.integers(0, 5), max_size=6).map(apart)
-
-
-def _array(indices: list[int]) -> NDArray[np.int64]:
-    return np.array(indices, np.int64)
-
-
-def _sampled(items: list[Any], seed: int, replacement: bool, more: int | None) -> Pipeline[Any]:
-    weights = [1 + _crc(item) % 3 if number else 0 for number, item in enumerate(items)]
-    if not any(weights):
-        return lz.source(items) | lz.take(0)
-    most = more if replacement or more is None else min(more, len(items) - 1)
-    stage = lz.sample(weights, seed=seed, replacement=replacement, num_samples=most)
-    return lz.source(items) | stage
-
-
-def _classed(items: list[Any], seed: int, more: int | None) -> Pipeline[Any]:
-    labels = [parity(item) for item in items]
-    return lz.source(items) | lz.balanced(labels, seed=seed, num_samples=more)
-
-
-def _oversampled(items: list[Any], seed: int) -> Pipeline[Any]:
-    return lz.source(items) | lz.oversample(np.array([kept(x) for x in items], bool), seed=seed)
-
-
-def _planned(items: list[Any], length: int, overflow: Any, window: Any, seed: int) -> Pipeline[Any]:
-    sizes = [len(tokens(item)) for item in items]
-    options: dict[str, Any] = {"seed": seed, "overflow": overflow, "window_size": window}
-    plan = lz.plan_packing(sizes, length, **options)
-    return lz.source(items) | lz.map(tokens) | lz.pack_by_plan(plan)
-
-
-class Blocks(list[Any]):
-    """A list that is stored in blocks, some of which may be empty."""
-
-    block_starts: list[int]
-
-
-def _in_blocks(items: list[Any], starts: list[int], window: int, seed: int) -> Pipeline[Any]:
-    data = Blocks(items)
-    data.block_starts = sorted(starts)
-    return lz.source(data) | lz.map(tagged) | lz.local_shuffle(window, seed=seed)
-
-
-def _first(endless: st.SearchStrategy[Pipeline[Any]]) -> st.SearchStrategy[Pipeline[Any]]:
-    return st.builds(lambda pipeline, n: pipeline | lz.take(n), endless, _lengths)
-
-
-SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
-    "source": _items.map(lz.source),
-    "source(stream)": _items.map(Stream).map(lz.source),
-    "source(range)": _lengths.map(range).map(lz.source),
-    "source(array)": _lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
-    "source(blocks)": st.builds(_in_blocks, _items, st.lists(counts), st.integers(1, 3), seeds),
-    "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
-    "balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
-    "oversample": st.builds(_oversampled, _items, seeds),
-    "pack_by_plan": st.builds(_planned, _items, sizes, _overflows, st.none() | sizes, seeds),
-    "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
-    "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
-    "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
-    "random_floats": _first(st.builds(lz.random_floats, seed=seeds)),
-    "random_indices": _first(st.builds(lz.random_indices, _weights, seed=seeds)),
-    "once": st.none().map(lz.once),
-}
-
-
-def sources() -> st.SearchStrategy[Pipeline[Any]]:
-    """Sources with indices, with arrays, and streams; of 0 to 20 items, None and arrays too."""
-    return st.one_of(*SOURCES.values())
+from lazyckpt.testing.functions import (
+    above,
+    collected,
+    counted,
+    crc,
+    features,
+    halved,
+    held,
+    kept,
+    labelled,
+    lazily,
+    length_of,
+    noisy,
+    number,
+    numbered,
+    parity,
+    piped,
+    several,
+    size_of,
+    tagged,
+    tokens,
+)
+from lazyckpt.testing.sources import (
+    array,
+    counts,
+    falling,
+    indices,
+    overflows,
+    ranges,
+    seeds,
+    sizes,
+    sources,
+    spans,
+)
 
 
 @st.composite
@@ -274,8 +115,8 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, list[int]())]),
     "take_while": st.just(lz.take_while(kept)),
     "drop_while": st.just(lz.drop_while(kept)),
-    "gather": st.one_of(_indices, _indices.map(_array), _spans, _falling).map(lz.gather),
-    "without": _ranges.map(lz.without),
+    "gather": st.one_of(indices, indices.map(array), spans, falling).map(lz.gather),
+    "without": ranges.map(lz.without),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
@@ -351,7 +192,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.sampled_from([tokens, features]),
         st.sampled_from([2, 3, 6]),
         sizes,
-        _overflows,
+        overflows,
     ),
     "shard_batch": st.builds(
         lambda size, index: (
@@ -399,7 +240,7 @@ def _mixed(stop: Any, **options: Any) -> Callable[..., Pipeline[Any]]:
 
 def _multiplexed(*parts: Pipeline[Any]) -> Pipeline[Any]:
     endless = [lz.concat(part, lz.source(["last"])) | lz.repeat() for part in parts]
-    control = [_crc(n) % len(parts) for n in range(17)]
+    control = [crc(n) % len(parts) for n in range(17)]
     return lz.multiplex(lz.source(control) | lz.shuffle(4, seed=0), endless)
 
 

@@ -22,7 +22,7 @@ from contest import BY_HAND, OURS, PEERS, Contest, Terms, hold
 from files import FOLDER
 from harness import Case, Row
 from report import Report, plot
-from table import README, update
+from table import update
 from workloads import CONTESTS
 
 QUICK = 3  # rounds, of a tenth of the items
@@ -54,6 +54,8 @@ CASES: dict[str, list[Case | Contest]] = {
     "grouping": [later("grouping", "grouping")],
     "packing": [later("packing", "packing")],
     "big": [later("big_shuffle", "big_shuffle")],
+    "profile": [later("profiles", "profiles")],
+    "secrets": [later("secrets_masked", "secrets")],
     "reservoir": [later("reservoir", "reservoir")],
     "infinibatch": [later("compat_infinibatch", "compat_infinibatch")],
     "emloop": [later("compat_emloop", "compat_emloop")],
@@ -139,7 +141,7 @@ def arguments() -> argparse.Namespace:
         "--table",
         type=Path,
         metavar="FILE.json",
-        help=f"measure nothing: put what --json wrote in the tables of {README.name}",
+        help="measure nothing: put what --json wrote in the tables of its pages",
     )
     options = parser.parse_args()
     options.only = chosen(parser, "row", options.only, CASES) or list(CASES)

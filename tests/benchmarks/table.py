@@ -1,4 +1,4 @@
-"""The README's figures, out of what a run has stored as JSON: `--table FILE.json`."""
+"""The figures of the documentation, out of what a run has stored as JSON: `--table FILE.json`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,86 @@ from typing import Any
 from contest import BY_HAND, OURS, PEERS
 from harness import Row
 
-README = Path(__file__).parents[2] / "README.md"
-BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+PAGES = Path(__file__).parents[2] / "notebooks/explanation"
+PAGE, BESIDE = PAGES / "performance.md", PAGES / "peers.md"
 NO_WAY = "-"
+LIBRARIES = (
+    OURS,
+    "infinibatch",
+    "seqtools",
+    "grain",
+    "torchdata",
+    "nodes",
+    "datasets",
+    "webdataset",
+    "toolz",
+)
+COMPARED = (
+    "W1 ints through map, filter, batch of 32",
+    "W2 rows of arrays, shuffled, in batches of 256",
+    "W4 lines, buffered shuffle: bytes of a state",
+    "W4 lines, buffered shuffle: resume at 50 %",
+    "W4 lines, shuffled in blocks: resume at 50 %",
+    "W4 items, full shuffle: bytes of a state",
+    "W4 items, full shuffle: resume at 50 %",
+    "W5a arrays of 1 MB from another process",
+    "W6 1 ms of Python an item, 2 processes",
+    "W7 a new process: imports, the first item",
+    "W9 mixture of 1,000 sources",
+    "W9 mixture of 1,000 sources: a state",
+    "W10 documents packed whole, first fit",
+    "W11 JSON lines: shuffled globally",
+    "W11 Parquet: resume at 50 %",
+    "W11 tar: in order",
+)
 
 
 def update(path: Path) -> None:
-    README.write_text(with_figures(README.read_text("utf-8"), path), "utf-8")
+    """Write the figures of a file into both pages."""
+    PAGE.write_text(with_figures(PAGE.read_text("utf-8"), path), "utf-8")
+    BESIDE.write_text(with_peers(BESIDE.read_text("utf-8"), path), "utf-8")
 
 
 def with_figures(text: str, path: Path) -> str:
-    """The README with the figures of a file between its two marks."""
-    before, mark, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise ValueError(f"no {BEGIN.strip()} and {END.strip()} in {README.name}")
-    return f"{before}{mark}\n{written(json.loads(path.read_text('utf-8')))}\n{end}{after}"
+    """The page with all figures of a file between its two marks."""
+    return between("figures", text, written(json.loads(path.read_text("utf-8"))))
+
+
+def with_peers(text: str, path: Path) -> str:
+    """The page with some of them, those of other libraries."""
+    rows = rows_of(json.loads(path.read_text("utf-8")))
+    some = [row for row in contests(rows) if row.contestant in LIBRARIES]
+    head, *body = [cells[:-2] for cells in of_contests(some, LIBRARIES)]
+    chosen = [cells for cells in body if cells[0] in COMPARED]
+    return between("peers", text, "\n".join(table(head, *chosen)))
+
+
+def between(what: str, text: str, figures: str) -> str:
+    begin, end = f"<!-- {what} -->\n", f"<!-- end of {what} -->\n"
+    before, mark, rest = text.partition(begin)
+    _, last, after = rest.partition(end)
+    if not mark or not last:
+        raise ValueError(f"no {begin.strip()} and {end.strip()} in the page")
+    return f"{before}{mark}\n{figures}\n{last}{after}"
+
+
+def rows_of(found: dict[str, Any]) -> list[Row]:
+    names = [field.name for field in fields(Row)]
+    return [Row(**{name: row[name] for name in names}) for row in found["rows"]]
+
+
+def contests(rows: Iterable[Row]) -> list[Row]:
+    competing = [row for row in rows if row.name not in ("shuffles", "W8")]
+    return [row for row in competing if row.contestant or "no way" in row.remark]
 
 
 def written(found: dict[str, Any]) -> str:
-    names = [field.name for field in fields(Row)]
-    rows = [Row(**{name: row[name] for name in names}) for row in found["rows"]]
+    rows = rows_of(found)
     competing = [row for row in rows if row.name not in ("shuffles", "W8")]
-    contests = [row for row in competing if row.contestant or "no way" in row.remark]
     parts = [
         about(found),
-        behind(contests),
-        *table(*of_contests(contests)),
+        behind(contests(rows)),
+        *table(*of_contests(contests(rows), (BY_HAND, OURS, *PEERS))),
         *section("Beside the same by hand, in turn, where 1 is as fast:", of_ratios(competing)),
         *section("As data and pipelines grow, n times as large:", of_growth(rows)),
         *section("How well shuffles mix:", of_shuffles(rows)),
@@ -56,8 +109,8 @@ def about(found: dict[str, Any]) -> str:
     )
 
 
-def behind(contests: Sequence[Row]) -> str:
-    ours = [row for row in contests if row.to_peer]
+def behind(rows: Sequence[Row]) -> str:
+    ours = [row for row in rows if row.to_peer]
     lost = [f"{row.name} {row.compared} ({row.to_peer:.2f})" for row in ours if row.lost]
     said = f"Another library is ahead in {len(lost)} of {len(ours)} rows"
     return f"{said}: {'; '.join(lost)}.\n" if lost else f"{said}.\n"
@@ -74,9 +127,9 @@ def table(head: Sequence[str], *body: Sequence[str]) -> Iterator[str]:
     yield ""
 
 
-def of_contests(rows: Sequence[Row]) -> Iterator[list[str]]:
+def of_contests(rows: Sequence[Row], libraries: Sequence[str]) -> Iterator[list[str]]:
     """A column for each library, the least of each row in bold."""
-    names = [name for name in (BY_HAND, OURS, *PEERS) if any(r.contestant == name for r in rows)]
+    names = [name for name in libraries if any(row.contestant == name for row in rows)]
     yield ["workload", "unit", *names, "to by hand", "to the best other"]
     for _, group in groupby(rows, key=lambda row: (row.name, row.compared.partition(":")[0])):
         yield from of_contest(list(group), names)

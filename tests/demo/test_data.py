@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lazyckpt.__main__ import main
+from lazyckpt.cli.main import main
 from lazyckpt.demo import data
 from tests.demo.cases import MODULES, TIMEOUT
 

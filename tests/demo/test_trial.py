@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.__main__ import main
+from lazyckpt.cli.main import main
 from lazyckpt.demo import show, trial
 from tests.demo.cases import MODULES, STDLIB, TIMEOUT, ignore, small_job
 

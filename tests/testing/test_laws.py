@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.testing import strategies
+from lazyckpt.testing import sources, strategies
 from lazyckpt.testing.models import MODELS
 
 
@@ -24,7 +24,7 @@ def test_law_over_random_compositions(law: str, pipeline: lz.Pipeline[Any]) -> N
 @given(data=st.data())
 def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
     stage = data.draw(strategies.STAGES[name])
-    pipeline = data.draw(strategies.sources())
+    pipeline = data.draw(sources.sources())
     if name in strategies.INSTEAD and pipeline.machine.skip is None:
         pipeline = lz.source(list(pipeline))
     if not strategies.has_room(name, pipeline):
@@ -35,12 +35,12 @@ def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))
-@given(parts=st.lists(strategies.sources(), min_size=1, max_size=4))
+@given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     testing.check_pipeline(strategies.JOINS[name](*parts))
 
 
 def test_every_combinator_has_a_model_and_is_drawn() -> None:
-    named = [*strategies.SOURCES, *strategies.STAGES, *strategies.JOINS]
+    named = [*sources.SOURCES, *strategies.STAGES, *strategies.JOINS]
     drawn = {name.partition("(")[0].partition(" ")[0] for name in named}
     assert set(MODELS) == set(lz.registry) == drawn

@@ -24,7 +24,7 @@ from lazyckpt.machines import (
     stateless,
     within,
 )
-from lazyckpt.testing import laws, models
+from lazyckpt.testing import checks, laws, models
 
 
 def forgets_the_first(up: Machine[Any]) -> Machine[Any]:
@@ -299,8 +299,8 @@ def test_every_law_has_a_case() -> None:
 def test_a_stage_that_pulls_after_the_end_is_caught() -> None:
     stage = lz.combinator()(asks_again)()
     with pytest.raises(AssertionError, match="pulled again"):
-        laws._stops_pulling(stage, [1, 2, 3], 60)
-    laws._stops_pulling(lz.map(str), [1, 2, 3], 60)
+        checks._stops_pulling(stage, [1, 2, 3], 60)
+    checks._stops_pulling(lz.map(str), [1, 2, 3], 60)
     del lz.registry["asks_again"]
 
 

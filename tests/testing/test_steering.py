@@ -10,17 +10,17 @@ from hypothesis import given, settings
 import lazyckpt as lz
 from lazyckpt.core.steered import Steering
 from lazyckpt.state import steering
-from lazyckpt.testing import check_steering, strategies
+from lazyckpt.testing import check_steering, functions, strategies
 
 Case = tuple[lz.Pipeline[Any], list[tuple[int, str, Any]]]
 EXAMPLE = (
     lz.source(range(60))
-    | lz.filter(strategies.above, lz.control(0, name="level"))
-    | lz.map(strategies.labelled, lz.control(0, name="level"))
+    | lz.filter(functions.above, lz.control(0, name="level"))
+    | lz.map(functions.labelled, lz.control(0, name="level"))
     | lz.shuffle(8, seed=0)
     | lz.batch(2)
 )
-PLAIN = lz.source(range(20)) | lz.map(strategies.labelled, lz.control(0, name="level"))
+PLAIN = lz.source(range(20)) | lz.map(functions.labelled, lz.control(0, name="level"))
 SETTINGS = [(3, "level", 5), (5, "level", 2)]
 
 
@@ -33,7 +33,7 @@ def test_random_pipelines_are_steered(case: Case) -> None:
 @pytest.mark.parametrize("executor", [lz.threads(), lz.threads(2), lz.threads(2, gated=True)])
 def test_threads_give_the_same(executor: lz.Executor) -> None:
     check_steering(EXAMPLE, SETTINGS, executors=[executor])
-    labelled = lz.map(strategies.labelled, lz.control("a", name="label"))
+    labelled = lz.map(functions.labelled, lz.control("a", name="label"))
     pipeline = lz.count() | labelled | lz.repeat(2) | lz.batch(2) | lz.take(20)
     check_steering(pipeline, [(2, "label", "b"), (2, "label", "c")], executors=[executor])
 

@@ -130,6 +130,10 @@ class _Together:
         for each in self._reading:
             each.fill()
 
+    @property
+    def ready(self) -> int:
+        return sum(each.ready for each in self._reading)
+
     def suspend(self) -> None:
         for each in self._reading:
             if each.prefetching is not None:

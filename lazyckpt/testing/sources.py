@@ -1,0 +1,112 @@
+"""Hypothesis strategies: sources, and the arguments that stages are drawn with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import lazyckpt as lz
+from lazyckpt.pipeline import Pipeline
+from lazyckpt.testing.functions import countdown, crc, kept, parity, tagged, tokens
+from lazyckpt.testing.laws import Stream
+
+seeds = st.integers(0, 2**70)
+sizes = st.integers(1, 7)
+counts = st.integers(0, 12)
+
+
+_items = st.lists(st.none() | st.integers(-9, 9) | st.text(max_size=2), max_size=20)
+_lengths = st.integers(0, 20)
+_weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
+
+
+overflows = st.sampled_from(["split", "truncate", "drop"])
+indices = st.lists(st.integers(-5, 4), max_size=8)
+_steps = st.sampled_from([1, 2, -1, -2])
+spans = st.builds(range, st.integers(-5, 4), st.integers(-6, 5), _steps)
+falling = st.builds(range, st.integers(0, 4), st.just(-1), st.sampled_from([-1, -2]))
+
+
+def apart(numbers: list[int]) -> list[tuple[int, int]]:
+    """Ranges that don't overlap.
+
+    Args:
+        numbers: Where they begin and end, in any order.
+    """
+    edges = sorted(set(numbers))
+    return list(zip(edges[::2], edges[1::2], strict=False))
+
+
+ranges = st.lists(st.integers(0, 5), max_size=6).map(apart)
+
+
+def array(indices: list[int]) -> NDArray[np.int64]:
+    return np.array(indices, np.int64)
+
+
+def _sampled(items: list[Any], seed: int, replacement: bool, more: int | None) -> Pipeline[Any]:
+    weights = [1 + crc(item) % 3 if number else 0 for number, item in enumerate(items)]
+    if not any(weights):
+        return lz.source(items) | lz.take(0)
+    most = more if replacement or more is None else min(more, len(items) - 1)
+    stage = lz.sample(weights, seed=seed, replacement=replacement, num_samples=most)
+    return lz.source(items) | stage
+
+
+def _classed(items: list[Any], seed: int, more: int | None) -> Pipeline[Any]:
+    labels = [parity(item) for item in items]
+    return lz.source(items) | lz.balanced(labels, seed=seed, num_samples=more)
+
+
+def _oversampled(items: list[Any], seed: int) -> Pipeline[Any]:
+    return lz.source(items) | lz.oversample(np.array([kept(x) for x in items], bool), seed=seed)
+
+
+def _planned(items: list[Any], length: int, overflow: Any, window: Any, seed: int) -> Pipeline[Any]:
+    sizes = [len(tokens(item)) for item in items]
+    options: dict[str, Any] = {"seed": seed, "overflow": overflow, "window_size": window}
+    plan = lz.plan_packing(sizes, length, **options)
+    return lz.source(items) | lz.map(tokens) | lz.pack_by_plan(plan)
+
+
+class Blocks(list[Any]):
+    """A list that is stored in blocks, some of which may be empty."""
+
+    block_starts: list[int]
+
+
+def _in_blocks(items: list[Any], starts: list[int], window: int, seed: int) -> Pipeline[Any]:
+    data = Blocks(items)
+    data.block_starts = sorted(starts)
+    return lz.source(data) | lz.map(tagged) | lz.local_shuffle(window, seed=seed)
+
+
+def _first(endless: st.SearchStrategy[Pipeline[Any]]) -> st.SearchStrategy[Pipeline[Any]]:
+    return st.builds(lambda pipeline, n: pipeline | lz.take(n), endless, _lengths)
+
+
+SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
+    "source": _items.map(lz.source),
+    "source(stream)": _items.map(Stream).map(lz.source),
+    "source(range)": _lengths.map(range).map(lz.source),
+    "source(array)": _lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
+    "source(blocks)": st.builds(_in_blocks, _items, st.lists(counts), st.integers(1, 3), seeds),
+    "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
+    "balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
+    "oversample": st.builds(_oversampled, _items, seeds),
+    "pack_by_plan": st.builds(_planned, _items, sizes, overflows, st.none() | sizes, seeds),
+    "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
+    "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
+    "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
+    "random_floats": _first(st.builds(lz.random_floats, seed=seeds)),
+    "random_indices": _first(st.builds(lz.random_indices, _weights, seed=seeds)),
+    "once": st.none().map(lz.once),
+}
+
+
+def sources() -> st.SearchStrategy[Pipeline[Any]]:
+    """Sources with indices, with arrays, and streams; of 0 to 20 items, None and arrays too."""
+    return st.one_of(*SOURCES.values())

@@ -1,0 +1,57 @@
+"""What `lz.profile` takes beyond a run of the same items, and what reading `run.stats` does."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from time import process_time
+from typing import Any
+
+from harness import Row, spent
+from wide import add, keep
+
+import lazyckpt as lz
+
+BOUND = 1.05
+TIMES = 1000  # that stats are read
+
+
+def work(count: int, x: int) -> int:
+    return sum(range(count)) and x
+
+
+def pipelines() -> Iterator[tuple[str, Any, int]]:
+    """A name, a pipeline, and how many of its items take some tenths of a second."""
+    data = lz.source(range(10_000_000))
+    yield "ints through map, filter, batch of 32", data | lz.map(add) | lz.filter(keep), 2_000_000
+    for count, n in ((100, 200_000), (1_000, 20_000), (10_000, 2_000)):
+        stage = lz.map(partial(work, count))
+        yield f"sums of {count:,}, shuffled, in batches", data | lz.shuffle(seed=0) | stage, n
+
+
+def profiles(rounds: int) -> Iterator[Row]:
+    """Seconds of the processor, so that what else runs on the machine counts less."""
+    for name, items, n in pipelines():
+        batches = items | lz.batch(32)
+        ratios, sides = [], []
+        for _ in range(rounds + 1):
+            plain = cpu(lambda batches=batches, n=n: deque(islice(lz.run(batches), n // 32), 0))
+            ours = cpu(lambda batches=batches, n=n: lz.profile(batches, n // 32))
+            ratios.append(ours / plain)
+            sides.append(f"{ours / n * 1e9:,.0f} / {plain / n * 1e9:,.0f} ns")
+        yield Row("profile", f"{name}: profile / run", ratios[1:], "", BOUND, sides[-1])
+    run = lz.run(lz.source(range(100)))
+    next(run)
+    reads = [cpu(lambda: [run.stats for _ in range(TIMES)]) / TIMES * 1e6 for _ in range(rounds)]
+    yield Row("profile", "run.stats, read", reads, "µs", 10)
+    shown = lz.source(range(200_000))
+    bars = [cpu(lambda: spent(lz.progress(shown, leave=False))) * 5 for _ in range(rounds)]
+    yield Row("profile", "an item of lz.progress", bars, "µs", 1)
+
+
+def cpu(action: Any) -> float:
+    begun = process_time()
+    action()
+    return process_time() - begun
