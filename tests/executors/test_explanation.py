@@ -57,7 +57,8 @@ def test_every_stage_has_its_number_and_place(pipeline: lz.Pipeline[Any]) -> Non
     numbers = {each.stage for each in layers(state.stages, state.position)}
     for executor in EXECUTORS:
         found = lz.explain(pipeline, executor)
-        assert numbers <= {each.stage for each in found.stages} | {"1[0]", "1[1]", "1[2]", "1[3]"}
+        inner = [each.stage for each in found.stages]  # a digest stands for all of a pipeline
+        assert all(any(f"{each}.".startswith(f"{n}.") for each in inner) for n in numbers)
         assert all(each.where for each in found.stages)
         parts = {line.partition("  in ")[2] for line in found.layout.splitlines()}
         assert {each.where.partition("in ")[2] for each in found.stages} <= {*parts}
