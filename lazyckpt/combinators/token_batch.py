@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from lazyckpt.combinators.token_rows import token_count
 from lazyckpt.core.checks import boolean, brief, function, optional, positive
-from lazyckpt.core.control import Control
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun
 from lazyckpt.core.stages import stateless
@@ -24,9 +23,9 @@ def _padded(key: Callable[[A], int], multiple: int, item: A) -> int:
 
 
 def _dropped(
-    max_tokens: Any, key: Any, pad_to_multiple_of: int, drop_longer: bool, **_: Any
+    max_tokens: int, key: Any, pad_to_multiple_of: int, drop_longer: bool, **_: Any
 ) -> Callable[[Any], str | None] | None:
-    if not drop_longer or isinstance(max_tokens, Control):
+    if not drop_longer:
         return None
     return partial(_longer, max_tokens, partial(_padded, key, pad_to_multiple_of))
 
@@ -71,8 +70,7 @@ def token_batch(
         pad_to_multiple_of: What lengths are padded to a multiple of, an int >= 1.
         max_items: Items a batch at most, an int >= 1; None for no limit.
         drop_longer: Whether to leave out an item that is longer than a batch. With
-            `run(..., on_error="skip")` those are counted and named in `Run.skipped`, unless
-            `max_tokens` is a `control`.
+            `run(..., on_error="skip")` those are counted and named in `Run.skipped`.
 
     Raises:
         ValueError: For such an item, without `drop_longer`.

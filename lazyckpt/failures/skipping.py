@@ -85,6 +85,28 @@ def sieve(
     return stateless(upstream, flow=flow)
 
 
+@_inner
+def steered_sieve(
+    upstream: Machine[Any],
+    call: Call,
+    names: tuple[str, ...],
+    number: int,
+    skip_log: SkipLog,
+    *args: Any,
+) -> Machine[Any]:
+    """A stage that takes controls, behind a sieve of what it drops for the values that they have.
+
+    - `names`: of the arguments that have controls, which are `args`
+    - `number`: which stage of its pipeline the sieve is
+    """
+    stage = call.replaced(**dict(zip(names, args, strict=True)))
+    why = _dropped(stage)
+    assert why is not None
+    judge = Dropping(why, repr(stage))
+    below = _call(sieve.combinator, call.site, judge, number, skip_log).build(upstream)
+    return stage.build(below)._replace(upstream=upstream)
+
+
 def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     """The pipeline without the items that fail, whose states are those of the pipeline.
 
@@ -165,11 +187,23 @@ class _Rewriting:
             return
         if call.chains and call.combinator.is_source and not call.build(None).rate.every:
             yield call.with_chains(self.chain), False, False
-        elif call.combinator.dropped is not None and (why := call.combinator.dropped(**arguments)):
+        elif (why := _dropped(call)) is None:
+            yield call, call.combinator.keeps_items and not call.functions, False
+        elif call.controls:
+            taking = tuple(call.combinator.steered(arguments))
+            sieved = call, taking, next(self.numbers), self.skip_log
+            args = [arguments[name] for name in taking]
+            yield _call(steered_sieve.combinator, call.site, *sieved, *args), False, False
+        else:
             yield self.sieve(call, Dropping(why, stage)), False, False
             yield call, False, False
-        else:
-            yield call, call.combinator.keeps_items and not call.functions, False
+
+
+def _dropped(call: Call) -> Callable[[Any], str | None] | None:
+    if call.combinator.dropped is None:
+        return None
+    first = call.with_values({each.name: each.first for each in call.controls})
+    return call.combinator.dropped(**first.arguments)
 
 
 def skip_log_of(chain: Chain) -> SkipLog | None:
@@ -194,7 +228,7 @@ def apart(calls: tuple[Call, ...]) -> tuple[tuple[Call, ...], SkipLog | None]:
 
 def leaves_out(call: Call) -> bool:
     """Whether a stage leaves out items that fail."""
-    return call.combinator is sieve.combinator
+    return call.combinator in (sieve.combinator, steered_sieve.combinator)
 
 
 def read_again(chain: Chain) -> Chain:

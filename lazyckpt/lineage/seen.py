@@ -16,7 +16,7 @@ from lazyckpt.core.machine import Machine, entered
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.failures.marks import with_marks
 from lazyckpt.failures.skip_log import SkipLog, Skipped
-from lazyckpt.failures.skipping import leaves_out, skipping
+from lazyckpt.failures.skipping import leaves_out, skipping, steered_sieve
 from lazyckpt.lineage.coded import coded
 from lazyckpt.lineage.columns import Column, Columns, Names, of_codes, of_traced
 from lazyckpt.lineage.parquet import write_parquet
@@ -26,6 +26,7 @@ from lazyckpt.provenance import Tracing, traced
 from lazyckpt.state.algebra import init, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
+from lazyckpt.state.steering import steered
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -264,6 +265,7 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
     whole = state_at(chain, cast(int, state)) if is_integer(state) else cast(AnyState, state)
     end = matching(as_state(whole), chain)
     begin = init(chain) if since is None else matching(as_state(since), chain)
+    chain = steered(chain, end)
     if end.rebased != begin.rebased:
         assert end.rebased is not None or begin.rebased is not None
         raise InvalidState(_carried(begin, end))
@@ -295,6 +297,9 @@ class _Guarded(Tracing):
     def stage(self, call: Call) -> Stage[Any, Any]:
         if not leaves_out(call):
             return super().stage(call)
+        if call.combinator is steered_sieve.combinator:
+            (inner,) = super().stage(call.arguments["call"]).calls
+            return Stage((call.replaced(call=inner),))
         judge = call.arguments["judge"]
         return Stage((call.replaced(judge=lambda item: judge(self.plain(item))),))
 
