@@ -1,12 +1,15 @@
-"""What `lz.profile` takes beyond a run of the same items, and what reading `run.stats` does."""
+"""What `lz.profile` takes beyond a run of the same items, and what reading `run.stats` does.
+
+Seconds of the processors, also of workers, so that what else runs on the machine counts less.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
-from time import process_time
+from itertools import islice, product
 from typing import Any
 
 from harness import Row, spent
@@ -15,6 +18,7 @@ from wide import add, keep
 import lazyckpt as lz
 
 BOUND = 1.05
+EXECUTORS = (None, lz.threads(2), lz.processes(2))
 TIMES = 1000  # that stats are read
 
 
@@ -32,16 +36,16 @@ def pipelines() -> Iterator[tuple[str, Any, int]]:
 
 
 def profiles(rounds: int) -> Iterator[Row]:
-    """Seconds of the processor, so that what else runs on the machine counts less."""
-    for name, items, n in pipelines():
+    for (name, items, n), executor in product(pipelines(), EXECUTORS):
         batches = items | lz.batch(32)
+        plain, profile = partial(walk, batches, n // 32, executor), partial(lz.profile, batches)
         ratios, sides = [], []
         for _ in range(rounds + 1):
-            plain = cpu(lambda batches=batches, n=n: deque(islice(lz.run(batches), n // 32), 0))
-            ours = cpu(lambda batches=batches, n=n: lz.profile(batches, n // 32))
-            ratios.append(ours / plain)
-            sides.append(f"{ours / n * 1e9:,.0f} / {plain / n * 1e9:,.0f} ns")
-        yield Row("profile", f"{name}: profile / run", ratios[1:], "", BOUND, sides[-1])
+            alone, ours = cpu(plain), cpu(partial(profile, n // 32, executor=executor))
+            ratios.append(ours / alone)
+            sides.append(f"{ours / n * 1e9:,.0f} / {alone / n * 1e9:,.0f} ns")
+        where = f"{executor or 'inline'}: profile / run"
+        yield Row("profile", f"{name}, {where}", ratios[1:], "", BOUND, sides[-1])
     run = lz.run(lz.source(range(100)))
     next(run)
     reads = [cpu(lambda: [run.stats for _ in range(TIMES)]) / TIMES * 1e6 for _ in range(rounds)]
@@ -51,7 +55,12 @@ def profiles(rounds: int) -> Iterator[Row]:
     yield Row("profile", "an item of lz.progress", bars, "µs", 1)
 
 
+def walk(pipeline: Any, count: int, executor: Any) -> None:
+    with lz.run(pipeline, executor=executor) as run:
+        deque(islice(run, count), 0)
+
+
 def cpu(action: Any) -> float:
-    begun = process_time()
+    begun = sum(os.times()[:4])
     action()
-    return process_time() - begun
+    return sum(os.times()[:4]) - begun
