@@ -11,7 +11,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import checked, finite, optional, positive
 from lazyckpt.executors.executor import Executor, as_executor
-from lazyckpt.executors.plan.timed import TimerCosts, measuring, timer_costs
+from lazyckpt.executors.plan.timed import measuring, timer_costs
 from lazyckpt.executors.plan.timings import Stage, StageTimer, taken, using
 from lazyckpt.monitoring.report import Profile
 from lazyckpt.monitoring.summary import Read, Row, summary
@@ -21,6 +21,7 @@ from lazyckpt.state.state import State
 
 _SHARE = 0.002  # of the time, at most, that timers may take; there is more to it than they know
 _LEAST = 0.5e-3  # seconds that they may take in any case
+_LEAST_OF_WORKERS = 20e-3  # the same where workers make items, all of which are to be measured
 _AGAIN = 0.01  # of the items of a sample, so many may be read again behind it
 _BLOCK = 1e-2  # seconds between two looks at the clock
 
@@ -40,8 +41,8 @@ def profile(
     It reads what a run of so many items reads, calls your functions as that does, and
     changes no state. Where stages are so quick that timers would be much of the time,
     some items are read with timers and the others without; it goes on there as a resume
-    does, if that reads next to nothing again. Errors are raised as by a run, and so is a
-    Ctrl-C; no worker is left behind.
+    does, with workers of its own, if that reads next to nothing again. Errors are raised
+    as by a run, and so is a Ctrl-C; no worker is left behind.
 
     Args:
         pipeline: What to read.
@@ -75,30 +76,33 @@ def profile(
     timed, costs = measuring(chain, number), timer_costs()
     sample, timer = _Reading(n, seconds), StageTimer()
     is_inline = chosen is None or type(chosen) is Executor  # whose consumer does all of it
+    least = _LEAST if is_inline else _LEAST_OF_WORKERS
     run: Run[Any]
     with using(timer), Run(timed, state, executor=chosen) as run:
-        sample.read(run, (lambda: _is_sampled(sample, timer, costs)) if is_inline else None)
+        sample.read(run, lambda: _is_sampled(sample, timer, sum(costs), least))
         after = run.state
         if not sample.is_over and resume_cost(chain, after).items > _AGAIN * sample.items:
             sample.read(run)
         timings = taken() or []
     rest = sample.rest()
     if not sample.is_over:
-        with Run(chain, after) as run:
+        with Run(chain, after, executor=chosen) as run:
             rest.read(run)
     items, seconds = sample.items + rest.items, sample.seconds
     if rest.items:
         seconds = items * rest.seconds / rest.items
-    read = Read(items, sample.items, seconds, sample.first)
+    read = Read(items, seconds, sample.items, sample.seconds, sample.first)
     return summary(read, rows, timings, costs, chosen)
 
 
-def _is_sampled(reading: _Reading, timer: StageTimer, costs: TimerCosts) -> bool:
+def _is_sampled(reading: _Reading, timer: StageTimer, cost: float, least: float) -> bool:
     """Whether timers have taken their share of what the whole will take."""
-    spent = sum(each.calls for each in timer.stages.values()) * sum(costs)
-    if not reading.items or spent < _LEAST:
+    stages = [timer.stages, *(each.stages for each in timer.received)]
+    spent = cost * sum(each.calls for found in stages for each in found.values())
+    if not reading.items or spent < least:
         return False
-    limit, worked = reading.limit, max(0.0, reading.worked - spent)
+    took = reading.seconds if timer.received else reading.worked
+    limit, worked = reading.limit, max(0.0, took - spent)
     parts = reading.n / reading.items if limit is None else limit / reading.seconds
     return spent > _SHARE * worked * parts
 

@@ -40,14 +40,15 @@ class Row(NamedTuple):
 
 
 class Read(NamedTuple):
-    """How many items were read, how many of them with timers, and how long it took.
+    """How many items were read, and how long that took; how many with timers, and how long those.
 
     `first` is how long the first took.
     """
 
     items: int
-    timed: int
     seconds: float
+    timed: int
+    timed_seconds: float
     first: float
 
 
@@ -60,22 +61,43 @@ def summary(
 ) -> Profile:
     """What was measured with timers, as if all items had been read with them."""
     stages = [_stage(row, number, timings, costs) for number, row in enumerate(rows)]
+    workers = list(_workers(timings, costs, len(rows)))
     times = counts = 1.0
     if read.timed < read.items:
-        counts = read.items / read.timed
-        times = read.seconds / (sum(stage.seconds for stage in stages) or read.seconds)
+        counts = read.items / (stages[-1].items or read.timed)
+        times = read.seconds / (_elapsed(read, timings, costs, workers) or read.seconds)
     found = Profile(
         read.items,
         read.seconds,
         read.first,
         tuple([_scaled(stage, times, counts) for stage in _counted(stages, rows)]),
-        tuple(_workers(timings, costs, len(rows))),
+        tuple([_slower(worker, times) for worker in workers]),
         "",
         CONSUMER if executor is None else repr(executor),
         tuple([(worker[0], worker[1], spans) for worker, _, spans in timings]),
     )
     calls = [row.call for row in rows]
     return replace(found, bottleneck=bottleneck(found, calls, rows[-1].chain, executor))
+
+
+def _elapsed(
+    read: Read, timings: list[Timings], costs: TimerCosts, workers: list[WorkerProfile]
+) -> float:
+    """How long it would have taken to read with timers that cost nothing."""
+    at_work = [worker.seconds for worker in workers]
+    if all(worker.name == CONSUMER for worker in workers):
+        return sum(at_work)
+    calls = sum(each.calls for found in timings for each in found.stages.values())
+    return max(*at_work, read.timed_seconds - calls * sum(costs) / len(at_work))
+
+
+def _slower(worker: WorkerProfile, times: float) -> WorkerProfile:
+    return replace(
+        worker,
+        seconds=worker.seconds * times,
+        working=worker.working * times,
+        stages=tuple([seconds * times for seconds in worker.stages]),
+    )
 
 
 def _stage(row: Row, number: int, timings: list[Timings], costs: TimerCosts) -> StageProfile:
