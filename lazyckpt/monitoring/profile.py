@@ -21,7 +21,9 @@ from lazyckpt.state.state import State
 
 _SHARE = 0.002  # of the time, at most, that timers may take; there is more to it than they know
 _LEAST = 0.5e-3  # seconds that they may take in any case
-_LEAST_OF_WORKERS = 20e-3  # the same where workers make items, all of which are to be measured
+_LEAST_OF_WORKERS = 20e-3  # the same in workers, all of which are to be measured
+_SHARE_OF_WORKERS = 0.03  # of the time, at most, that timers may take in these,
+_RESTART = 0.25  # or so many seconds, as other workers start and make again what was ahead
 _AGAIN = 0.01  # of the items of a sample, so many may be read again behind it
 _BLOCK = 1e-2  # seconds between two looks at the clock
 
@@ -76,10 +78,10 @@ def profile(
     timed, costs = measuring(chain, number), timer_costs()
     sample, timer = _Reading(n, seconds), StageTimer()
     is_inline = chosen is None or type(chosen) is Executor  # whose consumer does all of it
-    least = _LEAST if is_inline else _LEAST_OF_WORKERS
+    is_enough = _is_sampled if is_inline else _is_sampled_of_workers
     run: Run[Any]
     with using(timer), Run(timed, state, executor=chosen) as run:
-        sample.read(run, lambda: _is_sampled(sample, timer, sum(costs), least))
+        sample.read(run, lambda: is_enough(sample, timer, sum(costs)))
         after = run.state
         if not sample.is_over and resume_cost(chain, after).items > _AGAIN * sample.items:
             sample.read(run)
@@ -95,16 +97,20 @@ def profile(
     return summary(read, rows, timings, costs, chosen)
 
 
-def _is_sampled(reading: _Reading, timer: StageTimer, cost: float, least: float) -> bool:
+def _is_sampled(reading: _Reading, timer: StageTimer, cost: float) -> bool:
     """Whether timers have taken their share of what the whole will take."""
-    stages = [timer.stages, *(each.stages for each in timer.received)]
-    spent = cost * sum(each.calls for found in stages for each in found.values())
-    if not reading.items or spent < least:
+    spent = cost * timer.calls
+    worked = max(0.0, reading.worked - spent)
+    return reading.items > 0 and spent > max(_LEAST, _SHARE * worked * reading.parts)
+
+
+def _is_sampled_of_workers(reading: _Reading, timer: StageTimer, cost: float) -> bool:
+    """Whether timers would take more of the rest than it takes to begin again without them."""
+    spent = cost * timer.calls
+    if not reading.items or spent < _LEAST_OF_WORKERS:
         return False
-    took = reading.seconds if timer.received else reading.worked
-    limit, worked = reading.limit, max(0.0, took - spent)
-    parts = reading.n / reading.items if limit is None else limit / reading.seconds
-    return spent > _SHARE * worked * parts
+    most = max(_RESTART, _SHARE_OF_WORKERS * reading.seconds * reading.parts)
+    return spent * (reading.parts - 1) > most
 
 
 class _Reading:
@@ -138,6 +144,11 @@ class _Reading:
             self.is_over = given < size or is_late
             most = self.items // 4 if is_enough else 2 * size
             size, last = max(1, size // 2 if now - last > _BLOCK else most), now
+
+    @property
+    def parts(self) -> float:
+        """How many times as much the whole is as what was read."""
+        return self.n / self.items if self.limit is None else self.limit / self.seconds
 
     def rest(self) -> _Reading:
         """What is left to read."""

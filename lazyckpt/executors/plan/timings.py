@@ -67,6 +67,12 @@ class StageTimer:
         self._quick = 0.0  # seconds since the processor's clock was read, in short spells
         self._worked = 0.0  # what it said then
 
+    @property
+    def calls(self) -> int:
+        """How often timers were started, here and in what was received."""
+        found = self.stages, *(each.stages for each in self.received)
+        return sum(timing.calls for stages in found for timing in stages.values())
+
     def enter(self, stage: Stage) -> Timing | None:
         """Have a stage at work, and say whose turn it was."""
         self._charge()
