@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 
 from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executor_of
 from lazyckpt.lineage.command import pipeline_of
@@ -37,7 +38,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit status."""
     pipeline = pipeline_of(chosen.pipeline)
     found = profile(pipeline, chosen.n, executor=executor_of(chosen))
-    print(found)
+    print(found.to_text(shutil.get_terminal_size((100, 24)).columns))
     if chosen.chrome is not None:
         found.to_chrome_trace(chosen.chrome)
     return 0

@@ -9,8 +9,10 @@ from html import escape
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
+from lazyckpt.executors.plan.report import LINE
 from lazyckpt.executors.plan.timings import Span
 
 _WIDTH = 44  # characters of a stage
@@ -98,13 +100,29 @@ class Profile:
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 
+    def to_text(self, width: int = LINE) -> str:
+        """The text for a terminal of so many columns."""
+        said = [*self._worker_lines(), self.bottleneck]
+        lines = [*wrap(self._summary(), width), *self._table(width)]
+        return "\n".join([*lines, *(line for text in said for line in wrap(text, width))])
+
     def __str__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(*self._cells(), strict=True)]
-        lines = [self._summary()]
-        for first, *others in self._cells():
-            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-            lines.append("  ".join([first.ljust(widths[0]), *cells]))
-        return "\n".join([*lines, *self._worker_lines(), self.bottleneck])
+        return self.to_text()
+
+    def _table(self, width: int) -> Iterator[str]:
+        """A line for each stage; where there is no room, one for its name, then its figures."""
+        head, *rows = self._cells()
+        sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        if sum(sizes) + 2 * len(sizes[1:]) <= width:
+            for first, *others in (head, *rows):
+                cells = [cell.rjust(size) for cell, size in zip(others, sizes[1:], strict=True)]
+                yield "  ".join([first.ljust(sizes[0]), *cells])
+            return
+        for name, *cells in rows:
+            indent = name[: len(name) - len(name.lstrip())] + "  "
+            told = [f"{what} {cell}" for what, cell in zip(head[1:], cells, strict=True) if cell]
+            yield from wrap(name, width, initial_indent=indent[2:], subsequent_indent=indent)
+            yield from wrap(", ".join(told), width, initial_indent=indent, subsequent_indent=indent)
 
     def _summary(self) -> str:
         text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"

@@ -107,7 +107,12 @@ def test_head_fails_where_an_item_does(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    ["inspect 2.json", "head training_of_cli:pipeline", "explain training_of_cli:pipeline"],
+    [
+        "inspect 2.json",
+        "head training_of_cli:pipeline",
+        "explain training_of_cli:pipeline",
+        "profile training_of_cli:pipeline",
+    ],
 )
 def test_a_narrow_terminal_is_wide_enough(folder: Path, arguments: str) -> None:
     done = called(*arguments.split(), columns=40)
