@@ -107,7 +107,7 @@ def _is_sampled(reading: _Reading, timer: StageTimer, cost: float) -> bool:
 def _is_sampled_of_workers(reading: _Reading, timer: StageTimer, cost: float) -> bool:
     """Whether timers would take more of the rest than it takes to begin again without them."""
     spent = cost * timer.calls
-    if not reading.items or spent < _LEAST_OF_WORKERS:
+    if reading.seconds <= 2 * reading.first or spent < _LEAST_OF_WORKERS:  # they are starting
         return False
     most = max(_RESTART, _SHARE_OF_WORKERS * reading.seconds * reading.parts)
     return spent * (reading.parts - 1) > most

@@ -147,7 +147,7 @@ def test_quick_items_that_are_made_by_who_reads_them_are_counted() -> None:
     one = lz.source(Costly(4_000)) | lz.map(square) | lz.filter(bool)
     pipeline = lz.mix([one, one], [1, 1], seed=0) | lz.batch(8)
     expected = [*pipeline]
-    found = lz.profile(pipeline, 10**6, executor=lz.processes(2))
+    found = lz.profile(pipeline, len(expected), executor=lz.processes(2))
     assert found.items == len(expected)
     assert found.stages[-2].items == sum(map(len, expected))
 
