@@ -178,7 +178,7 @@ def _is_crowded() -> bool:
 
 
 def test_workers_that_wait_are_busy_and_those_for_large_items_are_not() -> None:
-    busy = lz.profile(lz.source(range(100)) | lz.map(waits), executor=lz.threads(2))
+    busy = lz.profile(lz.source(range(400)) | lz.map(waits), executor=lz.threads(2))
     assert len(busy.workers) == 2
     assert "more workers help" in busy.bottleneck
     assert sum(each.seconds for each in busy.workers) > busy.seconds
