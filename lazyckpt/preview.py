@@ -9,8 +9,7 @@ from shutil import get_terminal_size
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.core.call import runnable
-from lazyckpt.core.checks import checked, positive
-from lazyckpt.core.pictured import plural
+from lazyckpt.core.checks import checked, plural, positive
 from lazyckpt.core.secrets import masked
 from lazyckpt.pictures.console import table_rich
 from lazyckpt.pictures.html import caption, framed, table_html

@@ -12,9 +12,9 @@ from typing import Any, NoReturn, TypeVar
 
 from lazyckpt.block_iterator import BlockIterator, lasting
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import brief, checked, natural, positive
+from lazyckpt.core.checks import brief, checked, natural, plural, positive
 from lazyckpt.core.flow import counted
-from lazyckpt.core.pictured import Legend, Pictured, plural
+from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.delivery import Delivery
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError

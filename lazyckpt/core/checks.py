@@ -54,6 +54,12 @@ def cut(text: str, *, in_data: bool = False) -> str:
     return "".join(c if c.isprintable() else "?" for c in line)
 
 
+def plural(count: int, what: str) -> str:
+    """So many of something, in words."""
+    ending = "es" if what.endswith("s") else "s"
+    return f"{count:,} {what}{ending * (count != 1)}"
+
+
 def _unfit(expected: str) -> NoReturn:
     raise Unfit(expected)
 

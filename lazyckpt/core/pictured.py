@@ -40,8 +40,3 @@ class Pictured:
 
 def _drawing() -> Any:
     return import_module("lazyckpt.pictures.drawing")
-
-
-def plural(count: int, what: str) -> str:
-    """So many of something, in words."""
-    return f"{count:,} {what}{'s' * (count != 1)}"

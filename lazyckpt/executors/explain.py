@@ -13,10 +13,10 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain, runnable
+from lazyckpt.core.checks import plural
 from lazyckpt.core.entries import Described
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.pictured import plural
 from lazyckpt.core.show import WIDTH, show
 from lazyckpt.core.stages import stepping
 from lazyckpt.executors.executor import Executor, as_executor

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import Check, checked
+from lazyckpt.core.checks import Check, checked, plural
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.counting import recorders_of
@@ -140,7 +140,7 @@ class PoolExecutor(Executor):
         spec = self.spec
         segments = spec.split(chain)
         one = f"in one {spec.noun}"
-        many = one if spec.workers == 1 else f"in {spec.workers} {plural(spec.noun)}"
+        many = one if spec.workers == 1 else f"in {plural(spec.workers, spec.noun)}"
         many = spec.place or many
         is_one = spec.can_stream and spec.workers == 1 and segments[0].kind == "runs"
         is_stream = is_one or segments[0].kind == "chunks"
@@ -194,10 +194,6 @@ class LastStageExecutor(PoolExecutor):
         spec = self.spec
         gate = gate or PrefetchGate(spec.is_gated)
         return open_last_stage(chain, gate, spec.start, spec.workers)
-
-
-def plural(noun: str) -> str:
-    return noun + ("es" if noun.endswith("s") else "s")
 
 
 def pool_executor(

@@ -8,9 +8,9 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain, is_pipelines
+from lazyckpt.core.checks import plural
 from lazyckpt.core.control import Control
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.pictured import plural
 from lazyckpt.core.show import show
 from lazyckpt.core.user_state import storable
 from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lazyckpt.core.checks import cut
-from lazyckpt.core.pictured import plural
+from lazyckpt.core.checks import cut, plural
 
 ROOM = 240  # stages in a figure
 ROW = 40  # stages in a row

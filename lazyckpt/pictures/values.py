@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lazyckpt.core.pictured import plural
+from lazyckpt.core.checks import plural
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function, show
 from lazyckpt.pictures.figure import legible

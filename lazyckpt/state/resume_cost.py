@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lazyckpt.core.call import Chain, runnable
+from lazyckpt.core.checks import plural
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Rate, entered, fitting
@@ -107,7 +108,7 @@ def _number(cost: StageCost) -> list[int]:
 def _shown(items: float) -> str:
     if items == math.inf:
         return "an unknown number of items"
-    return f"{items:,} item{'s' * (items != 1)}"
+    return plural(int(items), "item")
 
 
 def _cost(

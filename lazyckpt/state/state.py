@@ -11,10 +11,10 @@ from operator import attrgetter, index
 from os import PathLike
 from typing import Any, NamedTuple, TypeAlias
 
-from lazyckpt.core.checks import brief, is_integer
+from lazyckpt.core.checks import brief, is_integer, plural
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
-from lazyckpt.core.pictured import Legend, Pictured, plural
+from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.changes import NO_CHANGES, Changes
