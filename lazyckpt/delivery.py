@@ -26,7 +26,8 @@ from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 from lazyckpt.failures.skipping import skipping
 from lazyckpt.state.changes import NO_CHANGES, Changes
-from lazyckpt.state.state import Rebased, State
+from lazyckpt.state.fields import Rebased
+from lazyckpt.state.state import State
 from lazyckpt.state.steering import bound, changed
 from lazyckpt.stats import RunClock, Stats
 

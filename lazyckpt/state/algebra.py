@@ -16,10 +16,11 @@ from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.notes import annotated
+from lazyckpt.state.fields import Rebased
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import AnyState, Rebased, State, as_state
+from lazyckpt.state.state import AnyState, State, as_state
 from lazyckpt.state.steering import steered
 
 

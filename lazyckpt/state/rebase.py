@@ -10,9 +10,10 @@ from lazyckpt.core.checks import boolean, checked
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.state.carried import carried
 from lazyckpt.state.changes import Changes
+from lazyckpt.state.fields import Rebased
 from lazyckpt.state.mismatch import difference, paired
 from lazyckpt.state.progress import given
-from lazyckpt.state.state import AnyState, Rebased, State, as_state
+from lazyckpt.state.state import AnyState, State, as_state
 
 
 def matching(state: State, chain: Chain) -> State:

@@ -11,9 +11,10 @@ from lazyckpt.core.machine import fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
 from lazyckpt.state.carried import follows
+from lazyckpt.state.fields import Rebased
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.progress import given
-from lazyckpt.state.state import AnyState, Rebased, State, as_state
+from lazyckpt.state.state import AnyState, State, as_state
 
 _NUMBER = "num_shards"
 

@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from operator import attrgetter, index
+from operator import attrgetter
 from os import PathLike
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from lazyckpt.core.checks import brief, is_integer, plural
+from lazyckpt.core.checks import brief, plural
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
 from lazyckpt.core.pictured import Legend, Pictured
@@ -21,36 +20,18 @@ from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.codec import (
     LONGEST,
     checksum,
-    decode,
-    decode_stages,
     encode,
     encode_stages,
-    is_count,
     is_whole,
     joined,
     parsed,
     written,
 )
-from lazyckpt.state.fields import FORMAT, IN_ALL, body_of
+from lazyckpt.state.fields import FORMAT, IN_ALL, Ranges, Rebased, content_of
 from lazyckpt.state.positions import layers, own_places, places, shown
 
-Ranges: TypeAlias = tuple[tuple[int, int], ...]
-
 _NONE_SKIPPED = Skipped()
-_LONGEST_NAME = 40  # of a tracked run
 _ROWS = 40  # that a repr shows of the stages
-
-
-class Rebased(NamedTuple):
-    """That a state was carried over to its pipeline: after how many items, and where that is in it.
-
-    - `items`: how many items had been delivered then
-    - `own`: how many items this pipeline gives from its beginning up to there;
-      None where only reading tells
-    """
-
-    items: int
-    own: int | None
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -246,64 +227,14 @@ for _name in State.__dataclass_fields__:
 
 
 def _from(found: Any, is_checked: bool) -> State:
-    if not isinstance(found, Mapping) or "lazyckpt" not in found:
-        raise InvalidState(f"not a lazyckpt state: {brief(found)}")
-    found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
-    try:
-        return _from_body(body_of(found, is_checked))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        if isinstance(error, InvalidState):
-            raise
-        raise InvalidState(f"malformed state: {error}") from None
-
-
-def _from_body(body: Mapping[str, Any]) -> State:
-    stages, position = decode_stages(body["stages"])
-    items = decode(body["items"])
-    if not is_count(items):
-        raise InvalidState(f"items must be an int >= 0, got {brief(items)}")
-    if position == ():
-        raise InvalidState("the state has no place for its source")
-    skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
-    rebased = _rebased(body["rebased"], items) if "rebased" in body else None
-    changes = Changes.from_json(body["changes"]) if "changes" in body else NO_CHANGES
-    state = State(stages, items, position, skipped, rebased, changes)
-    return _tracked(state, body["tracked"]) if "tracked" in body else state
-
-
-def _skipped(found: Any) -> Skipped:
-    if not isinstance(found, dict):
-        raise InvalidState(f"not a record of skipped items: {brief(found)}")
-    return Skipped.from_json({name: decode(value) for name, value in found.items()})
-
-
-def _rebased(found: Any, items: int) -> Rebased:
-    if isinstance(found, list) and len(found) == 2:
-        at, own = map(decode, found)
-        if is_count(at) and at <= items and (own is None or is_count(own)):
-            return Rebased(at, own)
-    raise InvalidState(f"no account of a rebase: {brief(found)}")
-
-
-def _tracked(base: State, found: Any) -> TrackedState:
-    if isinstance(found, list) and len(found) == 2:
-        tracker, finished = found[0], decode(found[1])
-        if isinstance(tracker, str) and len(tracker) <= _LONGEST_NAME and _are_ranges(finished):
-            return TrackedState(base, tracker, finished)
-    raise InvalidState(f"no account of what is finished: {brief(found)}")
+    content, tracked = content_of(found, is_checked)
+    state = State(*content)
+    return state if tracked is None else TrackedState(state, *tracked)
 
 
 def count_of(ranges: Ranges) -> int:
     """How many items lie in them."""
     return sum(stop - start for start, stop in ranges)
-
-
-def _are_ranges(found: Any) -> bool:
-    """Whether these are ranges with gaps between them, in order."""
-    if type(found) is not tuple or not all(type(r) is tuple and len(r) == 2 for r in found):
-        return False
-    edges = [*chain.from_iterable(found)]
-    return all(map(is_count, edges)) and all(a < b for a, b in pairwise(edges))
 
 
 def flat(state: State) -> dict[str, Any]:
