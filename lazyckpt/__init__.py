@@ -17,7 +17,7 @@ Each module imports only from those before it:
 - state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
 - state: progress, carried, rebase, steering, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- stats, cursor, epochs, block_iterator, delivery, run, tracking
+- stats, cursor, epochs, block_iterator, delivery, run, tickets, tracking
 - state: saving
 - pipeline, decorators, preview, combinators, monitoring, origins, provenance, io, lineage
 - integrations, testing, demo, compat, cli
@@ -117,7 +117,8 @@ if TYPE_CHECKING:
     from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
     from lazyckpt.state.saving import load, save
     from lazyckpt.stats import Stats
-    from lazyckpt.tracking import Ticket, Tracked, tracked
+    from lazyckpt.tickets import Ticket
+    from lazyckpt.tracking import Tracked, tracked
 
 __version__ = "0.1.0"
 
@@ -318,7 +319,8 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.resume_cost": "ResumeCost StageCost resume_cost",
     "state.saving": "load save",
     "stats": "Stats",
-    "tracking": "Ticket Tracked tracked",
+    "tickets": "Ticket",
+    "tracking": "Tracked tracked",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},

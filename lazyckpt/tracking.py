@@ -2,60 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 from threading import Condition, get_ident
 from time import monotonic
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from lazyckpt.core.checks import brief, checked, finite, function, optional, positive
-from lazyckpt.errors import (
-    ArgumentError,
-    PipelineError,
-    SourceChanged,
-    TicketError,
-    TooManyInFlight,
-)
+from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, TooManyInFlight
 from lazyckpt.run import Run
-from lazyckpt.state.state import AnyState, State, TrackedState, any_state, flat
+from lazyckpt.state.state import AnyState, TrackedState, any_state, flat
+from lazyckpt.tickets import InFlight, Ticket, new_name
 
 T = TypeVar("T")
-
-
-class Ticket(NamedTuple):
-    """What an item is finished with: two texts and two ints, which go through any process.
-
-    - `tracker`: the name of the run that it is of, the same after a resume
-    - `session`: the name of its time between two resumes
-    - `number`: how many items came before the item
-    - `attempt`: how often the item was given before in that time
-    """
-
-    tracker: str
-    session: str
-    number: int
-    attempt: int
-
-
-@dataclass(eq=False, slots=True)
-class _InFlight(Generic[T]):
-    """An item that was given, and is not finished.
-
-    Attributes:
-        item: It.
-        before: The state before it.
-        attempt: How often it was given before.
-        is_back: Whether its ticket was given back.
-    """
-
-    item: T
-    before: State
-    attempt: int = 0
-    is_back: bool = False
 
 
 class Tracked(Iterator[tuple[Ticket, T]]):
@@ -84,19 +44,15 @@ class Tracked(Iterator[tuple[Ticket, T]]):
 
     def _begin(self, state: AnyState | None) -> None:
         base = self._run.state if state is None else any_state(state)
-        tracker, finished = _new_name(), deque[tuple[int, int]]()
+        tracker, finished = new_name(), deque[tuple[int, int]]()
         if isinstance(base, TrackedState):
             tracker, first = base.tracker, base.items
             finished.extend((first + start, first + stop) for start, stop in base.finished)
             base = base.base
         if state is not None:
             self._run.load_state_dict(base)
-        self._tracker, self._session = tracker, _new_name()
-        self._in_flight: dict[int, _InFlight[T]] = {}  # by number, in rising order
-        self._deadlines: dict[int, float] = {}  # by number, the first to come first
-        self._due: set[int] = set()  # to be given again
+        self._in_flight: InFlight[T] = InFlight(tracker, base, self._timeout, self._clock)
         self._finished = finished  # in the state that it began with, and not yet passed over
-        self._after = base  # the last item that was given for the first time
         self._is_ended = False
         self._pairs = self._run.with_state()
         self._is_settled = True  # so that the run stands there
@@ -110,7 +66,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             with self._changed:
                 number = self._next_due()
                 if number is not None:
-                    return self._give_again(number)
+                    return self._in_flight.give_again(number)
                 if self._is_ended:
                     raise StopIteration
                 self._puller = get_ident()
@@ -134,10 +90,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
                 item was given again. The message says which.
         """
         with self._changed:
-            number = self._number("ack", ticket)
-            del self._in_flight[number]
-            self._deadlines.pop(number, None)
-            self._due.discard(number)
+            self._in_flight.finish(ticket)
             self._changed.notify_all()
 
     def nack(self, ticket: Ticket | Sequence[Any]) -> None:
@@ -150,11 +103,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             TicketError: As of `ack`.
         """
         with self._changed:
-            number = self._number("nack", ticket)
-            found = self._in_flight[number]
-            found.attempt, found.is_back = found.attempt + 1, True
-            self._deadlines.pop(number, None)
-            self._due.add(number)
+            self._in_flight.take_back(ticket)
             self._changed.notify_all()
 
     @property
@@ -166,17 +115,14 @@ class Tracked(Iterator[tuple[Ticket, T]]):
     def state(self) -> TrackedState:
         """Where a resume begins, and what of that is finished."""
         with self._changed:
-            numbers, after = [*self._in_flight], self._after
-            base = self._in_flight[numbers[0]].before if numbers else after
-            ranges = [(a + 1, b) for a, b in pairwise([*numbers, after.items]) if a + 1 < b]
+            base, ranges = self._in_flight.base, self._in_flight.finished
             for start, stop in self._finished:
                 if ranges and ranges[-1][1] >= start:
                     start = ranges.pop()[0]
                 ranges.append((max(start, base.items), stop))
             first = base.items
-            return TrackedState(
-                base, self._tracker, tuple([(a - first, b - first) for a, b in ranges])
-            )
+            found = tuple([(a - first, b - first) for a, b in ranges])
+            return TrackedState(base, self._in_flight.tracker, found)
 
     def state_dict(self) -> dict[str, Any]:
         """The state, for any checkpointer.
@@ -230,33 +176,24 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         while True:
             if self._is_closed:
                 raise PipelineError("the tracked run is closed; enter it again")
-            self._note_late()
-            if self._due:
-                return min(self._due)
+            number = self._in_flight.next_due()
+            if number is not None:
+                return number
             is_free = self._puller in (None, get_ident())
             room = 1 if self._is_ended else self._max_in_flight
             if is_free and len(self._in_flight) < room:
                 return None
             self._wait(begun + self._max_wait)
 
-    def _note_late(self) -> None:
-        """Have items given again whose time is up."""
-        while self._deadlines:
-            number, deadline = next(iter(self._deadlines.items()))
-            if deadline > self._clock():
-                return
-            del self._deadlines[number]
-            self._due.add(number)
-
     def _wait(self, last: float) -> None:
         now = self._clock()
         if now >= last:
             raise self._too_many()
-        until = min([last, *list(self._deadlines.values())[:1]])
+        until = min(last, self._in_flight.next_deadline)
         self._changed.wait(None if until == inf else max(until - now, 0))
 
     def _too_many(self) -> TooManyInFlight:
-        count, oldest = len(self._in_flight), next(iter(self._in_flight), None)
+        count, oldest = len(self._in_flight), self._in_flight.oldest
         why = "the stream has ended" if self._is_ended else f"max_in_flight={self._max_in_flight}"
         if oldest is None:
             why = "another thread waits for an item"
@@ -265,103 +202,53 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             f"none was finished within max_wait={self._max_wait:g} s"
         )
 
-    def _give_again(self, number: int) -> tuple[Ticket, T]:
-        found = self._in_flight[number]
-        found.attempt += not found.is_back
-        found.is_back = False
-        self._due.discard(number)
-        return self._given(number, found)
-
-    def _given(self, number: int, found: _InFlight[T]) -> tuple[Ticket, T]:
-        if self._timeout < inf:
-            self._deadlines[number] = self._clock() + self._timeout
-        return Ticket(self._tracker, self._session, number, found.attempt), found.item
-
     def _pull(self) -> tuple[Ticket, T] | None:
         """Have the run make an item; None at its end."""
-        session = self._session
+        in_flight = self._in_flight
         self._settle()
         self._is_settled = False
         self._pass_over()
-        before = self._after
         pair = next(self._pairs, None)
         with self._changed:
-            if self._session != session:  # the pipeline's own function has gone elsewhere
+            if self._in_flight is not in_flight:  # the pipeline's own function has gone elsewhere
                 return None
             if pair is None:
                 self._is_ended = self._is_settled = True
                 return None
             item, after = pair
-            if after.items != before.items + 1:
+            before = in_flight.after.items
+            if after.items != before + 1:
                 raise PipelineError(
-                    f"tracked: the run went from item {before.items:,} to {after.items:,}: it is "
+                    f"tracked: the run went from item {before:,} to {after.items:,}: it is "
                     "for the tracked run alone; the next item comes from where that was"
                 )
-            found = _InFlight(item, before)
-            # An interrupt may come at any time: then the item is made again.
-            self._in_flight[before.items] = found
-            self._after = after
+            given = in_flight.give(item, after)
             self._is_settled = True
-            return self._given(before.items, found)
+            return given
 
     def _settle(self) -> None:
         """Have the run stand behind the last item given, whatever interrupted the last pull."""
         if self._is_settled:
             return
-        if self._run.state.items != self._after.items:
-            self._run.load_state_dict(self._after)
+        after = self._in_flight.after
+        if self._run.state.items != after.items:
+            self._run.load_state_dict(after)
         self._pairs = self._run.with_state()
 
     def _pass_over(self) -> None:
         """Leave out what was finished before a resume."""
-        while self._finished and self._finished[0][0] <= self._after.items:
+        while self._finished and self._finished[0][0] <= self._in_flight.after.items:
             stop = self._finished[0][1]
             try:
-                self._run.advance(max(0, stop - self._after.items))
+                self._run.advance(max(0, stop - self._in_flight.after.items))
             except IndexError as error:
                 raise SourceChanged(
                     f"tracked: the state has finished items up to {stop:,}: {error}"
                 ) from None
             after = self._run.state
             with self._changed:
-                self._after = after
+                self._in_flight.after = after
                 self._finished.popleft()
-
-    def _number(self, name: str, ticket: Any) -> int:
-        """The number of the item in flight that a ticket is for."""
-        found = _ticket(name, ticket)
-        if found.tracker != self._tracker:
-            raise TicketError(f"{name}: {found} is of another run")
-        if found.session != self._session:
-            raise TicketError(
-                f"{name}: {found} is from before a resume: unless it was finished then, "
-                f"item {found.number:,} comes again, with another ticket"
-            )
-        item = self._in_flight.get(found.number)
-        if item is None and 0 <= found.number < self._after.items:
-            raise TicketError(
-                f"{name}: {found} was used already: item {found.number:,} is finished"
-            )
-        if item is None or found.attempt > item.attempt:
-            raise TicketError(f"{name}: {found} was never given")
-        if found.attempt < item.attempt:
-            what = "given back, and comes" if item.is_back else "given"
-            raise TicketError(
-                f"{name}: {found} is out of date: item {found.number:,} was {what} again, "
-                "with another ticket"
-            )
-        return found.number
-
-
-def _ticket(name: str, value: Any) -> Ticket:
-    parts = tuple(value) if isinstance(value, (tuple, list)) else ()
-    if [type(part) for part in parts] != [str, str, int, int]:
-        raise TicketError(f"{name}: {brief(value)} is no ticket")
-    return Ticket(*parts)
-
-
-def _new_name() -> str:
-    return os.urandom(4).hex()
 
 
 _seconds = finite("above 0", lambda value: value > 0)

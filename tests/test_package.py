@@ -59,7 +59,7 @@ ROOMS = [
     ["executors"],
     ["stats", "cursor", "epochs", "block_iterator"],
     ["delivery"],
-    ["run"],
+    ["run", "tickets"],
     ["tracking"],
     ["state.saving"],
     ["pipeline"],
