@@ -17,7 +17,7 @@ Each module imports only from those before it:
 - state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
 - state: progress, carried, rebase, steering, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
-- stats, cursor, epochs, block_iterator, delivery, run, tickets, tracking
+- stats, cursor, epochs, block_iterator, execution, delivery, run, tickets, tracking
 - state: saving
 - pipeline, decorators, preview, combinators, monitoring, origins, provenance, io, lineage
 - integrations, testing, demo, compat, cli

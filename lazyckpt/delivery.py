@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import compress, islice, repeat
 from operator import length_hint
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
 from lazyckpt.block_iterator import raising
 from lazyckpt.core.call import Chain
-from lazyckpt.core.entries import size as entries_size
 from lazyckpt.core.flow import Chunks, Flow, Position
 from lazyckpt.core.lengths import is_raised_here
-from lazyckpt.core.machine import Machine, entered
-from lazyckpt.cursor import Cursor, Mark, MarkTimer
+from lazyckpt.core.machine import entered
+from lazyckpt.cursor import Mark, MarkTimer
 from lazyckpt.errors import PipelineError
+from lazyckpt.execution import Execution, prepared, with_skip_log
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.failures.marks import with_marks, without_marks
 from lazyckpt.failures.notes import add_note, annotated
-from lazyckpt.failures.skip_log import SkipLog, Skipped
-from lazyckpt.failures.skipping import skipping
+from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.fields import Rebased
 from lazyckpt.state.state import State
-from lazyckpt.state.steering import bound, changed
+from lazyckpt.state.steering import changed
 from lazyckpt.stats import RunClock, Stats
-
-if TYPE_CHECKING:
-    from lazyckpt.executors.session import Session
 
 T = TypeVar("T")
 
@@ -63,7 +58,7 @@ class Delivery(Generic[T]):
     def __init__(self, pipeline: Chain, executor: Executor | None, skips: bool) -> None:
         self._pipeline, self._executor, self._skips = pipeline, executor, skips
         self._entries = pipeline.entries
-        self._use(self._opened(NO_CHANGES))
+        self._use(prepared(pipeline, executor, NO_CHANGES, skips=skips))
         self.is_closed = self.is_ended = self._is_waiting = False
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
@@ -71,23 +66,8 @@ class Delivery(Generic[T]):
         self._before = 0  # items that others have delivered, or that were passed over
         self._under_way = _NO_BLOCK
 
-    def _opened(self, changes: Changes) -> _Opened[T]:
-        """What makes the items where controls have changed so."""
-        pipeline, skips = self._pipeline, self._skips
-        if pipeline.is_steered:
-            pipeline = bound(pipeline, changes)
-        skip_log = SkipLog(entries_size(self._entries))
-        made = skipping(pipeline, skip_log) if skips else pipeline
-        session = None if self._executor is None else self._executor.open(made)
-        machine = made.machine if session is None else session.machine
-        if machine is not pipeline.machine:  # made of data that may have changed since
-            pipeline.machine.check(pipeline.machine.init(0))
-        skip_log.is_direct = skip_log.is_direct or session is None
-        cursor: Cursor[T] = Cursor(machine, skip_log, partial(_again, pipeline, skips=skips))
-        return _Opened(pipeline, changes, session, machine, cursor)
-
-    def _use(self, opened: _Opened[T]) -> None:
-        self._steered, self.changes, self.session, self.machine, self.cursor = opened
+    def _use(self, execution: Execution[T]) -> None:
+        self._steered, self.changes, self.session, self.machine, self.cursor = execution
 
     def state(self) -> State:
         """The state after the last delivered item."""
@@ -174,19 +154,20 @@ class Delivery(Generic[T]):
 
     def _steered_flow(self, changes: Changes, position: Position) -> Flow[T]:
         """A flow from a position on, of what makes the items where controls have changed so."""
-        opened, before = self._opened(changes), self.session
+        found: Execution[T] = prepared(self._pipeline, self._executor, changes, skips=self._skips)
+        session, before = found.session, self.session
         try:
-            if before is not None and opened.session is not None:
-                opened.session.take_over(before)
-            flow = entered(opened.machine, position)
+            if before is not None and session is not None:
+                session.take_over(before)
+            flow = entered(found.machine, position)
         except BaseException:
-            if opened.session is not None:
-                opened.session.stop()
+            if session is not None:
+                session.stop()
             raise
         self.drop()
         if before is not None:
             before.stop()
-        self._use(opened)
+        self._use(found)
         return flow
 
     def keep_changes(self, file: str) -> None:
@@ -202,7 +183,7 @@ class Delivery(Generic[T]):
                 "that takes them"
             )
         here, state = self.here(), self.state()
-        made, _ = _apart(self._steered, skips=self._skips)
+        made, _ = with_skip_log(self._steered, skips=self._skips)
         change = changed(made, here.position, self.changes, here.items, name, value)
         if change is not None:
             self.go_to(replace(state, changes=self.changes.plus(change)))
@@ -401,26 +382,3 @@ class Delivery(Generic[T]):
             lambda: self._state_at_mark().to_json(),
             cursor.mark.behind,
         )
-
-
-class _Opened(NamedTuple, Generic[T]):
-    """What makes a pipeline's items, and where it is in them."""
-
-    pipeline: Chain
-    changes: Changes
-    session: Session | None
-    machine: Machine[T]
-    cursor: Cursor[T]
-
-
-def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
-    """The pipeline's machine with a skip log of its own, to read items again."""
-    chain, skip_log = _apart(pipeline, skips=skips)
-    return chain.machine, skip_log
-
-
-def _apart(pipeline: Chain, *, skips: bool) -> tuple[Chain, SkipLog]:
-    """The pipeline whose items are made, with a skip log of its own."""
-    skip_log = SkipLog(entries_size(pipeline.entries))
-    skip_log.is_direct = True
-    return skipping(pipeline, skip_log) if skips else pipeline, skip_log
