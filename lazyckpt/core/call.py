@@ -15,15 +15,13 @@ from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Shown, brief
 from lazyckpt.core.control import Control, replaced
 from lazyckpt.core.entries import (
+    CONTROLS,
     ROOM,
     Described,
     Entries,
     Entry,
-    described,
     described_state,
-    described_whole,
     dumps,
-    shortened,
     size,
     summary,
 )
@@ -32,10 +30,8 @@ from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
-from lazyckpt.core.user_state import Own, storable
+from lazyckpt.core.user_state import Own
 from lazyckpt.errors import ArgumentError, PipelineError
-
-_CONTROLS = "controls"  # where a state has what the controls are at first
 
 
 class Call:
@@ -162,9 +158,10 @@ class Call:
 
     def entry(self, machine: Machine[Any], detail: int) -> Entry:
         """What a state has of this stage: see `Chain.entries` for how much in detail."""
+        record = self.combinator.recorded
         return Entry(
             self.name,
-            dumps({k: self._recorded(v, k, detail) for k, v in self._decisive(machine).items()}),
+            dumps({k: record(k, v, detail) for k, v in self._decisive(machine).items()}),
             machine.owns,
             tuple([each.described(detail) for each in self.chains if machine.children]),
         )
@@ -179,7 +176,7 @@ class Call:
             moving = self.combinator.steered(self._arguments)
             found = {k: v for k, v in fixed._decisive(machine).items() if k not in moving}
             return found | {
-                _CONTROLS: {
+                CONTROLS: {
                     each.name: described_state(each.initial, each.name) for each in self.controls
                 }
             }
@@ -196,17 +193,6 @@ class Call:
             and not is_pipelines(value)
             and not same(value, parameters[name].default)
         }
-
-    def _recorded(self, value: Any, name: str, detail: int) -> Any:
-        if name == _CONTROLS:
-            return value
-        if is_secret(name, value):  # another one makes no other pipeline
-            return MASK
-        if name in self.combinator.rebasable or self.combinator.describe is not None:
-            return described_whole(value)
-        is_state = self.combinator.checks.get(name) is storable
-        found = described_state(value) if is_state else described(value)
-        return found if detail else shortened(found)
 
     @property
     def given(self) -> Iterator[tuple[str, Any]]:

@@ -9,8 +9,16 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lazyckpt.core.checks import Check, checked
 from lazyckpt.core.control import Control, controls_in, replaced
+from lazyckpt.core.entries import (
+    CONTROLS,
+    described,
+    described_state,
+    described_whole,
+    shortened,
+)
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.user_state import Own, thaw
+from lazyckpt.core.secrets import MASK, is_secret
+from lazyckpt.core.user_state import Own, storable, thaw
 from lazyckpt.errors import ArgumentError
 
 # What a function among the arguments is called with, and what becomes of what it returns:
@@ -124,6 +132,17 @@ class Combinator(NamedTuple):
     def taking_controls(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the arguments that may be controls."""
         return self.controls(**arguments) if callable(self.controls) else self.controls
+
+    def recorded(self, name: str, value: Any, detail: int) -> Any:
+        """An argument as a state has it, as JSON: see `Chain.entries` for how much in detail."""
+        if name == CONTROLS:
+            return value
+        if is_secret(name, value):  # another one makes no other pipeline
+            return MASK
+        if name in self.rebasable or self.describe is not None:
+            return described_whole(value)
+        found = described_state(value) if self.checks.get(name) is storable else described(value)
+        return found if detail else shortened(found)
 
     def _hint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         known = self.signature.parameters

@@ -6,12 +6,12 @@ from typing import Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Unfit, checked, cut
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.entries import CONTROLS, Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
-from lazyckpt.state.mismatch import CONTROLS, Pair, paired
+from lazyckpt.state.mismatch import Pair, paired
 from lazyckpt.state.positions import Place, places
 from lazyckpt.state.progress import given_in_epoch
 from lazyckpt.state.windows import held_apart

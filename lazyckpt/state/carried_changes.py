@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lazyckpt.core.checks import cut
+from lazyckpt.core.entries import CONTROLS
 from lazyckpt.core.user_state import Own, freeze
 from lazyckpt.errors import StateMismatch
 from lazyckpt.state.changes import Change, Changes
-from lazyckpt.state.mismatch import CONTROLS, Pair
+from lazyckpt.state.mismatch import Pair
 
 
 def carried_changes(changes: Changes, pairs: Sequence[Pair]) -> Changes:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import cut
 from lazyckpt.core.entries import (
+    CONTROLS,
     Described,
     Entries,
     Entry,
@@ -19,7 +20,6 @@ from lazyckpt.core.entries import (
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared
-CONTROLS = "controls"  # where an entry has what they are at first
 _LINES = 8  # of a difference that are told
 
 
