@@ -16,6 +16,9 @@ from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.codec import checksum, decode, decode_stages, is_count, joined, parsed
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
+# What `State` and `TrackedState` are made of.
+Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None, Changes]"
+Tracking: TypeAlias = tuple[str, Ranges]
 
 FORMAT = 2
 # In the order of a text.
@@ -35,24 +38,6 @@ class Rebased(NamedTuple):
 
     items: int
     own: int | None
-
-
-class Content(NamedTuple):
-    """What the fields of a state say: as the attributes of `State`."""
-
-    stages: Entries
-    items: int
-    position: Position
-    skipped: Skipped
-    rebased: Rebased | None
-    changes: Changes
-
-
-class Tracking(NamedTuple):
-    """What those of a tracked run's state say besides: as the attributes of `TrackedState`."""
-
-    tracker: str
-    finished: Ranges
 
 
 def content_of(found: Any, is_checked: bool) -> tuple[Content, Tracking | None]:
@@ -124,7 +109,7 @@ def _content(body: Mapping[str, Any]) -> Content:
     skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
     rebased = _rebased(body["rebased"], items) if "rebased" in body else None
     changes = Changes.from_json(body["changes"]) if "changes" in body else NO_CHANGES
-    return Content(stages, items, position, skipped, rebased, changes)
+    return stages, items, position, skipped, rebased, changes
 
 
 def _skipped(found: Any) -> Skipped:
@@ -145,7 +130,7 @@ def _tracking(found: Any) -> Tracking:
     if isinstance(found, list) and len(found) == 2:
         tracker, finished = found[0], decode(found[1])
         if isinstance(tracker, str) and len(tracker) <= _LONGEST_NAME and _are_ranges(finished):
-            return Tracking(tracker, finished)
+            return tracker, finished
     raise InvalidState(f"no account of what is finished: {brief(found)}")
 
 
