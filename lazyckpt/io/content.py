@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal, Protocol, TypeAlias
 
@@ -62,6 +63,20 @@ def content_of(path: str, compression: str, folder: str) -> Content:
         return _plain
     made: Content = import_module(_MODULES[kind]).content(folder)
     return made
+
+
+@dataclass(frozen=True)
+class ContentScan:
+    """A `Scan` of what files hold, by the offsets at which rows begin, and the last one ends."""
+
+    compression: str
+    folder: str  # where seek points are kept
+    columns = 1
+    is_bounds = True
+
+    def content(self, file: File) -> Content:
+        """What a file holds."""
+        return content_of(file.path, self.compression, self.folder)
 
 
 def inferred(path: str) -> str:

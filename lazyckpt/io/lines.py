@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit
-from lazyckpt.io.content import content_of
+from lazyckpt.io.content import ContentScan
 from lazyckpt.io.storage import File
 
 _NEWLINE, _RETURN = 10, 13
 
 
 @dataclass(frozen=True)
-class LineScan:
+class LineScan(ContentScan):
     """Where lines begin, by a search for newlines.
 
     With `skips_blank` lines without content are no rows, but a part of the next one's bytes.
     A newline between two of `quote` ends no line; with `has_header` the first line is no row.
     """
 
-    compression: str
-    folder: str  # where seek points are kept
     skips_blank: bool = False
     quote: str = ""
     has_header: bool = False
-    columns: int = field(default=1, init=False)
-    is_bounds: bool = field(default=True, init=False)
 
     @property
     def name(self) -> str:
@@ -43,7 +39,7 @@ class LineScan:
             yield np.zeros(1, np.uint64)
         is_quoted = 0
         passed, bound, before = 0, 0, 0  # bytes read, where the line begins, the last byte read
-        for chunk in content_of(file.path, self.compression, self.folder).chunks(file):
+        for chunk in self.content(file).chunks(file):
             values = np.frombuffer(chunk, np.uint8)
             ends = np.flatnonzero(values == _NEWLINE)
             if self.quote:

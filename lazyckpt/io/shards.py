@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import brief
 from lazyckpt.errors import ArgumentError
-from lazyckpt.io.content import content_of
+from lazyckpt.io.content import ContentScan
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.index import Scan
 from lazyckpt.io.ranges import Options, Records
@@ -38,21 +37,15 @@ class Shard(NamedTuple):
     layout: Any
 
 
-@dataclass(frozen=True)
-class ShardScan:
+class ShardScan(ContentScan):
     """Where records begin: a count, one offset more than that, and the records."""
-
-    compression: str
-    folder: str  # where seek points are kept
-    columns: int = field(default=1, init=False)
-    is_bounds: bool = field(default=True, init=False)
 
     @property
     def name(self) -> str:
         return f"shard {self.compression}"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        content = content_of(file.path, self.compression, self.folder)
+        content = self.content(file)
         head, passed, needed = b"", 0, 4  # bytes at the front, and how many of them there are
         for chunk in content.chunks(file):  # to its end: pieces are noted on the way
             passed += len(chunk)

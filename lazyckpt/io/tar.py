@@ -7,14 +7,13 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, Content, content_of, inferred
+from lazyckpt.io.content import Compression, ContentScan, inferred
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows
@@ -27,18 +26,12 @@ _FLUSH = 1 << 12  # samples whose places are given at once
 _BUFFER = 1 << 13  # bytes that are read at once for a header
 
 
-@dataclass(frozen=True)
-class SampleScan:
+class SampleScan(ContentScan):
     """Where samples begin: members in a row of one key, by the headers of all.
 
     An archive that is cut has a last sample that can't be read; of no bytes, where it is cut
     between two.
     """
-
-    compression: str
-    folder: str  # where seek points are kept
-    columns: int = field(default=1, init=False)
-    is_bounds: bool = field(default=True, init=False)
 
     @property
     def name(self) -> str:
@@ -82,16 +75,13 @@ class SampleScan:
 
     def _is_end(self, file: File, end: int) -> bool:
         """Whether the archive says that it ends, where tarfile found no header."""
-        (block,) = self._content(file).read_ranges(file, [(end, end + _BLOCK)])
+        (block,) = self.content(file).read_ranges(file, [(end, end + _BLOCK)])
         return not any(block)
 
     def _source(self, file: File) -> Any:
         if self.compression == "none" or (self.compression == "infer" and _is_plain(file)):
             return io.BufferedReader(StoredFile(file), _BUFFER)
-        return _Stream(self._content(file).chunks(file))
-
-    def _content(self, file: File) -> Content:
-        return content_of(file.path, self.compression, self.folder)
+        return _Stream(self.content(file).chunks(file))
 
 
 def _is_plain(file: File) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.executors.executor import Executor
-from lazyckpt.io.content import Compression, content_of
+from lazyckpt.io.content import Compression, ContentScan
 from lazyckpt.io.crc32c import crc32c, crc32c_rows
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.ranges import MAX_RECORD, Options, Records
@@ -28,14 +27,8 @@ _length = struct.Struct("<Q")
 _sum = struct.Struct("<I")
 
 
-@dataclass(frozen=True)
-class RecordScan:
+class RecordScan(ContentScan):
     """Where records begin. What follows a length that is wrong is one record."""
-
-    compression: str
-    folder: str  # where seek points are kept
-    columns: int = field(default=1, init=False)
-    is_bounds: bool = field(default=True, init=False)
 
     @property
     def name(self) -> str:
@@ -45,7 +38,7 @@ class RecordScan:
         yield np.zeros(1, np.uint64)
         at = passed = bound = 0  # where a record begins; bytes that were read; the last bound
         tail, is_good = b"", True
-        for chunk in content_of(file.path, self.compression, self.folder).chunks(file):
+        for chunk in self.content(file).chunks(file):
             data, begin = tail + chunk, passed - len(tail)
             passed += len(chunk)
             if not is_good:
