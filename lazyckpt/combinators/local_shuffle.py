@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from lazyckpt.combinators.reordered import (
     Order,
-    branched,
+    branched_count,
     check_branches,
     permuted,
     reordered,
     table_length,
 )
 from lazyckpt.core.checks import natural, optional, positive
-from lazyckpt.core.flow import BlockStarts, Position
+from lazyckpt.core.flow import BlockStarts
 from lazyckpt.core.machine import Machine, within
 from lazyckpt.core.prng import Indices, Permutation, affine, as_array, derive
 from lazyckpt.decorators import combinator
@@ -27,15 +27,10 @@ from lazyckpt.errors import ArgumentError
 A = TypeVar("A")
 
 
-def _branched_local(here: Position, own: Position, was: int, /, **_: Any) -> Position:
-    given, *branches = own
-    return given, *branched(given, tuple(branches), was)
-
-
 @combinator(
     keeps_items=True,
     checks={"window": positive, "seed": natural, "block_size": optional(positive)},
-    branch=_branched_local,
+    branch=branched_count,
 )
 def local_shuffle(
     upstream: Machine[A], window: int, *, seed: int, block_size: int | None = None

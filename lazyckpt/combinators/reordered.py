@@ -83,6 +83,12 @@ def branched(given: int, branches: tuple[int, ...], seed: int) -> tuple[int, ...
     return *branches, given, seed
 
 
+def branched_count(here: Position, own: Position, was: int, /, **_: Any) -> Position:
+    """The place of a stage that has a count and branches, where another seed takes over."""
+    given, *branches = own
+    return given, *branched(given, tuple(branches), was)
+
+
 def check_branches(name: str, given: int, branches: tuple[Any, ...]) -> None:
     """Raise `InvalidState` for what are no branches made up to so many items."""
     if len(branches) % 2:

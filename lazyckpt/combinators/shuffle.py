@@ -12,6 +12,7 @@ from lazyckpt.combinators.buffered import buffered
 from lazyckpt.combinators.reordered import (
     Order,
     branched,
+    branched_count,
     check_branches,
     permuted,
     reordered,
@@ -27,15 +28,10 @@ from lazyckpt.decorators import combinator
 A = TypeVar("A")
 
 
-def _branched_shuffle(here: Position, own: Position, was: int, /, **_: Any) -> Position:
-    given, *branches = own
-    return given, *branched(given, tuple(branches), was)
-
-
 @combinator(
     keeps_items=True,
     checks={"buffer_size": optional(positive), "seed": natural},
-    branch=_branched_shuffle,
+    branch=branched_count,
 )
 def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) -> Machine[A]:
     """The items in random order, another one in each epoch.
