@@ -60,12 +60,13 @@ def to_device(executor: Executor, device: torch.device | str | int) -> Executor:
     >>> pipeline = lz.source([[1.0, 2.0], [3.0, 4.0]]) | lz.batch(2, collate=lz.stack)
     >>> to_gpu = lz.to_device(lz.threads(2), "cuda")  # doctest: +SKIP
     """
-    inner = checked("to_device", "executor", executor, _executor)
+    inner = checked("to_device", "executor", executor, executor_check)
     name = checked("to_device", "device", device, _device)
     return ToDevice(to_device, {"executor": inner, "device": name})
 
 
-def _executor(value: Any) -> Executor:
+def executor_check(value: Any) -> Executor:
+    """An executor, for `checked`."""
     if not isinstance(value, Executor):
         raise Unfit("an executor, as inline() or threads(2)")
     return value

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.executors.device import DeviceTransfer, ToDevice
+from lazyckpt.core.checks import checked
+from lazyckpt.executors.device import DeviceTransfer, ToDevice, executor_check
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.report import Part
 
@@ -44,14 +44,8 @@ def device_put(
         sharding = NamedSharding(mesh, PartitionSpec("data"))
         run = lz.run(pipeline, saved, executor=lz.jax.device_put(lz.threads(4), sharding))
     """
-    inner = checked("device_put", "executor", executor, _executor)
+    inner = checked("device_put", "executor", executor, executor_check)
     return _DevicePut(device_put, {"executor": inner, "device": device})
-
-
-def _executor(value: Any) -> Executor:
-    if not isinstance(value, Executor):
-        raise Unfit("an executor, as inline() or threads(2)")
-    return value
 
 
 class _DevicePut(ToDevice):
