@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,6 +33,27 @@ def wants(message: str, build: Callable[[], Iterable[Any]]) -> None:
     """That building or reading it raises an error of an argument's kind, with the message."""
     with pytest.raises((TypeError, ValueError), match=message):
         list(build())
+
+
+def printed(code: str) -> str:
+    """What a new interpreter prints that runs some code."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def printed_without(package: str, code: str, before: str = "") -> str:
+    """What is printed where a package is not installed: the error, too, that some code raises."""
+    return printed(
+        f"import sys; sys.modules[{package!r}] = None\n"
+        f"import lazyckpt as lz\n{before}\n"
+        f"try: {code}\n"
+        "except ImportError as error: print(error)"
+    )
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a new interpreter has after some code."""
+    return set(printed(f"import sys\n{code}\nprint(*sys.modules)").split())
 
 
 def until(happens: Callable[[], Any], seconds: float = 9.0) -> Any:

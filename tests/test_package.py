@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
-import sys
 from importlib.metadata import requires, version
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.integrations import trackers
 from tests.docstrings import named, parsed
+from tests.helpers import loaded, printed
 
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
@@ -236,9 +235,7 @@ def test_exports_are_sorted_and_hold_every_combinator() -> None:
 
 @pytest.mark.parametrize("name", ["testing", "compat", "integrations", "io"])
 def test_submodules_are_there_when_asked_for(name: str) -> None:
-    code = f"import lazyckpt as lz; print(lz.{name})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert f"'lazyckpt.{name}'" in done.stdout
+    assert f"'lazyckpt.{name}'" in printed(f"import lazyckpt as lz; print(lz.{name})")
 
 
 @pytest.mark.parametrize(
@@ -272,13 +269,6 @@ def test_the_wheel_needs_numpy_and_toolz_alone() -> None:
     assert sorted(line.partition(">")[0] for line in needed) == ["numpy", "toolz"]
     assert version("lazyckpt") == lz.__version__
     assert (ROOT / "py.typed").exists()
-
-
-def loaded(code: str) -> set[str]:
-    """The modules that a new interpreter has after some code."""
-    code = f"import sys\n{code}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
 
 
 def test_importing_brings_no_optional_package() -> None:
@@ -317,6 +307,4 @@ def test_names_come_from_where_type_checkers_see_them() -> None:
 
 
 def test_dir_lists_names_that_are_not_imported_yet() -> None:
-    code = "import lazyckpt; print(*dir(lazyckpt))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {*lz.__all__} <= set(done.stdout.split())
+    assert {*lz.__all__} <= set(printed("import lazyckpt; print(*dir(lazyckpt))").split())

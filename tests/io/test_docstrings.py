@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 
 import pytest
 
 import lazyckpt as lz
 from tests.docstrings import FACTS, named, parsed
+from tests.helpers import loaded
 
 FUNCTIONS = [name for name in lz.io.__all__ if inspect.isfunction(getattr(lz.io, name))]
 
@@ -39,14 +38,7 @@ def test_every_name_says_what_it_is(name: str) -> None:
     assert (getattr(lz.io, name).__doc__ or "").partition("\n")[0].endswith((".", ":"))
 
 
-def loaded(code: str) -> set[str]:
-    """The modules that a new interpreter has after some code."""
-    code = f"import sys, lazyckpt as lz\n{code}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
-
-
 def test_importing_brings_no_optional_package() -> None:
     others = {"orjson", "obstore", "fsspec", "indexed_gzip", "backports.zstd", "tqdm", "argparse"}
-    assert not others & loaded("lz.io.read_csv, lz.io.iter_text")
-    assert "lazyckpt.io" not in loaded("lz.source([1])")
+    assert not others & loaded("import lazyckpt as lz; lz.io.read_csv, lz.io.iter_text")
+    assert "lazyckpt.io" not in loaded("import lazyckpt as lz; lz.source([1])")

@@ -16,6 +16,7 @@ import lazyckpt as lz
 from lazyckpt.lineage.coded import Codes, coded
 from lazyckpt.testing import sources, strategies
 from lazyckpt.testing.steering import steer
+from tests.drawn import ending_with
 
 FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
 
@@ -59,15 +60,9 @@ def test_it_is_what_trace_tells(pipeline: lz.Pipeline[Any]) -> None:
 @FEW
 @given(data=st.data())
 def test_every_stage(name: str, data: st.DataObject) -> None:
-    stage = data.draw(strategies.STAGES[name])
-    pipeline = data.draw(sources.sources())
-    if name in strategies.INSTEAD and pipeline.machine.skip is None:
-        pipeline = lz.source(list(pipeline))
-    if not strategies.has_room(name, pipeline):
-        return
-    if name == "repeat for ever" and not list(pipeline):
-        return
-    check(pipeline | stage)
+    pipeline = ending_with(name, data)
+    if pipeline is not None:
+        check(pipeline)
 
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))

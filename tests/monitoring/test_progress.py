@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import islice
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from tqdm.auto import tqdm
 
 import lazyckpt as lz
+from tests.helpers import printed_without
 from tests.test_notebook import executed
 
 BAR = re.compile(r"(\d+)(?:/(\d+))?(?: items)? \[")
@@ -111,14 +111,8 @@ def test_what_is_no_run_is_refused(wrong: Any) -> None:
 
 
 def test_without_tqdm_the_error_names_the_extra() -> None:
-    code = (
-        "import sys; sys.modules['tqdm'] = None\n"
-        "import lazyckpt as lz\n"
-        "try: lz.progress(lz.source([1]))\n"
-        "except ImportError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert 'pip install "lazyckpt[progress]"' in done.stdout
+    found = printed_without("tqdm", "lz.progress(lz.source([1]))")
+    assert 'pip install "lazyckpt[progress]"' in found
 
 
 def test_a_narrow_terminal_has_one_line() -> None:
