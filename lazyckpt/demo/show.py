@@ -10,6 +10,7 @@ from statistics import fmean, median
 from time import monotonic
 
 import lazyckpt
+from lazyckpt.core.checks import plural
 from lazyckpt.demo.data import BadData, Text, library, users
 from lazyckpt.demo.training import Job, pipeline_of
 from lazyckpt.demo.trial import (
@@ -152,7 +153,7 @@ def _described(text: Text, is_library: bool) -> str:
             f"{text.lines:,} lines of Python's standard library: "
             f"{text.files:,} .py files in {len(text.names)} gzip chunks"
         )
-    return f"{text.lines:,} lines in {text.files:,} {'files' if text.files > 1 else 'file'}"
+    return f"{text.lines:,} lines in {plural(text.files, 'file')}"
 
 
 def _verdict(screen: Screen, job: Job, whole: Trial, cut: Trial, seconds: float) -> int:
