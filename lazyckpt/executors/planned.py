@@ -29,7 +29,7 @@ def handlers_of(segments: list[Segment]) -> list[Handler]:
     for segment in segments:
         for part in segment.parts:
             found += handlers_of(part)
-        if segment.kind != "local":
+        if segment.has_tasks:
             found.append(_handler(segment))
     return found
 
@@ -128,6 +128,8 @@ class _Plan:
 
         def with_workers(chain: Chain) -> Chain:
             number, part = next(parts)
+            if part[0].kind == "chosen":
+                return chain
             machine = self.machine(part, joined.part(number))
             if recorders is not None and (recorder := recorders[number]) is not None:
                 machine = recorder.recorded(machine)

@@ -153,6 +153,7 @@ class PoolExecutor(Executor):
             "runs": (f"{many}, each item with what comes of it", spec.ahead),
             "items": (f"{many}, item by item", spec.ahead),
             "local": (f"in one {reader} beside the consumer", 0),
+            "chosen": (f"{many}, each chosen item from its own state", spec.ahead),
         }
         more = spec.reader_ahead if needs_reader(segments) else 0
         return list(_lines(segments, places, more))

@@ -15,6 +15,7 @@ from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.show import show
+from lazyckpt.executors.plan.chosen import choice_and_making, is_chosen
 from lazyckpt.failures.skipping import leaves_out
 
 
@@ -24,13 +25,14 @@ class Segment(NamedTuple):
     Attributes:
         kind: "chunks" where workers read from positions of their own, "runs" where they
             make what comes of a run of items, "items" where they work item by item,
-            "local" where one place has to do all of it.
+            "local" where one place has to do all of it, "chosen" of what is joined where
+            workers make what is taken of it, item by item behind what joins it.
         calls: The stages.
         parts: Of a local one that begins with what joins pipelines, the segments of each.
         seekable: Of runs, how many of the stages have random access.
     """
 
-    kind: Literal["chunks", "runs", "items", "local"]
+    kind: Literal["chunks", "runs", "items", "local", "chosen"]
     calls: tuple[Call, ...]
     parts: tuple[list[Segment], ...] = ()
     seekable: int = 0
@@ -41,10 +43,15 @@ class Segment(NamedTuple):
         return self.kind == "local" and not self.parts
 
     @property
+    def has_tasks(self) -> bool:
+        """Whether workers have tasks of its own."""
+        return self.kind not in ("local", "chosen")
+
+    @property
     def whole_calls(self) -> tuple[Call, ...]:
         """The stages; one that is taken apart comes with its first part."""
-        pairs = ((call, call.whole if isinstance(call, _Half) else call) for call in self.calls)
-        return tuple(whole for call, whole in pairs if call.combinator is whole.combinator)
+        first = [call for call in self.calls if not (isinstance(call, _Half) and call.is_last)]
+        return tuple(call.whole if isinstance(call, _Half) else call for call in first)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -52,7 +59,8 @@ class Segment(NamedTuple):
         calls = [call for call in self.calls if not call.covers]
         if self.parts:  # which have lines of their own
             calls[0] = without_pipelines(calls[0])
-        return tuple(call.shown if isinstance(call, _Half) else repr(call) for call in calls)
+        shown = [call.shown if isinstance(call, _Half) else repr(call) for call in calls]
+        return tuple(filter(None, shown))
 
 
 def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segment]:
@@ -88,10 +96,16 @@ def _split(chain: Chain) -> list[Segment]:
     elif seekable:
         segments, end = [Segment("local", calls[:seekable])], seekable
     else:
-        parts = tuple(map(_split, calls[0].chains)) if calls[0].combinator.is_source else ()
+        first, *rest = _halves(calls[0])
+        joined = first.chains if first.combinator.is_source else ()
+        parts = tuple(
+            [Segment("chosen", each.calls)] if rest and is_chosen(first, each) else _split(each)
+            for each in joined
+        )
         has_work = any(not each.is_local for part in parts for each in part)
-        segments, end = [Segment("local", calls[:1], parts if has_work else ())], 1
-    for call in itertools.chain.from_iterable(map(_without_collate, calls[end:])):
+        segments, end = [Segment("local", (first,), parts if has_work else ())], 1
+        calls = (first, *rest, *calls[1:])
+    for call in itertools.chain.from_iterable(map(_halves, calls[end:])):
         is_pointwise = call.combinator.pointwise and takes_time((call,))
         kind: Literal["items", "local"] = "items" if is_pointwise else "local"
         if segments[-1].kind == kind:
@@ -148,7 +162,7 @@ def is_shared(segments: list[Segment], call: Call) -> bool:
     for segment in segments:
         if any(is_shared(part, call) for part in segment.parts):
             return True
-        wholes = [each._whole if isinstance(each, _Half) else each for each in segment.calls]
+        wholes = [each.whole if isinstance(each, _Half) else each for each in segment.calls]
         if segment.kind != "local" and any(each is call for each in wholes):
             return True
     return False
@@ -165,58 +179,75 @@ def without_pipelines(call: Call) -> Call:
     return call.replaced(**made)
 
 
-def _without_collate(call: Call) -> Iterator[Call]:
-    """A stage, and the function that collates its items as a `map` of its own."""
-    name = next((name for name, role in call.functions.items() if role == "collate"), None)
-    if name is None:
+def _halves(call: Call) -> Iterator[Call]:
+    """A stage; or two, if workers can do the second: its function that collates, its choices."""
+    name = next((name for name, role in call.functions.items() if role == "collate"), "")
+    if name:
+        collating, function = registry["map"], call.arguments[name]
+        yield _Half(call, call.combinator, {**call.arguments, name: None}, name)
+        yield _Half(call, collating, collating.bind((function,), {}), name, is_last=True)
+    elif any(is_chosen(call, each) and takes_time(each.calls) for each in call.chains):
+        first, last = choice_and_making(call)
+        yield _Half(call, first.combinator, first.arguments)
+        yield _Half(call, last.combinator, last.arguments, is_last=True)
+    else:
         yield call
-        return
-    collating, function = registry["map"], call.arguments[name]
-    yield _Half(call, name, call.combinator, {**call.arguments, name: None})
-    yield _Half(call, name, collating, collating.bind((function,), {}))
 
 
 class _Half(Call):
-    """A part of a stage, which errors name as a whole."""
+    """A part of a stage, which errors name as a whole.
 
-    __slots__ = ("_name", "_whole")
+    Attributes:
+        whole: What it is a part of.
+        is_last: Whether it is the second part.
+    """
 
-    _whole: Call
-    _name: str  # of the function that is apart
+    __slots__ = ("_name", "is_last", "whole")
+
+    whole: Call
+    is_last: bool
+    _name: str  # of the function that is apart, if one is
 
     def __init__(
-        self, whole: Call, name: str, combinator: Combinator, arguments: dict[str, Any]
+        self,
+        whole: Call,
+        combinator: Combinator,
+        arguments: dict[str, Any],
+        name: str = "",
+        *,
+        is_last: bool = False,
     ) -> None:
         super().__init__(combinator, arguments, whole.site)
-        object.__setattr__(self, "_whole", whole)
+        object.__setattr__(self, "whole", whole)
+        object.__setattr__(self, "is_last", is_last)
         object.__setattr__(self, "_name", name)
 
-    @property
-    def whole(self) -> Call:
-        """What it is a part of."""
-        return self._whole
+    def replaced(self, **arguments: Any) -> Call:
+        made = {**self.arguments, **arguments}
+        return _Half(self.whole, self.combinator, made, self._name, is_last=self.is_last)
 
     @property
     def shown(self) -> str:
-        """As a part: `batch(2, collate=...)` or `collate=stack`."""
-        if self.combinator is self._whole.combinator:
-            return repr(self._whole.replaced(**{self._name: _Elsewhere()}))
-        return f"{self._name}={show(self._whole.arguments[self._name])}"
+        """As a part: `batch(2, collate=...)` or `collate=stack`; nothing behind a choice."""
+        if not self._name:
+            return "" if self.is_last else repr(without_pipelines(self.whole))
+        if not self.is_last:
+            return repr(self.whole.replaced(**{self._name: _Elsewhere()}))
+        return f"{self._name}={show(self.whole.arguments[self._name])}"
 
     def _measured(self, machine: Machine[Any], *, gives_items: bool = True) -> Machine[Any]:
-        is_last = self.combinator is not self._whole.combinator
-        return self._whole._measured(machine, gives_items=is_last)
+        return self.whole._measured(machine, gives_items=self.is_last)
 
     def __repr__(self) -> str:
-        return repr(self._whole)
+        return repr(self.whole)
 
     def __reduce__(self) -> tuple[Any, ...]:
         public = self.combinator.public  # which pickles by reference
-        return _half, (self._whole, self._name, public, self.arguments)
+        return _half, (self.whole, public, self.arguments, self._name, self.is_last)
 
 
-def _half(whole: Call, name: str, public: Any, arguments: dict[str, Any]) -> _Half:
-    return _Half(whole, name, public.combinator, arguments)
+def _half(whole: Call, public: Any, arguments: dict[str, Any], name: str, is_last: bool) -> _Half:
+    return _Half(whole, public.combinator, arguments, name, is_last=is_last)
 
 
 class _Elsewhere(Shown):

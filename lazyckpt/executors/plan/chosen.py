@@ -1,0 +1,94 @@
+"""Pipelines of which another one chooses item by item: the choice first, and then the item.
+
+Where a pipeline has random access, what joins it gets, in place of each item, what that is
+made of. So nothing is made that is not chosen, and workers can make what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.define import define
+from lazyckpt.core.flow import Position, Table, View
+from lazyckpt.core.machine import End, Machine, Rate
+from lazyckpt.core.registry import registry
+from lazyckpt.core.stages import stateless
+from lazyckpt.executors.plan.counting import with_machine
+
+
+class Unmade(NamedTuple):
+    """In place of an item that nobody has made.
+
+    Attributes:
+        number: That of its pipeline.
+        place: Its index in the table of that, or the position before it.
+    """
+
+    number: int
+    place: Any
+
+
+def is_chosen(call: Call, chain: Chain) -> bool:
+    """Whether a stage gives those of a pipeline's items that another one says, made alone."""
+    name = next((name for name, role in call.functions.items() if role == "selector"), "")
+    return bool(name) and call.arguments[name] is not chain and chain.machine.skip is not None
+
+
+def choice_and_making(call: Call) -> tuple[Call, Call]:
+    """Such a stage in two: one that chooses among what is unmade, and one that makes it."""
+    numbers = count()
+
+    def unmade_chain(chain: Chain) -> Chain:
+        number = next(numbers)
+        if not is_chosen(call, chain):
+            return chain
+        return with_machine(chain, _unmade(chain.machine, number))
+
+    pipelines = tuple(each if is_chosen(call, each) else None for each in call.chains)
+    return call.with_chains(unmade_chain), made(pipelines).calls[0]
+
+
+def _unmade(machine: Machine[Any], number: int) -> Machine[Unmade]:
+    jump, view = machine.skip, machine.view
+    assert jump is not None
+    if view is not None:
+        table: Table[Any] = Table(partial(Unmade, number), is_there=True)
+        view = View(table, view.ahead)
+
+    def step(position: Position) -> tuple[Position, Unmade]:
+        after, passed = jump(position, 1)
+        if not passed:
+            raise End(after)
+        place = position if view is None else int(view.ahead(position, range(1))[0])
+        return after, Unmade(number, place)
+
+    length = machine.length
+    return stateless(machine, rate=Rate(), step=step, skip=jump, length=length, view=view)
+
+
+def _inner(build: Callable[..., Machine[Any]]) -> Any:
+    return define(
+        build, lambda call: Chain((call,)), is_source=False, pointwise=True, registered=False
+    )
+
+
+@_inner
+def made(upstream: Machine[Any], pipelines: tuple[Chain | None, ...]) -> Machine[Any]:
+    """The items, made where they are not yet."""
+    known = enumerate(pipelines)
+    makers = {number: _maker(each.machine) for number, each in known if each is not None}
+
+    def item(found: Any) -> Any:
+        return makers[found.number](found.place) if type(found) is Unmade else found
+
+    return registry["map"].build(upstream, item)
+
+
+def _maker(machine: Machine[Any]) -> Callable[[Any], Any]:
+    if machine.view is not None:
+        return machine.view.table.get
+    return lambda position: machine.step(position)[1]
