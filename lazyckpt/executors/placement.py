@@ -6,7 +6,6 @@ What costs less to make than to send is made where it is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from statistics import median
 from time import thread_time
 from typing import Any, TypeVar
@@ -62,14 +61,14 @@ class Placement:
         """Do a task. An interrupt is raised at once, before the items that were made."""
         assert self._made_by is not None
         self._handler = self._handler or self._made_by()
-        outcome = with_cost(partial(self._handler, pending.payload))
+        outcome, making = with_cost(self._handler, pending.payload)
         failure = outcome.failure
         if failure is not None and not isinstance(failure.error, Exception):
             try:
                 raise failure.error
             finally:
                 del failure, outcome  # its traceback has this frame, which would be a cycle
-        pending.outcome = outcome
+        pending.outcome = outcome = outcome._replace(making=making)
         return outcome
 
     def received(self, work: Callable[[], T]) -> T:

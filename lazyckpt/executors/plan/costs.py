@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import thread_time
+from typing import Any
 
 from lazyckpt.executors.plan.handlers import Outcome
 
@@ -22,13 +23,13 @@ else:
         return getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
-def with_cost(work: Callable[[], Outcome]) -> Outcome:
+def with_cost(handler: Callable[..., Outcome], *task: Any) -> tuple[Outcome, float]:
     """What comes of a task, and how long the processor took; all of the time, if it had to wait.
 
     So what other processes do meanwhile makes no item look costly.
     """
     waited, begun = times_waited(), thread_time()
-    outcome = work()
+    outcome = handler(*task)
     took = thread_time() - begun
     is_own = waited is not None and times_waited() == waited
-    return outcome._replace(making=took if is_own else outcome.seconds)
+    return outcome, took if is_own else outcome.seconds

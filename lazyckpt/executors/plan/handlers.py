@@ -41,12 +41,12 @@ class Outcome(NamedTuple):
         left: Of a run of upstream items, how many are left to another part of it.
         behind: Of a run, the places of its layers, as of `LimitedRun.behind`.
         recorded: Of a stream that joins pipelines, what was recorded of each, if it was.
-        making: What it cost to make, as `with_cost` says.
-        sending: What it cost to send the outcome before this one.
         lost: The names of the records that were left out as workers were lost at them.
         timings: What its stages have taken, where that is measured.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
+        making: What it cost to make, as `with_cost` says.
+        sending: What it cost to send the outcome before this one.
     """
 
     items: list[Any]
@@ -60,10 +60,10 @@ class Outcome(NamedTuple):
     behind: Mapping[int, Position] = {}  # nobody writes to it
     recorded: list[list[Recorded]] | None = None
     is_transfer_error: bool = False
-    making: float = 0.0
-    sending: float = 0.0
     lost: tuple[int, ...] = ()
     timings: list[Timings] | None = None
+    making: float = 0.0
+    sending: float = 0.0
 
 
 class Handler(Protocol):

@@ -134,6 +134,8 @@ class CountedItems(list[Any]):
         call: The cell for the watched call that is under way.
     """
 
+    __slots__ = ("_place", "call")
+
     def __init__(self, place: memoryview, call: memoryview) -> None:
         self._place, self.call = place, call
 

@@ -13,7 +13,7 @@ import threading
 from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -94,6 +94,7 @@ def serve(
     progress.say_alive()  # so that no item is late because this has taken long to start
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
+        making = 0.0
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
@@ -104,12 +105,12 @@ def serve(
         elif len(task) > 2:
             outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(number))
         elif is_timed[task[0]]:
-            outcome = with_cost(partial(handlers[task[0]], task[1], progress.begin(number)))
+            outcome, making = with_cost(handlers[task[0]], task[1], progress.begin(number))
         else:
             outcome = handlers[task[0]](task[1])
         begun = thread_time()  # without the time that it waits
         try:
-            _send(sender, number, outcome._replace(sending=sending), name)
+            _send(sender, number, outcome, (making, sending), name)
         except OSError:
             return
         sending = thread_time() - begun
@@ -144,13 +145,15 @@ def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
     return receive
 
 
-def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
+def _send(
+    sender: Sender, number: int, outcome: Outcome, costs: tuple[float, float], worker: str
+) -> None:
     if outcome.failure is not None:
         outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
-        sender.send(([*outcome.items], *outcome[1:]), number)
+        sender.send(([*outcome.items], *outcome[1:-2], *costs), number)
     except Unwritable:
-        sender.send((*picklable_outcome(outcome, worker),), number)
+        sender.send((*picklable_outcome(outcome, worker)[:-2], *costs), number)
 
 
 def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
