@@ -59,10 +59,10 @@ def threads(
     other. What depends on the items before runs in one more thread, see `explain`.
 
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
-    for each worker one item; or a chunk of half as many and 2.5 MiB where they are
+    for each worker one item; or a chunk of half as many and 4.5 MiB where they are
     quickly made, or three chunks of small ones. What comes of an item, where that is
     many, comes in parts of 1 MiB or one item, of which those of small items fill up to
-    2.5 MiB for each worker. Pipelines that are joined share that, as what joins them
+    4.5 MiB for each worker. Pipelines that are joined share that, as what joins them
     chooses its next items where it knows them, and each has at least one item.
 
     Args:
@@ -154,10 +154,10 @@ def processes(
 
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
     for each worker three: one that it makes, one on its way, and one in a slot that
-    comes free. In place of one there may be a chunk of half as many and 2.5 MiB
+    comes free. In place of one there may be a chunk of half as many and 4.5 MiB
     where they are quickly made, or three small chunks. What comes of an item, where
     that is many, comes in parts of 1 MiB or one item, of which those of small items
-    fill up to 2.5 MiB for each worker. Pipelines that are joined share that, as what
+    fill up to 4.5 MiB for each worker. Pipelines that are joined share that, as what
     joins them chooses its next items where it knows them, and each has at least one item.
     Shared memory holds what has arrays of 16 KiB or more, with up to four messages of
     each worker that you keep; of others you have copies. It is freed when the run is left.

@@ -19,7 +19,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
-READY_BYTES = 5 << 19  # the same, where it is half a buffer: two items of 1 MiB
+READY_BYTES = 9 << 19  # the same, where it is half a buffer: four items of 1 MiB
 CHUNK_ITEMS = 4096
 _END: Any = object()
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
