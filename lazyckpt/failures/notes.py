@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from traceback import format_exception
 from types import CodeType, FrameType
 from typing import Any
 
@@ -114,15 +113,8 @@ def _replay_note(state: Callable[[], str], behind: int) -> str:
     return found if len(found) <= _MAX_NOTE and masked(text) == text else ""
 
 
-def as_failure(error: BaseException, calls: tuple[Call, ...], worker: str = "") -> Failure:
-    """An error with what `annotated` needs, read from its traceback while that is at hand.
-
-    Args:
-        error: What was raised.
-        calls: The stages that it may come from.
-        worker: The process it was raised in, if another; then its traceback goes
-            along as text.
-    """
+def as_failure(error: BaseException, calls: tuple[Call, ...]) -> Failure:
+    """An error with the stages that it may come from, while its traceback is at hand."""
     if isinstance(error, Failure):
         return error
     signal = _generator_signal(error)
@@ -131,12 +123,11 @@ def as_failure(error: BaseException, calls: tuple[Call, ...], worker: str = "") 
     places = ""
     with suppress(Exception):  # of attributes that a class makes up
         places = " or ".join(_place(call) for call in _likely_calls(error, calls))
-    trace = f"lazyckpt: in {worker}\n{masked(''.join(format_exception(error)))}" if worker else ""
     if signal is not None:
         what = type(signal).__name__
         error = PipelineError(f"a function raised {what}, which does not end the stream")
         error.__cause__ = signal
-    return Failure(error, places, trace)
+    return Failure(error, places)
 
 
 def _generator_signal(error: BaseException) -> StopIteration | GeneratorExit | None:

@@ -13,18 +13,19 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
-from traceback import format_exception_only
+from traceback import format_exception, format_exception_only
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
+from lazyckpt.core.secrets import masked
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.reducers import reducers
 from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
-from lazyckpt.failures.notes import Failure, RebuiltError, add_note, as_failure
+from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
 Buffers = list[NDArray[np.uint8]]
 
@@ -227,7 +228,7 @@ def _picklable_item(item: Any) -> Any:
 def picklable_failure(failure: Failure, worker: str) -> Failure:
     """A failure that can be pickled, with its traceback as text."""
     error = failure.error
-    trace = failure.trace or as_failure(error, (), worker).trace
+    trace = failure.trace or _trace(error, worker)
     if isinstance(error, (WorkerDied, WorkerTimeout)):  # of a worker of this one, which says it all
         trace = ""
     _strip_tracebacks(error)
@@ -240,6 +241,12 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
     text = "".join(format_exception_only(error)).strip()  # which no __str__ can fail
     error = PipelineError(f"an error that can't be pickled: {text}")
     return Failure(error, failure.places, trace)
+
+
+def _trace(error: BaseException, worker: str) -> str:
+    if not isinstance(error, Exception):
+        return ""
+    return f"lazyckpt: in {worker}\n{masked(''.join(format_exception(error)))}"
 
 
 def _strip_tracebacks(error: BaseException | None) -> None:

@@ -15,7 +15,6 @@ from lazyckpt.executors.ipc.serialization import (
     OutcomeMessage,
     SerializedMessage,
     serialize_handlers,
-    this_process,
 )
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.futures import FuturesPool, Job
@@ -31,13 +30,13 @@ class ActorWorker:
         try:
             self._handlers = pickle.loads(serialized)
         except BaseException as error:
-            self._start_failure = Outcome([], as_failure(error, (), this_process()))
+            self._start_failure = Outcome([], as_failure(error, ()))
 
     def work(self, handler: int, payload: Message | SerializedMessage) -> OutcomeMessage:
         try:
             received = payload.open()
         except BaseException as error:
-            return OutcomeMessage(Outcome([], as_failure(error, (), this_process())))
+            return OutcomeMessage(Outcome([], as_failure(error, ())))
         return OutcomeMessage(self._start_failure or self._handlers[handler](received))
 
 

@@ -75,7 +75,7 @@ def run_task(task: RemoteTask) -> Message:
             return Message(this_process())
         payload = task.payload.open()
     except BaseException as error:
-        return OutcomeMessage(Outcome([], as_failure(error, (), this_process())))
+        return OutcomeMessage(Outcome([], as_failure(error, ())))
     return OutcomeMessage(handlers[task.handler](payload))
 
 

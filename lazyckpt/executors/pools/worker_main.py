@@ -82,7 +82,7 @@ def serve(
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
-            sender.send(picklable_failure(as_failure(error, (), name), name), START_FAILED)
+            sender.send(picklable_failure(as_failure(error, ()), name), START_FAILED)
         return
     next_task = _tasks_of(receiver)
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
