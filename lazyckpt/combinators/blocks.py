@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import length_hint
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.combinators.reordered import check_branches, permuted
 from lazyckpt.core.flow import Flow, Position, in_blocks
@@ -21,6 +20,9 @@ from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.prng import as_array
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 A = TypeVar("A")
 

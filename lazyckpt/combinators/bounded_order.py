@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.combinators.reordered import Order, permuted
 from lazyckpt.core.prng import Indices, as_array, derive, hashes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _WIDEST = 1 << 25  # a buffer that is larger mixes as this one does, and so no key overflows
 _INDEX_BITS = 27

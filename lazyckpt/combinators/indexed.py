@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence, Sized
 from operator import index, length_hint
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
@@ -19,6 +18,9 @@ from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
 from lazyckpt.errors import ArgumentError, SourceChanged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 T = TypeVar("T", covariant=True)
 

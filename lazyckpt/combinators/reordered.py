@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.machine import End, Machine, Rate, begun, within
 from lazyckpt.core.prng import Indices, Permutation, affine, as_array, derive
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import ArgumentError, InvalidState
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 A = TypeVar("A")
 

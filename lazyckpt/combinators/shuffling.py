@@ -6,15 +6,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, compress, islice
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.prng import as_array
 from lazyckpt.errors import SourceChanged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def check_reached(name: str, given: int, length: int) -> None:

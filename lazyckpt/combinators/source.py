@@ -8,10 +8,9 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from types import FunctionType
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from lazyckpt.combinators.indexed import by_index, by_row, indexed, looking_up
 from lazyckpt.core.arrays import picked, read_only
@@ -26,6 +25,9 @@ from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, SourceChanged
 from lazyckpt.run import Run
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 T = TypeVar("T", covariant=True)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.prng import Indices
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
 from types import GeneratorType
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import SourceChanged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -140,7 +142,7 @@ class Table(NamedTuple, Generic[T]):
     is_there: bool = False
 
 
-BlockStarts: TypeAlias = Callable[[], NDArray[np.int64]]
+BlockStarts: TypeAlias = "Callable[[], NDArray[np.int64]]"
 
 
 class View(NamedTuple, Generic[T]):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Column(NamedTuple):

@@ -7,10 +7,15 @@ platform or chunking changes an order.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeAlias
 
-Indices = range | NDArray[np.int64]  # a range of them rises: its last one is its largest
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# A range of them rises: its last one is its largest.
+Indices: TypeAlias = "range | NDArray[np.int64]"
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
