@@ -193,11 +193,11 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
         items: Any = iter(data)
         if index:
             items.__setstate__(index)
-        known = index
+        known, remaining = index, items.__length_hint__  # in half the time of length_hint
 
         def place() -> tuple[Position, int]:
             nonlocal known
-            if left := length_hint(items):
+            if left := remaining():
                 known = len(data) - left
             else:  # it has no place after its end, where a list was cut before it
                 _, _, *reached = items.__reduce__()
