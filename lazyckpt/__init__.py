@@ -15,7 +15,7 @@ Each module imports only from those before it:
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
 - state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
-- state: progress, carried, rebase, steering, algebra, reshard, resume_cost
+- state: progress, carried, rebase, steering, walk, algebra, reshard, resume_cost
 - executors: plan, ipc, pools
 - stats, cursor, epochs, block_iterator, execution, delivery, run, tickets, tracking
 - state: saving

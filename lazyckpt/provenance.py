@@ -15,6 +15,8 @@ from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import entered
+from lazyckpt.failures.skip_log import Skipped
+from lazyckpt.failures.skipping import leaves_out, steered_sieve, without_failures
 from lazyckpt.origins import (
     Origin,
     Traced,
@@ -25,7 +27,7 @@ from lazyckpt.origins import (
     with_choice,
 )
 from lazyckpt.pipeline import Pipeline, Stage
-from lazyckpt.state.algebra import between
+from lazyckpt.state.algebra import between, made_between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 from lazyckpt.state.steering import steered
@@ -55,10 +57,12 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
         pipeline: One of which the items are.
         at: A state, for the output that comes next; or the number of an output, from 0, as
             the pipeline counts from its beginning. Behind `rebase` the two differ.
-        until: A later state; the origins of each output between the two are told.
+        until: A later state of the same run; the origins of each output between the two are
+            told, across the ends of epochs, and without what `on_error="skip"` has left out.
 
     Raises:
         IndexError: There are fewer outputs.
+        InvalidState: The outputs after the first state lead to another place than `until`.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10**9)) | lz.shuffle(seed=0) | lz.batch(3)
@@ -67,19 +71,24 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     """
     chain: Chain = runnable("trace", pipeline)
     if at is None or isinstance(at, Number):
-        found = _after(chain, checked("trace", "at", at, natural))
-        if not found:
+        following = _after(chain, checked("trace", "at", at, natural))
+        if not following:
             raise IndexError(f"trace: at={brief(at)}, but the pipeline has fewer items")
-        return _told(found[0])
+        return _told(following[0])
     state = matching(as_state(cast(AnyState, at)), chain)
     chain = steered(chain, state)
     if until is None:
-        found = list(_from(chain, state, 1))
-        if not found:
+        following = list(_from(chain, state, 1))
+        if not following:
             raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
-        return _told(found[0])
-    first, count = between(chain, state, until)
-    return [_told(item) for item in _from(steered(chain, first), first, count)]
+        return _told(following[0])
+    first, last = between(chain, state, until)
+    chain = steered(chain, first)
+    if last.skipped > first.skipped:
+        found = traced_without_failures(chain, last.skipped)
+    else:
+        found = traced(chain)
+    return [_told(item) for item in made_between(found.machine, first, last)]
 
 
 def _after(chain: Chain, n: int) -> list[Any]:
@@ -181,6 +190,24 @@ class Tracing:
         if role == "steps":
             return lambda state, item: _expanded(fn(state, plain(item)), item)
         return lambda *args: fn(*args[:-1], plain(args[-1]))
+
+
+class _WithoutFailures(Tracing):
+    """Tracing through what leaves items out, which is judged by the items alone."""
+
+    def stage(self, call: Call) -> Stage[Any, Any]:
+        if not leaves_out(call):
+            return super().stage(call)
+        if call.combinator is steered_sieve.combinator:
+            (inner,) = super().stage(call.arguments["call"]).calls
+            return Stage((call.replaced(call=inner),))
+        judge = call.arguments["judge"]
+        return Stage((call.replaced(judge=lambda item: judge(self.plain(item))),))
+
+
+def traced_without_failures(chain: Chain, skipped: Skipped) -> Pipeline[Any]:
+    """The pipeline, whose items come with their origins, without those that fail."""
+    return _WithoutFailures(reads=True).pipeline(without_failures(chain, skipped), "")
 
 
 def _stepped(found: tuple[Any, Any], item: Any) -> tuple[Any, Traced]:

@@ -50,6 +50,7 @@ ROOMS = [
     ["state.carried"],
     ["state.rebase"],
     ["state.steering"],
+    ["state.walk"],
     ["state.algebra"],
     ["state.reshard", "state.resume_cost"],
     ["executors.plan"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -204,6 +205,43 @@ def test_behind_a_rebase_a_state_tells_what_is_delivered() -> None:
     assert lz.trace(large, state) == found[0] != lz.trace(large, state.items)
     assert lz.trace(large, state.to_json(), run.state.to_dict()) == found
     assert lz.trace(large, state, state) == []
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        lz.source(range(30)) | lz.shuffle(seed=0),
+        lz.source(Stream(range(30))) | lz.shuffle(5, seed=0),
+    ],
+    ids=["indexed", "stream"],
+)
+def test_two_states_tell_what_was_delivered_between_them(numbers: lz.Pipeline[int]) -> None:
+    def checked(number: int) -> int:
+        if number % 7 == 3:
+            raise ValueError(number)
+        return number
+
+    pipeline = numbers | lz.map(checked) | lz.batch(4)
+    run = lz.run(pipeline, on_error="skip")
+    states, delivered = [run.state], []
+    for _ in range(3):
+        for batch in run.epoch():
+            delivered.append(batch)
+            states.append(run.state)
+    for begin, end in [(0, 3), (2, 5), (5, 9), (3, 21), (0, 21), (7, 7), (7, 14)]:
+        found = lz.trace(pipeline, states[begin], states[end])
+        assert [[origin.place for origin in each] for each in found] == delivered[begin:end]
+        assert lz.replay(pipeline, states[begin], states[end]) == delivered[begin:end]
+
+
+def test_states_of_two_runs_tell_nothing_together() -> None:
+    pipeline = lz.source(range(9)) | lz.batch(2)
+    later = lz.state_at(pipeline, 4)
+    elsewhere = replace(lz.init(pipeline, epoch=5), items=4)
+    for between in (lz.trace, lz.replay):
+        assert len(between(pipeline, lz.init(pipeline), later)) == 4
+        with pytest.raises(lz.InvalidState, match="4 items lead to another place"):
+            between(pipeline, lz.init(pipeline), elsewhere)
 
 
 def test_behind_a_change_of_a_mixture_a_state_tells_what_is_delivered() -> None:

@@ -30,7 +30,7 @@ from lazyckpt.failures.guards import (
     Whole,
 )
 from lazyckpt.failures.marks import next_number, with_next_number
-from lazyckpt.failures.skip_log import SkipLog
+from lazyckpt.failures.skip_log import SkipLog, Skipped
 from lazyckpt.failures.watching import guarded_in, leave_out
 
 
@@ -119,6 +119,15 @@ def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     """
     found = _Rewriting(skip_log).chain(chain)
     skip_log.leave_out = partial(leave_out, guarded_in(found.calls))
+    return found
+
+
+def without_failures(chain: Chain, skipped: Skipped) -> Chain:
+    """The pipeline without the items that fail, to make again what a run with these has given."""
+    skip_log = SkipLog()
+    skip_log.is_direct = True
+    found = skipping(chain, skip_log)
+    skip_log.leave_out(skipped.lost)
     return found
 
 

@@ -10,23 +10,20 @@ from typing import Any, cast
 
 import numpy as np
 
-from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import at_least, brief, checked, is_integer, natural, optional
 from lazyckpt.core.machine import Machine, entered
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.failures.marks import with_marks
-from lazyckpt.failures.skip_log import SkipLog, Skipped
-from lazyckpt.failures.skipping import leaves_out, skipping, steered_sieve
 from lazyckpt.lineage.coded import coded
 from lazyckpt.lineage.columns import Column, Columns, Names, of_codes, of_traced
 from lazyckpt.lineage.parquet import write_parquet
-from lazyckpt.lineage.walk import Flowing, Lane, Viewed, Walk, check
-from lazyckpt.pipeline import Stage
-from lazyckpt.provenance import Tracing, traced
+from lazyckpt.provenance import traced, traced_without_failures
 from lazyckpt.state.algebra import init, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 from lazyckpt.state.steering import steered
+from lazyckpt.state.walk import Flowing, Lane, Viewed, Walk, check
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -89,7 +86,7 @@ class Seen:
         self, stages: Names, files: Names
     ) -> tuple[Machine[Any], Lane, Callable[[Any], Columns]]:
         if self._has_left_out:
-            machine = _guarded(self._pipeline, self._end.skipped)
+            machine = traced_without_failures(self._pipeline, self._end.skipped).machine
             return machine, Flowing(machine), of_traced(stages, files)
         if (found := coded(self._pipeline)) is not None:
             machine = found[0].machine
@@ -289,28 +286,6 @@ def _carried(begin: State, end: State) -> str:
         f"{end.rebased.items:,} items, which another one gave: ask that one for these, and pass "
         "since=lz.rebase(its last state, pipeline) for those since then"
     )
-
-
-class _Guarded(Tracing):
-    """Tracing through what leaves items out, which is judged by the items alone."""
-
-    def stage(self, call: Call) -> Stage[Any, Any]:
-        if not leaves_out(call):
-            return super().stage(call)
-        if call.combinator is steered_sieve.combinator:
-            (inner,) = super().stage(call.arguments["call"]).calls
-            return Stage((call.replaced(call=inner),))
-        judge = call.arguments["judge"]
-        return Stage((call.replaced(judge=lambda item: judge(self.plain(item))),))
-
-
-def _guarded(pipeline: Chain, skipped: Skipped) -> Machine[Any]:
-    """The machine of items that come with their origins, without those that fail."""
-    skip_log = SkipLog()
-    skip_log.is_direct = True
-    found = skipping(pipeline, skip_log)
-    skip_log.leave_out(skipped.lost)
-    return _Guarded(reads=True).pipeline(found, "").machine
 
 
 def rows(counts: Iterable[tuple[tuple[str, str | None], int]]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, overload
@@ -15,13 +17,16 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
+from lazyckpt.failures.marks import with_marks
 from lazyckpt.failures.notes import annotated
+from lazyckpt.failures.skipping import without_failures
 from lazyckpt.state.fields import Rebased
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 from lazyckpt.state.steering import steered
+from lazyckpt.state.walk import Flowing, Walk
 
 
 def init(pipeline: Chain, *, epoch: int = 0) -> State:
@@ -151,11 +156,13 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
     Args:
         pipeline: That of the state.
         state: Where the item comes next.
-        until: A later state of the same pipeline. What `Run.set` has changed before it
-            is changed at the same items.
+        until: A later state of the same run: across the ends of epochs, and without what
+            `on_error="skip"` has left out. What `Run.set` has changed before it is changed at
+            the same items.
 
     Raises:
         Exhausted: The stream has ended there.
+        InvalidState: The items after the first state lead to another place than `until`.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(10)) | lz.shuffle(4, seed=0)
@@ -173,12 +180,15 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
         if any(each.rate.more for each in pipeline.machines):  # an error may be of one read ahead
             deque(islice(entered(steered(pipeline, found).machine, found.position), 1), 0)
         return item
-    first, count = between(pipeline, state, until)
-    return list(islice(entered(steered(pipeline, first).machine, first.position), count))
+    first, last = between(pipeline, state, until)
+    made = steered(pipeline, first)
+    if last.skipped > first.skipped:
+        made = without_failures(made, last.skipped)
+    return list(made_between(made.machine, first, last))
 
 
-def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, int]:
-    """The first of two states, and how many items lie between them; both checked."""
+def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, State]:
+    """The two states, checked; the first has the changes of controls that the last one has."""
     first, last = (matching(as_state(each), pipeline) for each in (state, until))
     if last.items < first.items:
         raise InvalidState(
@@ -186,8 +196,19 @@ def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, i
             "must come second"
         )
     first = replace(first, changes=last.changes)  # which began with those of the first
-    entered(steered(pipeline, first).machine, first.position)
-    return first, last.items - first.items
+    machine = steered(pipeline, first).machine
+    entered(machine, first.position), entered(machine, last.position)
+    return first, last
+
+
+def made_between(machine: Machine[Any], first: State, last: State) -> Iterator[Any]:
+    """The items that a run gives from one state to another, across the ends of epochs."""
+    begin = first.position
+    if last.skipped > first.skipped:
+        begin = with_marks(begin, first.skipped.marks)
+    walk = Walk(machine, Flowing(machine), math.inf)
+    for items in walk.between(begin, last.items - first.items, last.position):
+        yield from items
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,8 @@ class Walk:
 
 def _elsewhere(count: int) -> InvalidState:
     return InvalidState(
-        f"seen: {count:,} items lead to another place than the state's, so that others came "
-        "between: a run that began in another epoch, or left one early; pass since=, a state from "
+        f"{count:,} items lead to another place than the state's, so that others came between: a "
+        "run that began in another epoch, or left one early; pass since=, or a first state, from "
         "which on each item was taken"
     )
 
