@@ -89,7 +89,15 @@ def threads(
     def start(handlers: list[Handler], count: int) -> WorkerPool:
         return ThreadPool(handlers, count, buffer_size, timeout, worker_init=worker_init)
 
-    return PoolSpec(start, workers, "thread", buffer_size, is_gated=gated, timeout=timeout)
+    return PoolSpec(
+        start,
+        workers,
+        "thread",
+        buffer_size,
+        is_gated=gated,
+        timeout=timeout,
+        worker_init=worker_init,
+    )
 
 
 def start_method(value: object) -> str:

@@ -45,6 +45,7 @@ class PoolSpec(NamedTuple):
         timeout: Seconds to wait for an item.
         in_transit: Large items on their way, beside those that are made and those that are ready.
         slots: How many slots of shared memory a worker has, for so many handlers.
+        worker_init: What a thread calls that reads beside the workers, with its number.
     """
 
     start: Callable[[list[Handler], int], WorkerPool]
@@ -58,6 +59,7 @@ class PoolSpec(NamedTuple):
     timeout: float | None = None
     in_transit: int = 0
     slots: Callable[[int], int] | None = None
+    worker_init: Callable[[int], Any] | None = None
 
     @property
     def ahead(self) -> int:
@@ -129,7 +131,15 @@ class PoolExecutor(Executor):
         spec = self.spec
 
         def start_driver(handler: Handler, driven: WorkerPool) -> WorkerPool:
-            return ThreadPool([handler], 1, spec.buffer_size, spec.timeout, drives=(driven,))
+            return ThreadPool(
+                [handler],
+                1,
+                spec.buffer_size,
+                spec.timeout,
+                drives=(driven,),
+                worker_init=spec.worker_init,
+                number=spec.workers,
+            )
 
         gate, segments = gate or PrefetchGate(spec.is_gated), spec.split(chain)
         if spec.start_reader is not None and needs_reader(segments):

@@ -40,9 +40,11 @@ class ThreadPool(WorkerPool):
         timeout: float | None = None,
         drives: tuple[WorkerPool, ...] = (),
         worker_init: Callable[[int], Any] | None = None,
+        number: int = 0,
     ) -> None:
         super().__init__(workers, buffer_size)
         self._worker_init = worker_init
+        self._numbers = range(number, number + workers)
         self._handlers = handlers
         self._drives = drives
         self._timeout = timeout
@@ -145,7 +147,7 @@ class ThreadPool(WorkerPool):
         self._has_begun = True
         threads = []
         try:
-            for number in range(self.workers):
+            for number in self._numbers:
                 init = self._worker_init and partial(self._worker_init, number)
                 thread = threading.Thread(
                     target=_serve,

@@ -63,6 +63,40 @@ def test_worker_init(executor: Executor, flag: Path) -> None:
         assert len(list(flag.parent.iterdir())) == 2
 
 
+connection = threading.local()
+
+
+def connect(number: int) -> None:
+    connection.number = number
+
+
+def use(count: int, item: int) -> tuple[int, tuple[int, int]]:
+    return count + 1, (item, connection.number)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("executor", [lz.threads, lz.processes])
+def test_worker_init_of_who_reads_a_stream(executor: Any, workers: int) -> None:
+    pipeline = lz.source(range(40)) | lz.filter(lambda x: x % 2) | lz.scan(use, 0)
+    with lz.run(pipeline, executor=executor(workers, worker_init=connect)) as run:
+        items, numbers = zip(*run, strict=True)
+    assert items == tuple(range(1, 40, 2))
+    assert {*numbers} == {0 if workers == 1 else workers}
+
+
+def test_threads_have_names_of_their_own() -> None:
+    names: list[str] = []
+
+    def init(number: int) -> None:
+        names.append(threading.current_thread().name)
+
+    pipeline = lz.source(range(99)) | lz.filter(lambda x: not sleep(0.001)) | lz.shuffle(9, seed=0)
+    with lz.run(pipeline, executor=lz.threads(2, worker_init=init)) as run:
+        list(run)
+    assert "lazyckpt-2" in names  # who reads beside the two; not each of those need get a task
+    assert len({*names}) == len(names)
+
+
 def test_worker_init_that_exits() -> None:
     executor = lz.processes(worker_init=exit_init, start_method="fork")
     with lz.run(seekable(int), executor=executor) as run:
