@@ -134,7 +134,7 @@ class _Kept:
     inserted=lambda number: (number,),
 )
 def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
-    """Everything but some ranges of items, such as the steps that spoilt a training.
+    """Everything but some ranges of items, such as the steps that spoiled a training.
 
     Numbers count what comes before the stage, from the beginning of an epoch: behind
     `repeat`, over the whole stream. Steps of a training loop are left out behind `batch`,

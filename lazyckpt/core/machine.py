@@ -116,7 +116,7 @@ class Machine(NamedTuple, Generic[T]):
     - `skip(position, n)`: where n steps lead, or the end, and how many items they pass
     - `item(position, n)`: the item behind n others, where there is one, made alone
     - `length`: items an epoch; infinity if endless, None if only reading tells
-    - `view`: the vectorised lane
+    - `view`: the vectorized lane
 
     The rest says whose a position is, and what it costs to go on from there.
 

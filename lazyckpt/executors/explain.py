@@ -45,7 +45,7 @@ class ExplainedStage:
         name: Its combinator's.
         text: The stage as it would be written.
         lanes: How it gives items, beside step by step: "flow" by iterators of C, "seek"
-            from any item on, "vectorised" many at once.
+            from any item on, "vectorized" many at once.
         where: Who makes its items, and how many ahead.
         state_bytes: Its entry in the JSON of a state, at the beginning.
         rereads: What a resume takes again, for this stage.
@@ -219,7 +219,7 @@ def _lanes(machine: Machine[Any]) -> tuple[str, ...]:
     found = {
         "flow": is_flowing,
         "seek": machine.skip is not None,
-        "vectorised": machine.view is not None,
+        "vectorized": machine.view is not None,
     }
     return tuple(lane for lane, has_it in found.items() if has_it)
 

@@ -51,7 +51,7 @@ class Skipped:
 
 
 class Viewed(Skipped):
-    """The vectorised lane, where items are the indices themselves."""
+    """The vectorized lane, where items are the indices themselves."""
 
     def __init__(self, machine: Machine[Any]) -> None:
         super().__init__(machine)

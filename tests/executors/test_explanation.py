@@ -97,7 +97,7 @@ def test_what_is_said_of_a_stage_is_what_holds_there() -> None:
     ]
     table = lz.source(range(9)) | lz.shuffle(1000, seed=0) | lz.block_shuffle(4, seed=1)
     assert [each.rereads for each in lz.explain(table).stages] == ["nothing"] * 3
-    assert lz.explain(table).stages[0].lanes == ("flow", "seek", "vectorised")
+    assert lz.explain(table).stages[0].lanes == ("flow", "seek", "vectorized")
     assert lz.explain(pipeline).stages[0].lanes == ("flow",)
     own = lz.source(range(9)) | lz.scan(lambda s, x: (s, x), 0)
     assert lz.explain(own).stages[1].rereads == "nothing"
