@@ -296,7 +296,7 @@ class Run(BlockIterator[T], Iterator[T], Pictured):
         raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")
 
     def __repr__(self) -> str:
-        return f"<run of {self._pipeline!r}, {self._delivered:,} items delivered>"
+        return f"<run of {self._pipeline!r}, {plural(self._delivered, 'item')} delivered>"
 
     def _legend(self) -> Legend:
         try:

@@ -159,7 +159,7 @@ def scanned(seen: int, item: Any) -> tuple[int, Any]:
 def test_a_run_shows_itself() -> None:
     run = lz.run(lz.source([1, 2]) | lz.map(str))
     next(run)
-    assert repr(run) == "<run of source([1, 2]) | map(str), 1 items delivered>"
+    assert repr(run) == "<run of source([1, 2]) | map(str), 1 item delivered>"
 
 
 # --- closing ---
