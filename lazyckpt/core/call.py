@@ -384,4 +384,6 @@ def runnable(stage: str, value: Any) -> Any:
     if isinstance(value, Chain) and value.calls[0].combinator.is_source:
         return value
     remedy = "; write source(data) | ..." if isinstance(value, Chain) else ""
+    if hasattr(type(value), "__getitem__") and not isinstance(value, (Chain, str)):
+        remedy = "; source(...) makes one of data"
     raise ArgumentError(f"{stage}: pipeline must be a Pipeline, got {brief(value)}{remedy}")
