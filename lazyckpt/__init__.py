@@ -10,8 +10,8 @@ Each module imports only from those before it:
 
 - core: secrets
 - errors
-- core: lengths, cached_property, pictured, checks, prng, flow, machine, views, arrays, stages
-- core: user_state, show, control, frames, steered, entries, registry, call, define
+- core: lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views, arrays
+- core: stages, user_state, show, control, frames, steered, entries, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
 - state: positions, windows, mismatch, codec, changes, carried_changes, fields, state

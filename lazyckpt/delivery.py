@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import compress, islice, repeat
 from operator import length_hint
 from time import perf_counter
@@ -186,7 +185,7 @@ class Delivery(Generic[T]):
         made, _ = with_skip_log(self._steered, skips=self._skips)
         change = changed(made, here.position, self.changes, here.items, name, value)
         if change is not None:
-            self.go_to(replace(state, changes=self.changes.plus(change)))
+            self.go_to(state._replace(changes=self.changes.plus(change)))
 
     def take_back(self) -> None:
         """Have the item that was delivered last come again."""

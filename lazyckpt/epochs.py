@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -108,4 +107,4 @@ class EpochLoader(Generic[T]):
         state = self._run.state
         position = self._next_start(state.position)
         skipped = state.skipped.at((), state.skipped.lost)
-        self.load_state_dict(replace(state, position=position, skipped=skipped))
+        self.load_state_dict(state._replace(position=position, skipped=skipped))

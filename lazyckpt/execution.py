@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lazyckpt.core.call import Chain
@@ -11,7 +12,6 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.cursor import Cursor
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.failures.skipping import skipping
 from lazyckpt.state.changes import Changes
 from lazyckpt.state.steering import bound
 
@@ -47,7 +47,7 @@ def prepared(
     if pipeline.is_steered:
         pipeline = bound(pipeline, changes)
     skip_log = SkipLog(room)
-    made = skipping(pipeline, skip_log) if skips else pipeline
+    made = _skipping(pipeline, skip_log) if skips else pipeline
     session = None if executor is None else executor.open(made)
     machine = made.machine if session is None else session.machine
     if machine is not pipeline.machine:  # made of data that may have changed since
@@ -61,10 +61,17 @@ def with_skip_log(pipeline: Chain, *, skips: bool) -> tuple[Chain, SkipLog]:
     """The pipeline whose items are made, with a skip log of its own."""
     skip_log = SkipLog(entries_size(pipeline.entries))
     skip_log.is_direct = True
-    return skipping(pipeline, skip_log) if skips else pipeline, skip_log
+    return _skipping(pipeline, skip_log) if skips else pipeline, skip_log
 
 
 def _again(pipeline: Chain, *, skips: bool) -> tuple[Machine[Any], SkipLog]:
     """The pipeline's machine with a skip log of its own, to read items again."""
     chain, skip_log = with_skip_log(pipeline, skips=skips)
     return chain.machine, skip_log
+
+
+def _skipping(pipeline: Chain, skip_log: SkipLog) -> Chain:
+    """The pipeline that leaves out what fails."""
+    module = import_module("lazyckpt.failures.skipping")  # when something is to be
+    found: Chain = module.skipping(pipeline, skip_log)
+    return found

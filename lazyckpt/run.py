@@ -5,7 +5,6 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from itertools import chain, islice
 from math import inf
 from typing import Any, NoReturn, TypeVar
@@ -57,7 +56,7 @@ class Run(BlockIterator[T], Iterator[T], Pictured):
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
         found = as_state(state)
         if self._journal is not None:
-            found = replace(found, changes=found.changes.kept_in(self._journal))
+            found = found._replace(changes=found.changes.kept_in(self._journal))
         return matching(found, self._pipeline) if self._strict else found
 
     @property

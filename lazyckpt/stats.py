@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import nan
 from time import perf_counter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Stats:
+class Stats(NamedTuple):
     """How fast a run is. The difference of two is about the time between them.
 
     Attributes:

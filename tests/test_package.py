@@ -21,7 +21,7 @@ TESTS = Path(__file__).parent
 ROOMS = [
     ["core.secrets"],
     ["errors"],
-    ["core.lengths", "core.cached_property", "core.pictured"],
+    ["core.lengths", "core.cached_property", "core.frozen", "core.pictured"],
     ["core.checks"],
     ["core.prng"],
     ["core.flow"],

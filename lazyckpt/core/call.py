@@ -25,6 +25,7 @@ from lazyckpt.core.entries import (
     size,
     summary,
 )
+from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.core.registry import Combinator, Role, registry
@@ -34,7 +35,7 @@ from lazyckpt.core.user_state import Own
 from lazyckpt.errors import ArgumentError, PipelineError
 
 
-class Call:
+class Call(Frozen):
     """One combinator with its arguments: frozen, compared by value, picklable.
 
     Where it was written (`site`) is remembered for error messages alone. One of
@@ -63,12 +64,6 @@ class Call:
         )
         object.__setattr__(self, "controls", controls)
         object.__setattr__(self, "is_steered", is_steered)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{self!r} is a value: {name} cannot be set")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{self!r} is a value: {name} cannot be deleted")
 
     @property
     def name(self) -> str:
@@ -252,7 +247,7 @@ _is_steered = attrgetter("is_steered")
 _FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
 
 
-class Chain(Shown, Pictured):
+class Chain(Frozen, Shown, Pictured):
     """Calls in a row. Equal by value whatever way they were composed."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
@@ -268,12 +263,6 @@ class Chain(Shown, Pictured):
     calls: tuple[Call, ...]
     steered: Any = None  # the changes that it was steered by last, and what it is then
     reached: Any = None  # the state where the last step led, which needs no check
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be set")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a {type(self).__name__} is a value: {name} cannot be deleted")
 
     @cached_property
     def machine(self) -> Machine[Any]:

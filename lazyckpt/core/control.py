@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.core.checks import Shown, brief, checked, short
+from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.user_state import Own, freeze, storable
 
 T = TypeVar("T")
@@ -21,8 +21,7 @@ class Since(NamedTuple):
     value: Own
 
 
-@dataclass(frozen=True, repr=False)
-class Control(Shown):
+class Control(Frozen, Shown):
     """What `control` makes: a name, the value at first, and in a run what it was changed to.
 
     Attributes:
@@ -32,10 +31,21 @@ class Control(Shown):
         changes: The values that it was changed to, for that stage, in the order of its items.
     """
 
-    initial: Any = field(hash=False)
+    initial: Any
     name: str
-    stage: str = ""
-    changes: tuple[Since, ...] = ()
+    stage: str
+    changes: tuple[Since, ...]
+
+    def __init__(
+        self, initial: Any, name: str, stage: str = "", changes: tuple[Since, ...] = ()
+    ) -> None:
+        vars(self).update(initial=initial, name=name, stage=stage, changes=changes)
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if isinstance(other, Control) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.stage, self.changes))  # not the value, which may be a list
 
     def __repr__(self) -> str:
         return f"control({brief(self.initial, self.name)}, name={self.name!r})"
@@ -47,7 +57,7 @@ class Control(Shown):
 
     def at(self, stage: str, changes: tuple[Since, ...]) -> Control:
         """The same in a stage of a run's pipeline."""
-        return replace(self, stage=stage, changes=changes)
+        return Control(self.initial, self.name, stage, changes)
 
 
 def control(initial: T, *, name: str) -> T:

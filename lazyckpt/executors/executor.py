@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, is_integer
+from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.show import same, show
 from lazyckpt.errors import ArgumentError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _option = inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY)
 
 
-class Executor:
+class Executor(Frozen):
     """How a run's items are made. It changes no item, order or state.
 
     An executor is a value, as pipelines are: frozen, compared by value, picklable
@@ -33,12 +34,6 @@ class Executor:
     def __init__(self, public: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
         object.__setattr__(self, "public", public)
         object.__setattr__(self, "arguments", arguments)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{self!r} is a value: {name} cannot be set")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{self!r} is a value: {name} cannot be deleted")
 
     def open(self, chain: Chain) -> Session | None:
         """Begin to work on a pipeline; None where the consumer does all of it."""

@@ -6,7 +6,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, overload
 
@@ -71,7 +71,7 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
         chain = steered(pipeline, here) if pipeline.is_steered else pipeline
         position, item = chain.machine.step(here.position)
     except End as end:
-        raise Exhausted(replace(here, position=end.position)) from None
+        raise Exhausted(here._replace(position=end.position)) from None
     except Exception as error:
         raise annotated(error, pipeline.calls, here.items, here.to_json)  # noqa: B904  # the same error, or one with its own cause
     after = State(here.stages, here.items + 1, position, here.skipped, here.rebased, here.changes)
@@ -140,7 +140,7 @@ def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
     if passed < n:
         where = f" after item {state.items:,}" if state.items else ""
         raise IndexError(f"{name}: n={brief(n)}, but the pipeline has {passed:,} items{where}")
-    return replace(state, items=state.items + n, position=position)
+    return state._replace(items=state.items + n, position=position)
 
 
 @overload
@@ -195,7 +195,7 @@ def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, S
             f"the states stand after {first.items:,} and {last.items:,} items: the later one "
             "must come second"
         )
-    first = replace(first, changes=last.changes)  # which began with those of the first
+    first = first._replace(changes=last.changes)  # which began with those of the first
     machine = steered(pipeline, first).machine
     entered(machine, first.position), entered(machine, last.position)
     return first, last

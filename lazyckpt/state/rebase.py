@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib import import_module
 
 from lazyckpt.core.call import Chain, runnable
@@ -91,8 +90,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
         return found
     names = [entry.name for entry in found.stages]
     is_like = position == found.position and names == [call.name for call in pipeline.calls]
-    return replace(
-        found,
+    return found._replace(
         stages=pipeline.entries,
         position=position,
         skipped=found.skipped if is_like else found.skipped.renumbered(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Unfit, brief, cut
@@ -162,7 +161,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         raise StateMismatch(f"reshard: the parts of {pair.name} are contiguous")
     state = states[0]
     rebased = Rebased(state.items, given(chain.machine, state.position))
-    return [replace(state, stages=chain.entries, rebased=rebased)] * num_shards
+    return [state._replace(stages=chain.entries, rebased=rebased)] * num_shards
 
 
 def _check_count(states: list[State], pair: Pair) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import attrgetter
 from os import PathLike
 from typing import Any, TypeAlias
@@ -34,7 +33,6 @@ _NONE_SKIPPED = Skipped()
 _ROWS = 40  # that a repr shows of the stages
 
 
-@dataclass(init=False, repr=False, eq=False)
 class State(Pictured):
     """Where a pipeline stands: a few hundred bytes, immutable, hashable, comparable.
 
@@ -60,7 +58,7 @@ class State(Pictured):
     True
     """
 
-    # There may be one for each item: it is made in a third of the time of a frozen dataclass.
+    # There may be one for each item, so it takes little time to make.
     __slots__ = (
         "__weakref__", "_changes", "_items", "_position", "_rebased", "_skipped", "_stages",
     )  # fmt: skip
@@ -83,6 +81,11 @@ class State(Pictured):
     ) -> None:
         self._stages, self._items, self._position = stages, items, position
         self._skipped, self._rebased, self._changes = skipped, rebased, changes
+
+    def _replace(self, **fields: Any) -> State:
+        """The same with other values of some fields."""
+        own = {name: getattr(self, name) for name in State.__annotations__}
+        return State(**(own | fields))
 
     @property
     def epoch(self) -> int:
@@ -222,7 +225,7 @@ class State(Pictured):
         return _from(found, False)
 
 
-for _name in State.__dataclass_fields__:
+for _name in State.__annotations__:
     setattr(State, _name, property(attrgetter(f"_{_name}")))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -123,7 +122,7 @@ class Turns(Iterator[T]):
                 self._ahead -= 1
         else:
             position, passed = skip(state.position, self._ahead)
-            self._run.load_state_dict(replace(state, position=position, items=state.items + passed))
+            self._run.load_state_dict(state._replace(position=position, items=state.items + passed))
             self._ahead = 0
 
     def state_dict(self) -> dict[str, Any]:
