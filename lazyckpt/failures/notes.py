@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -167,6 +168,7 @@ def _likely_calls(error: BaseException, calls: tuple[Call, ...]) -> list[Call]:
     while ours and not found:
         frame = frames[ours.pop()]
         held = {id(value) for value in frame.f_locals.values()}
+        held |= {id(v.func) for v in frame.f_locals.values() if isinstance(v, partial)}
         found = [c for c in every if any(id(v) in held and _is_distinctive(v) for v in _values(c))]
         if not found:
             name = frame.f_code.co_qualname.partition(".")[0]
