@@ -16,6 +16,7 @@ from lazyckpt.state.state import AnyState, TrackedState, any_state, flat
 from lazyckpt.tickets import InFlight, Ticket, new_name
 
 T = TypeVar("T")
+_HEARD = 0.5  # seconds, as a signal that comes just before a thread waits is not heard meanwhile
 
 
 class Tracked(Iterator[tuple[Ticket, T]]):
@@ -145,7 +146,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         """
         with self._changed:
             while self._puller not in (None, get_ident()):
-                self._changed.wait()
+                self._changed.wait(_HEARD)
             self._begin(state)
             self._changed.notify_all()
 
@@ -190,7 +191,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
         if now >= last:
             raise self._too_many()
         until = min(last, self._in_flight.next_deadline)
-        self._changed.wait(None if until == inf else max(until - now, 0))
+        self._changed.wait(min(max(until - now, 0), _HEARD))
 
     def _too_many(self) -> TooManyInFlight:
         count, oldest = len(self._in_flight), self._in_flight.oldest
