@@ -56,7 +56,8 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     Args:
         pipeline: One of which the items are.
         at: A state, for the output that comes next; or the number of an output, from 0, as
-            the pipeline counts from its beginning. Behind `rebase` the two differ.
+            the pipeline counts from its beginning. Behind `rebase` the two differ. What fails
+            isn't left out here, as one state doesn't tell of what comes.
         until: A later state of the same run; the origins of each output between the two are
             told, across the ends of epochs, and without what `on_error="skip"` has left out.
 

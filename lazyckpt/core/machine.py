@@ -176,7 +176,8 @@ def within(stage: str, number: Any, most: float = sys.maxsize) -> int:
     """A number out of a position, if it is an int from 0 to `most`; an `InvalidState` if not."""
     if type(number) is not int or not 0 <= number <= most:
         raise InvalidState(
-            f"{stage}: a state with {brief(number)} does not fit, where at most {most} can"
+            f"{stage}: a state with {brief(number)} does not fit; there it has "
+            f"{'an int >= 0' if most == math.inf else f'an int from 0 to {most}'}"
         )
     return number
 

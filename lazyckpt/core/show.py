@@ -52,10 +52,11 @@ def show(value: Any, name: Any = "") -> str:
         return _short.repr(value)
     if isinstance(value, np.ndarray):
         return f"<{value.dtype}{list(value.shape)}>"
+    public = kind.__name__.lstrip("_")
     try:
-        return f"<{kind.__name__} of {len(value)}>"
+        return f"<{public} of {len(value)}>"
     except Exception:
-        return f"<{kind.__name__}>"
+        return f"<{public}>"
 
 
 def bracketed(name: str, parts: list[str]) -> str:

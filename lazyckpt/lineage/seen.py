@@ -124,7 +124,7 @@ class Seen:
 
         Args:
             place: An item's number in its source's epoch, an int >= 0.
-            stage: The source; None for any.
+            stage: The source, such as `1` or `1[0].1`; None for any.
             file: A file, by the whole path that its reader knows; or a function of a path,
                 true for those that are meant.
             record: A row's number in its file, an int >= 0.
@@ -134,14 +134,28 @@ class Seen:
         >>> lz.seen(pipeline, lz.state_at(pipeline, 50)).times(42)
         [12, 23, 27, 45]
         """
+        return self._outputs("Seen.times", place, stage, file, record)
+
+    def _outputs(
+        self,
+        caller: str,
+        place: int | None,
+        stage: str | None,
+        file: str | os.PathLike[str] | Callable[[str], Any] | None,
+        record: int | None,
+    ) -> list[int]:
         whole = optional(natural)
-        place = checked("Seen.times", "place", place, whole)
-        record = checked("Seen.times", "record", record, whole)
+        place = checked(caller, "place", place, whole)
+        record = checked(caller, "record", record, whole)
         path = file if file is None or callable(file) else os.fspath(file)
         if place is None and path is None:
-            raise ArgumentError("Seen.times: give place= or file=, with record= for a row of it")
+            raise ArgumentError(f"{caller}: give place= or file=, with record= for a row of it")
         if record is not None and path is None:
-            raise ArgumentError(f"Seen.times: record={record} is a row of a file; give file= too")
+            raise ArgumentError(f"{caller}: record={record} is a row of a file; give file= too")
+        if stage is not None and stage not in (known := [*_sources(self._pipeline)]):
+            raise ArgumentError(
+                f"{caller}: no source is stage {brief(stage)}; there are {', '.join(known[:20])}"
+            )
         found: list[int] = []
         for block in self:
             mine = np.ones(len(block), bool)
@@ -174,7 +188,7 @@ class Seen:
         []
         """
         found: list[tuple[int, int]] = []
-        for number in self.times(place, stage=stage, file=file, record=record):
+        for number in self._outputs("Seen.ranges", place, stage, file, record):
             start = found.pop()[0] if found and found[-1][1] == number else number
             found.append((start, number + 1))
         return found
@@ -199,6 +213,15 @@ class Seen:
         return (
             f"Seen(items {self._begin.items:,} to {self._end.items:,} of {brief(self._pipeline)})"
         )
+
+
+def _sources(chain: Chain, prefix: str = "") -> Iterator[str]:
+    """The stages that are sources, as `Origin.stage` names them."""
+    pipelines = chain.calls[0].chains
+    if not pipelines:
+        yield f"{prefix}1"
+    for number, each in enumerate(pipelines):
+        yield from _sources(each, f"{prefix}1[{number}].")
 
 
 def _meant(texts: list[str], which: str | Callable[[str], Any]) -> list[int]:

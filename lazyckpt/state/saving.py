@@ -196,9 +196,11 @@ def write_file(name: str, content: bytes) -> None:
         if mode is not None:
             os.chmod(beside, stat.S_IMODE(mode))
         os.replace(beside, name)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(beside)
+        if isinstance(error, FileNotFoundError):
+            error.filename = os.path.dirname(name)  # the folder, which isn't there
         raise
     _sync_folder(os.path.dirname(name))
 

@@ -81,6 +81,16 @@ def test_a_steered_run(case: tuple[lz.Pipeline[Any], list[tuple[int, str, Any]]]
         assert all(n >= amid.items for n, *_ in rows(lz.seen(pipeline, state, amid)))
 
 
+@pytest.mark.parametrize("ask", [lz.Seen.times, lz.Seen.ranges], ids=["times", "ranges"])
+def test_a_stage_that_is_no_source_is_named(ask: Callable[..., Any]) -> None:
+    pipeline = lz.concat(lz.source(range(2)), lz.source(range(3)) | lz.map(str)) | lz.batch(2)
+    seen = lz.seen(pipeline, 1)
+    assert ask(seen, 0, stage="1[1].1") == []
+    message = rf"Seen\.{ask.__name__}: no source is stage '2'; there are 1\[0\].1, 1\[1\].1"
+    with pytest.raises(lz.ArgumentError, match=message):
+        ask(seen, 0, stage="2")
+
+
 class Unread:
     """Data that may not be read."""
 
