@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -237,7 +236,7 @@ def test_two_states_tell_what_was_delivered_between_them(numbers: lz.Pipeline[in
 def test_states_of_two_runs_tell_nothing_together() -> None:
     pipeline = lz.source(range(9)) | lz.batch(2)
     later = lz.state_at(pipeline, 4)
-    elsewhere = replace(lz.init(pipeline, epoch=5), items=4)
+    elsewhere = lz.init(pipeline, epoch=5)._replace(items=4)
     for between in (lz.trace, lz.replay):
         assert len(between(pipeline, lz.init(pipeline), later)) == 4
         with pytest.raises(lz.InvalidState, match="4 items lead to another place"):

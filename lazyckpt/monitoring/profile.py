@@ -23,7 +23,7 @@ _SHARE = 0.002  # of the time, at most, that timers may take; there is more to i
 _LEAST = 0.5e-3  # seconds that they may take in any case
 _LEAST_OF_WORKERS = 20e-3  # the same in workers, all of which are to be measured
 _SHARE_OF_WORKERS = 0.03  # of the time, at most, that timers may take in these,
-_RESTART = 0.25  # or so many seconds, as other workers start and make again what was ahead
+_RESTART = 0.15  # or so many seconds, as other workers start and make again what was ahead
 _AGAIN = 0.01  # of the items of a sample, so many may be read again behind it
 _BLOCK = 1e-2  # seconds between two looks at the clock
 

@@ -116,7 +116,7 @@ def test_no_state_at_all(tmp_path: Path) -> None:
         file.truncate(1 << 40)  # a terabyte of zeros
     with pytest.raises(lz.InvalidState, match="no state"):
         lz.load(path)
-    with pytest.raises(FileNotFoundError, match="no_such'$"):
+    with pytest.raises(FileNotFoundError, match=r"no_such'$"):
         lz.save(at(0), tmp_path / "no_such" / "state.json")
     with pytest.raises(OSError, match="is no regular file"):
         lz.save(at(0), os.devnull)
