@@ -154,7 +154,7 @@ class Seen:
             raise ArgumentError(f"{caller}: record={record} is a row of a file; give file= too")
         if stage is not None and stage not in (known := [*_sources(self._pipeline)]):
             raise ArgumentError(
-                f"{caller}: no source is stage {brief(stage)}; there are {', '.join(known[:20])}"
+                f"{caller}: stage {brief(stage)} is no source; these are: {', '.join(known[:20])}"
             )
         found: list[int] = []
         for block in self:

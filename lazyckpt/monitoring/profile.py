@@ -11,12 +11,12 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import checked, finite, optional, positive
 from lazyckpt.executors.executor import Executor, as_executor
-from lazyckpt.executors.plan.timed import measuring, timer_costs
+from lazyckpt.executors.plan.timed import TimerCosts, measuring, timer_costs
 from lazyckpt.executors.plan.timings import Stage, StageTimer, taken, using
 from lazyckpt.monitoring.report import Profile
 from lazyckpt.monitoring.summary import Read, Row, summary
 from lazyckpt.run import Run
-from lazyckpt.state.resume_cost import resume_cost
+from lazyckpt.state.resume_cost import ResumeCost, resume_cost
 from lazyckpt.state.state import State
 
 _SHARE = 0.002  # of the time, at most, that timers may take; there is more to it than they know
@@ -24,7 +24,6 @@ _LEAST = 0.5e-3  # seconds that they may take in any case
 _LEAST_OF_WORKERS = 20e-3  # the same in workers, all of which are to be measured
 _SHARE_OF_WORKERS = 0.03  # of the time, at most, that timers may take in these,
 _RESTART = 0.15  # or so many seconds, as other workers start and make again what was ahead
-_AGAIN = 0.01  # of the items of a sample, so many may be read again behind it
 _BLOCK = 1e-2  # seconds between two looks at the clock
 
 _above_0 = finite("of seconds above 0", lambda value: 0 < value < 1e9)
@@ -43,8 +42,8 @@ def profile(
     It reads what a run of so many items reads, calls your functions as that does, and
     changes no state. Where stages are so quick that timers would be much of the time,
     some items are read with timers and the others without; it goes on there as a resume
-    does, with workers of its own, if that reads next to nothing again. Errors are raised
-    as by a run, and so is a Ctrl-C; no worker is left behind.
+    does, with workers of its own, if what that reads again takes less time than timers
+    would. Errors are raised as by a run, and so is a Ctrl-C; no worker is left behind.
 
     Args:
         pipeline: What to read.
@@ -83,7 +82,7 @@ def profile(
     with using(timer), Run(timed, state, executor=chosen) as run:
         sample.read(run, lambda: is_enough(sample, timer, sum(costs)))
         after = run.state
-        if not sample.is_over and resume_cost(chain, after).items > _AGAIN * sample.items:
+        if not (sample.is_over or _is_cheap(resume_cost(chain, after), sample, timer, costs)):
             sample.read(run)
         timings = taken() or []
     rest = sample.rest()
@@ -111,6 +110,12 @@ def _is_sampled_of_workers(reading: _Reading, timer: StageTimer, cost: float) ->
         return False
     most = max(_RESTART, _SHARE_OF_WORKERS * reading.seconds * reading.parts)
     return spent * (reading.parts - 1) > most
+
+
+def _is_cheap(again: ResumeCost, reading: _Reading, timer: StageTimer, costs: TimerCosts) -> bool:
+    """Whether a resume takes less time than timers would of the rest."""
+    resuming = again.items * reading.seconds / max(1, timer.items)
+    return resuming < sum(costs) * timer.calls * (reading.parts - 1)
 
 
 class _Reading:

@@ -86,7 +86,7 @@ def test_a_stage_that_is_no_source_is_named(ask: Callable[..., Any]) -> None:
     pipeline = lz.concat(lz.source(range(2)), lz.source(range(3)) | lz.map(str)) | lz.batch(2)
     seen = lz.seen(pipeline, 1)
     assert ask(seen, 0, stage="1[1].1") == []
-    message = rf"Seen\.{ask.__name__}: no source is stage '2'; there are 1\[0\].1, 1\[1\].1"
+    message = rf"Seen\.{ask.__name__}: stage '2' is no source; these are: 1\[0\].1, 1\[1\].1"
     with pytest.raises(lz.ArgumentError, match=message):
         ask(seen, 0, stage="2")
 

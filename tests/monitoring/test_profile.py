@@ -138,9 +138,16 @@ def test_where_a_resume_would_read_again_all_items_are_timed() -> None:
         read += 1
         return x
 
-    found = lz.profile(lz.source(Stream(9_000)) | lz.map(note) | lz.shuffle(500, seed=0), 10**6)
-    assert found.items == read == 9_000
-    assert [*counted(found).values()] == [9_000] * 3
+    pipeline = lz.source(Stream(90_000)) | lz.map(note) | lz.shuffle(500, seed=0)
+    found = lz.profile(pipeline, 9_000)
+    assert found.items == 9_000
+    assert 9_000 < read < 9_000 * 1.6  # a sample, and again what is before its end
+    state = lz.state_at(pipeline, 80_000)
+    again = lz.resume_cost(pipeline, state).stages[-1].items
+    read = 0
+    found = lz.profile(pipeline, 9_000, state=state)  # behind so many all are timed
+    assert [*counted(found).values()] == [read, read, 9_000]
+    assert read == 9_000 + again
 
 
 def test_quick_items_that_are_made_by_who_reads_them_are_counted() -> None:

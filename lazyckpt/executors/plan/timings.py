@@ -70,8 +70,16 @@ class StageTimer:
     @property
     def calls(self) -> int:
         """How often timers were started, here and in what was received."""
-        found = self.stages, *(each.stages for each in self.received)
-        return sum(timing.calls for stages in found for timing in stages.values())
+        return sum(timing.calls for timing in self._timings())
+
+    @property
+    def items(self) -> int:
+        """How many items the stage has made that has made most, here or in one worker."""
+        return max((timing.items for timing in self._timings()), default=0)
+
+    def _timings(self) -> Iterator[Timing]:
+        for stages in (self.stages, *(each.stages for each in self.received)):
+            yield from stages.values()
 
     def enter(self, stage: Stage) -> Timing | None:
         """Have a stage at work, and say whose turn it was."""
