@@ -74,36 +74,38 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
 
         def runs() -> Iterator[tuple[K, list[A]]]:
             nonlocal given, ended, mark
-            here, items = position, iter(before)
+            here, items, is_stream = position, iter(before), jump is None
             for item in items:
-                found, run = key(item), [item]
+                found = key(item)
                 break
             else:
                 ended = True
                 return
-            if jump is None:
-                here = before.snapshot()
-            append = run.append
-            for item in items:
-                new = key(item)
-                try:  # which spares most keys a call
-                    is_same = found == new
-                except Exception:
-                    is_same = None
-                if (
-                    is_same is not True
-                    and new is not found
-                    and (is_same is False or not alike("group_by", found, new))
-                ):
-                    given, mark = given + len(run), here
-                    yield found, run
-                    found, run = new, []
-                    append = run.append
-                append(item)
-                if jump is None:
+            while not ended:
+                run = [item]
+                append = run.append
+                if is_stream:
                     here = before.snapshot()
-            ended = True
-            yield found, run
+                for item in items:
+                    new = key(item)
+                    try:  # which spares most keys a call
+                        is_same = found == new
+                    except Exception:
+                        is_same = None
+                    if is_same is True or new is found:
+                        append(item)
+                    elif is_same is False or not alike("group_by", found, new):
+                        break
+                    else:
+                        append(item)
+                    if is_stream:
+                        here = before.snapshot()
+                else:
+                    ended, new = True, found
+                if not ended:
+                    given, mark = given + len(run), here
+                yield found, run
+                found = new
 
         def reached() -> Position:
             if ended:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
+from lazyckpt.core.checks import plural
 from lazyckpt.core.show import WIDTH
 from lazyckpt.executors.plan.runs import PART_BYTES
 from lazyckpt.executors.plan.segments import Segment
@@ -25,7 +26,7 @@ def most_ahead(workers: int, in_transit: int, buffer_size: int) -> int:
 
 def with_count(where: str, ahead: int) -> str:
     """A place, and how many items are made or being made there that nobody has asked for."""
-    items = f"{ahead} item{'s' * (ahead != 1)}" if ahead else "nothing"
+    items = plural(ahead, "item") if ahead else "nothing"
     return f"{where}; {items} ahead"
 
 
