@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 
-from lazyckpt.core.checks import plural
 from lazyckpt.core.secrets import masked
 from lazyckpt.pictures.drawing import tree
 from lazyckpt.state.saving import load
@@ -32,10 +31,9 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(masked(json.dumps(state.to_dict(), indent=2)))
         return 0
-    print(f"{plural(state.items, 'item')} delivered; in epoch {state.epoch}")
+    print(tree(state))
     if state.skipped:
         print(f"{int(state.skipped):,} left out:", *state.skipped.first, sep="\n  ")
     for change in state.changes:
         print(change)
-    print(tree(state))
     return 0

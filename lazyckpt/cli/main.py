@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -38,6 +40,16 @@ lazyckpt COMMAND --help has examples.
 """
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Wraps paragraphs; lines that are indented stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.strip("\n").split("\n\n")
+        return "\n\n".join(
+            each if "\n " in each else textwrap.fill(each, width) for each in paragraphs
+        )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status."""
     given = sys.argv[1:] if arguments is None else [*arguments]
@@ -65,14 +77,12 @@ def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
         prog="lazyckpt",
         description=(lazyckpt.__doc__ or "Data pipelines as values.").split("\n")[0],
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"lazyckpt {lazyckpt.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     for name, text in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=text, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        command = commands.add_parser(name, help=text, formatter_class=_Help)
         if name in names:
             module: Any = import_module(f"lazyckpt.cli.{name}")
             command.description, command.epilog = (
@@ -86,7 +96,7 @@ def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def _told(error: BaseException) -> str:
     """An error in one line, with the stage that it came from."""
-    text = cut(" ".join(str(error).split()))
+    text = cut(" ".join(re.sub(r"(?<=[^:;,.])\n(?!\s*->)", "; ", str(error)).split()))
     if not isinstance(error, (lazyckpt.PipelineError, OSError)):
         text = f"{type(error).__name__}: {text}"
     for note in getattr(error, "__notes__", ())[:1]:

@@ -69,7 +69,7 @@ def called(*arguments: str, columns: int = 100) -> subprocess.CompletedProcess[s
 def test_inspect_shows_words_and_stages(folder: Path) -> None:
     done = called("inspect", "2.json")
     assert done.returncode == 0
-    assert done.stdout.startswith("2 items delivered; in epoch 0\n")
+    assert done.stdout.startswith("State, 2 items, epoch 0\n")
     assert "shuffle(seed=0)" in done.stdout
     found = json.loads(called("inspect", "--json", "2.json").stdout)
     assert lz.State.from_dict(found) == lz.load("2.json")
@@ -120,6 +120,12 @@ def test_a_narrow_terminal_is_wide_enough(folder: Path, arguments: str) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 40
 
 
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_wrapped(command: str) -> None:
+    lines = called(*command.split(), "--help", columns=40).stdout.splitlines()
+    assert max(len(line) for line in lines if not line.startswith(" ")) <= 40
+
+
 def test_profile_names_stages_and_writes_a_trace(folder: Path) -> None:
     done = called("profile", "training_of_cli:pipeline", "-n", "4", "--chrome", "trace.json")
     assert done.returncode == 0
@@ -135,7 +141,7 @@ def test_profile_names_stages_and_writes_a_trace(folder: Path) -> None:
         ("explain training_of_cli", "expected module:pipeline"),
         ("explain training_of_cli:number", "expected a pipeline or a function of one"),
         ("explain training_of_cli:nothing", "has no 'nothing'"),
-        ("explain training_of_cli:failing", "ValueError: no login at s3://***@bucket in two"),
+        ("explain training_of_cli:failing", "ValueError: no login at s3://***@bucket; in two"),
         ("explain training_of_cli:ending", "SystemExit: enough"),
         ("explain nowhere_of_cli:pipeline", "no module"),
         ("explain broken_cli:pipeline", "SyntaxError"),
