@@ -150,8 +150,9 @@ def _table(data: Any) -> Table[Any]:
     if not hasattr(type(data), "__getitems__"):
         return Table(data.__getitem__)
     many = data.__getitems__
-    stacked = getattr(data, "read_stacked", None) if is_reader(data) else None
-    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])), stacked)
+    if is_reader(data):
+        return Table(data.__getitem__, many, getattr(data, "read_stacked", None))
+    return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
 
 
 def _values(column: Column) -> Table[Any]:

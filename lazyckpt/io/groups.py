@@ -51,7 +51,11 @@ class _Decoded:
 
 
 class GroupCache:
-    """Decoded groups, the last used ones, of so many bytes in all; one in any case."""
+    """Decoded groups, the last used ones, of so many bytes in all; one in any case.
+
+    Of groups that are read to their ends, one after another, the last two stay, where not all
+    of them fit: the others would be dropped before they are read again.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -60,6 +64,7 @@ class GroupCache:
     def _renew(self) -> None:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._kept = OrderedDict[Any, _Decoded]()
+        self._left: Any = None  # the group that was read to its end last
 
     def columns(self, key: Any, decode: Any) -> Columns:
         """A group's columns, which `decode()` makes as a table where they aren't kept."""
@@ -79,6 +84,14 @@ class GroupCache:
                 found.columns, found.nbytes = columns_of(table), table.nbytes
                 self._trim()
             return found.columns
+
+    def leave(self, key: Any, groups: float) -> None:
+        """A group was read to its end, in order, as one of about so many."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None and found.nbytes * groups > self.most and self._left != key:
+                self._kept.pop(self._left, None)
+                self._left = key
 
     def _trim(self) -> None:
         with self._lock:
@@ -149,7 +162,12 @@ class GroupedRows(Rows[dict[str, Any]]):
     def read_rows(self, number: int, records: Sequence[int]) -> list[dict[str, Any]]:
         if len(records) == 1:
             return [self._row(number, records[0])]
-        parts = self._parts(number, np.asarray(records, np.int64))
+        parts: Sequence[tuple[Columns, Indices]]
+        if isinstance(records, range):
+            begin = self._begins[number]
+            parts = self._spans(range(records.start + begin, records.stop + begin, records.step))
+        else:
+            parts = self._parts(number, np.asarray(records, np.int64))
         try:
             return [each for columns, places in parts for each in rows(columns, places)]
         except Exception:  # of one row
@@ -165,8 +183,12 @@ class GroupedRows(Rows[dict[str, Any]]):
 
     def read_block(self, number: int, record: int, budget: int) -> list[dict[str, Any]]:
         place, begin = self._place(number, record)
-        stop = min(record + _FEW, self._edges[number][place + 1])
-        return rows(self._columns(number, place), range(record - begin, stop - begin))
+        end = self._edges[number][place + 1]
+        stop = min(record + _FEW, end)
+        found = rows(self._columns(number, place), range(record - begin, stop - begin))
+        if stop == end:
+            self._leave(number, place)
+        return found
 
     def read_stacked(self, indices: Indices) -> dict[str, Any]:
         """Rows as `stack` makes them a batch, column by column."""
@@ -209,7 +231,12 @@ class GroupedRows(Rows[dict[str, Any]]):
             shift = self._begins[number] + begin
             places = range(some.start - shift, some.stop - shift, some.step)
             found.append((self._columns(number, place), places))
+            if places.stop + begin >= self._edges[number][place + 1]:
+                self._leave(number, place)
         return found
+
+    def _leave(self, number: int, place: int) -> None:
+        self._cache.leave((number, place), len(self) / self.group(number, place).size)
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         group = self.group(number, self._place(number, record)[0])

@@ -179,7 +179,7 @@ def read_parquet(
             `[("year", ">=", 2020)]`. Of those that stay all rows come: `filter` looks at
             rows.
         cache_bytes: How many bytes of decoded row groups are kept, in each process; the
-            last one in any case.
+            last one in any case. Of rows in order two are kept, where not all fit.
         index_dir: Where the counts of rows are kept; by default `LAZYCKPT_CACHE`, or the
             user's folder for caches.
         executor: Who reads the footers of files, where they aren't known yet.

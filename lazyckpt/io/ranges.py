@@ -107,7 +107,12 @@ class Records(Rows[T]):
         return [self.decode(content[start:stop]) for start, stop in pairwise(bounds.tolist())]
 
     def read_rows(self, number: int, records: Sequence[int]) -> list[T]:
-        spans = [self._checked_span(number, record) for record in records]
+        if isinstance(records, range) and records.step == 1 and len(records) > 1:
+            try:
+                return self._run(number, records)
+            except Exception:  # which row is to blame shows when each is decoded alone
+                pass
+        spans = self._checked_spans(number, records)
         ranges = _joined(spans)
         parts = self._content(number).read_ranges(self.files[number], ranges)
         begun = zip(ranges, parts, strict=True)
@@ -125,15 +130,24 @@ class Records(Rows[T]):
         return self._decoded(number, record, content)
 
     def read_block(self, number: int, record: int, budget: int) -> list[T]:
-        entries = self.row_index.entries(number)
-        start, budget = int(entries[record]), min(budget, self.options.max_record_bytes)
-        end = int(np.searchsorted(entries, np.uint64(start + budget), "right")) - 1
-        bounds = entries[record : max(end, record + 1) + 1]
-        if len(bounds) == 2:
-            return self.read_rows(number, (record,))
-        content = self._content(number)
-        (found,) = content.read_ranges(self.files[number], [(start, int(bounds[-1]))])
-        return self.decode_all(found, bounds - np.uint64(start))
+        entries, budget = self.row_index.entries(number), min(budget, self.options.max_record_bytes)
+        end = entries[record] + np.uint64(budget)
+        stop = int(np.searchsorted(entries, end, "right")) - 1
+        return self._run(number, range(record, max(stop, record + 1)))
+
+    def _run(self, number: int, records: range) -> list[T]:
+        """Rows that follow one another; by halves, where they aren't read at once."""
+        if len(records) == 1:
+            return self.read_rows(number, records)
+        bounds = self.row_index.entries(number)[records.start : records.stop + 1]
+        if (bounds[1:] - bounds[:-1]).max() > self.options.max_record_bytes:  # or below 0
+            return self.read_rows(number, list(records))
+        start, stop = int(bounds[0]), int(bounds[-1])
+        if stop - start > _RANGE:
+            half = len(records) // 2
+            return self._run(number, records[:half]) + self._run(number, records[half:])
+        (content,) = self._content(number).read_ranges(self.files[number], [(start, stop)])
+        return self.decode_all(content, bounds - bounds[0])
 
     def span(self, number: int, record: int) -> tuple[int, int]:
         start, stop = self.row_index.entries(number)[record : record + 2].tolist()
@@ -155,6 +169,15 @@ class Records(Rows[T]):
             return np.zeros(1, np.int64)
         rows = self.row_index.entries(number)[:-1]
         return np.unique(np.searchsorted(rows, begins))
+
+    def _checked_spans(self, number: int, records: Sequence[int]) -> list[tuple[int, int]]:
+        if len(records) == 1:
+            return [self._checked_span(number, records[0])]
+        entries, places = self.row_index.entries(number), np.asarray(records)
+        starts, stops = entries[places], entries[places + 1]
+        if (stops - starts > self.options.max_record_bytes).any():  # or below 0
+            return [self._checked_span(number, record) for record in records]
+        return list(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def _checked_span(self, number: int, record: int) -> tuple[int, int]:
         start, stop = self.span(number, record)

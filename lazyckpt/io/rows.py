@@ -99,6 +99,8 @@ class Rows(Sequence[T]):
         """Rows by their numbers, in that order; those of one file are read together."""
         if not len(indices):
             return []
+        if isinstance(indices, range) and 0 <= indices.start < indices.stop:
+            return self._ascending(indices)
         wanted = np.asarray(indices)
         if wanted.dtype.kind not in "iu":
             raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(indices)}")
@@ -119,6 +121,18 @@ class Rows(Sequence[T]):
             ):
                 found[place] = row
             done = end
+        return found
+
+    def _ascending(self, indices: range) -> list[T]:
+        """Rows by numbers that rise."""
+        self._find(indices[-1])
+        found: list[T] = []
+        while indices:
+            number, record = self._find(indices.start)
+            count = -(-(self._begins[number + 1] - indices.start) // indices.step)
+            some, indices = indices[:count], indices[count:]
+            stop = record + some[-1] - some[0] + 1
+            found += self.read_rows(number, range(record, stop, indices.step))
         return found
 
     def __iter__(self) -> Iterator[T]:

@@ -38,6 +38,8 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     assert equal(rows[:], expected)
     assert equal([rows[i] for i in range(len(rows))], expected)
     assert equal([rows[-i - 1] for i in range(len(rows))], expected[::-1])
+    for step in (1, 2, 3, -1):
+        assert equal(rows[1::step], expected[1::step])
     some = [*range(len(rows))][::-2] * 2
     assert equal(rows.__getitems__(some), [expected[i] for i in some])
     for start in range(0, len(rows), max(1, len(rows) // 4)):

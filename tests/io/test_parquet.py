@@ -107,6 +107,33 @@ def test_in_order_each_group_is_decoded_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(done) == 14
 
 
+@pytest.mark.parametrize(
+    "stages",
+    [
+        lz.take(10**6),
+        lz.batch(7, collate=lz.stack),
+        lz.batch(7) | lz.unbatch(),
+        lz.shard(num_shards=3, index=1) | lz.batch(4, collate=lz.stack),
+    ],
+    ids=repr,
+)
+def test_in_order_two_groups_are_kept_where_not_all_fit(
+    stages: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept(cache_bytes: int) -> tuple[list[int], int]:
+        reader = lz.io.read_parquet(numbers(95, 0, 33), cache_bytes=cache_bytes)
+        done, found = decodes(reader, monkeypatch), []
+        for _ in range(2):
+            found += [len(reader._cache._kept) for _ in lz.source(reader) | stages]
+        return found, len(done)
+
+    sizes, count = kept(1500)
+    assert max(sizes) <= 3  # and the one that is being read
+    assert count == 2 * 14
+    sizes, count = kept(1 << 20)
+    assert (max(sizes), count) == (14, 14)
+
+
 def test_a_file_that_changes_while_it_is_read_is_named() -> None:
     files = numbers(20, 20)
     rows = lz.io.read_parquet(files)

@@ -116,6 +116,8 @@ def test_what_is_no_json_is_left_out_where_asked() -> None:
     rows = lz.io.read_jsonl(files)
     with pytest.raises(lz.io.RecordError, match=rf"record 1 at byte 2 of {files[0].path}: "):
         list(rows)
+    with pytest.raises(lz.io.RecordError, match=rf"record 1 at byte 2 of {files[0].path}: "):
+        rows[:]
     with lz.run(rows | lz.map(str), on_error="skip") as run:
         assert list(run) == ["1", "3"]
     assert run.skipped == 1
@@ -153,6 +155,7 @@ def test_lines_are_json_each_for_itself(lines: list[str], is_ended: bool, is_pla
     alone = good(rows[n] for n in range(len(rows)))
     assert good(iter(lz.run(lz.source(rows)))) == alone
     assert good(iter(rows)) == alone
+    assert rows[: len(alone)] == alone
 
 
 def good(rows: Iterator[Any]) -> list[Any]:
@@ -178,10 +181,27 @@ def test_a_long_record_is_not_read() -> None:
     rows = lz.io.read_jsonl(files, max_record_bytes=100)
     assert (rows[0], rows[2]) == (1, 3)
     message = "record 1 at byte 2 of .*: it has 1,004 bytes, and max_record_bytes is 100"
-    with pytest.raises(lz.io.RecordError, match=message):
-        list(rows)
+    for read in (list, lambda rows: rows[:]):
+        with pytest.raises(lz.io.RecordError, match=message):
+            read(rows)
     with lz.run(lz.source(rows), on_error="skip") as run:
         assert list(run) == [1, 3]
+
+
+def test_many_lines_are_read_a_mebibyte_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{n:01000}" for n in range(4_000)]
+    rows = lz.io.read_text(written([("\n".join(lines) + "\n").encode()], ".txt"))
+    sizes = []
+    decode_all = type(rows).decode_all
+
+    def noted(self: Any, content: bytes, bounds: Any) -> list[str]:
+        sizes.append(len(content))
+        return decode_all(self, content, bounds)
+
+    monkeypatch.setattr(type(rows), "decode_all", noted)
+    assert rows[5:] == lines[5:]
+    assert len(sizes) == 4
+    assert max(sizes) <= 1 << 20
 
 
 @pytest.mark.parametrize(
