@@ -27,6 +27,7 @@ MAX_RECORD = 1 << 28
 
 _GAP = 1 << 14  # bytes between two records that are read along
 _RANGE = 1 << 20  # bytes that are read at once for several records
+_FEW = 16  # records, whose bounds are found sooner one by one
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,8 @@ class Records(Rows[T]):
         return np.unique(np.searchsorted(rows, begins))
 
     def _checked_spans(self, number: int, records: Sequence[int]) -> list[tuple[int, int]]:
-        if len(records) == 1:
-            return [self._checked_span(number, records[0])]
+        if len(records) < _FEW:
+            return [self._checked_span(number, record) for record in records]
         entries, places = self.row_index.entries(number), np.asarray(records)
         starts, stops = entries[places], entries[places + 1]
         if (stops - starts > self.options.max_record_bytes).any():  # or below 0
