@@ -113,6 +113,8 @@ class Records(Rows[T]):
                 return self._run(number, records)
             except Exception:  # which row is to blame shows when each is decoded alone
                 pass
+        if len(records) == 1:
+            return [self.read_row(number, records[0])]
         spans = self._checked_spans(number, records)
         ranges = _joined(spans)
         parts = self._content(number).read_ranges(self.files[number], ranges)
@@ -172,13 +174,15 @@ class Records(Rows[T]):
         return np.unique(np.searchsorted(rows, begins))
 
     def _checked_spans(self, number: int, records: Sequence[int]) -> list[tuple[int, int]]:
+        entries, most = self.row_index.entries(number), self.options.max_record_bytes
         if len(records) < _FEW:
+            pairs = [entries[record : record + 2].tolist() for record in records]
+        else:
+            places = np.asarray(records)
+            pairs = np.stack([entries[places], entries[places + 1]], axis=1).tolist()
+        if not all(0 <= stop - start <= most for start, stop in pairs):
             return [self._checked_span(number, record) for record in records]
-        entries, places = self.row_index.entries(number), np.asarray(records)
-        starts, stops = entries[places], entries[places + 1]
-        if (stops - starts > self.options.max_record_bytes).any():  # or below 0
-            return [self._checked_span(number, record) for record in records]
-        return list(zip(starts.tolist(), stops.tolist(), strict=True))
+        return pairs
 
     def _checked_span(self, number: int, record: int) -> tuple[int, int]:
         start, stop = self.span(number, record)

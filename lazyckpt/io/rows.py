@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
@@ -24,6 +24,8 @@ T = TypeVar("T", covariant=True)
 # Bytes of rows that are made at once: at first, and later. What is larger than 128 KiB
 # the allocator takes from the system for every block anew, which costs as much as to decode it.
 _FIRST, _BLOCK = 1 << 14, 7 << 14
+
+_FEW = 64  # rows, whose files are found sooner one by one
 
 
 class RecordError(PipelineError, ValueError):
@@ -101,27 +103,35 @@ class Rows(Sequence[T]):
             return []
         if isinstance(indices, range) and 0 <= indices.start < indices.stop:
             return self._ascending(indices)
-        wanted = np.asarray(indices)
-        if wanted.dtype.kind not in "iu":
+        found: list[Any] = [None] * len(indices)
+        for number, records, places in self._by_file(np.asarray(indices)):
+            for place, row in zip(places, self.read_rows(number, records), strict=True):
+                found[place] = row
+        return found
+
+    def _by_file(self, indices: NDArray[Any]) -> Iterator[tuple[int, list[int], list[int]]]:
+        """The files that rows are in: their numbers there, which ascend, and among the indices."""
+        if indices.dtype.kind not in "iu":
             raise TypeError(f"{self.reader}: rows have ints as numbers, got {brief(indices)}")
-        wanted = wanted.astype(np.int64, copy=False)
+        if len(indices) < _FEW:
+            at = [*map(self._find, indices.tolist())]
+            order = sorted(range(len(at)), key=at.__getitem__)
+            for number, some in groupby(order, lambda place: at[place][0]):
+                places = [*some]
+                yield number, [at[place][1] for place in places], places
+            return
+        wanted = indices.astype(np.int64, copy=False)
         self._find(int(wanted.min())), self._find(int(wanted.max()))
         wanted = np.where(wanted < 0, wanted + self._length, wanted)
-        order = np.argsort(wanted, kind="stable")
-        ascending = wanted[order]
-        found: list[Any] = [None] * len(order)
-        places = order.tolist()
+        ranks = np.argsort(wanted, kind="stable")
+        wanted = wanted[ranks]
         done = 0
-        while done < len(places):
-            number, _ = self._find(int(ascending[done]))
-            end = int(np.searchsorted(ascending, self._begins[number + 1]))
-            records = ascending[done:end] - self._begins[number]
-            for place, row in zip(
-                places[done:end], self.read_rows(number, records.tolist()), strict=True
-            ):
-                found[place] = row
+        while done < len(wanted):
+            number, _ = self._find(int(wanted[done]))
+            end = int(np.searchsorted(wanted, self._begins[number + 1]))
+            records = wanted[done:end] - self._begins[number]
+            yield number, records.tolist(), ranks[done:end].tolist()
             done = end
-        return found
 
     def _ascending(self, indices: range) -> list[T]:
         """Rows by numbers that rise."""

@@ -193,7 +193,13 @@ class LocalStorage:
         return _regular(path, os.stat(path))
 
     def read(self, file: File, start: int, stop: int) -> bytes:
+        return self._read(self._handle(file), file, start, stop)
+
+    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
         handle = self._handle(file)
+        return [self._read(handle, file, start, stop) for start, stop in ranges]
+
+    def _read(self, handle: _Handle, file: File, start: int, stop: int) -> bytes:
         try:
             found = os.pread(handle.fd, stop - start, start)
             if len(found) == stop - start:
@@ -207,9 +213,6 @@ class LocalStorage:
             return b"".join(parts)
         except OSError as error:
             raise _unreadable(file, error) from error
-
-    def read_ranges(self, file: File, ranges: Ranges) -> Sequence[bytes]:
-        return [self.read(file, start, stop) for start, stop in ranges]
 
     def _handle(self, file: File) -> _Handle:
         found = self._handles.get(file.path)

@@ -220,6 +220,28 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> N
         lz.io.read_text(files, **arguments)
 
 
+@FEW
+@given(st.data())
+def test_rows_come_in_any_order_from_any_file(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 90), min_size=1, max_size=5))
+    lines = [[f"{n} of {size}" for n in range(size)] for size in sizes]
+    rows = lz.io.read_text(written(["\n".join(some).encode() for some in lines], ".txt"))
+    expected = [*chain.from_iterable(lines)]
+    count = len(expected)
+    if not count:
+        return
+    wanted = data.draw(st.lists(st.integers(-count, count - 1), min_size=1, max_size=200))
+    assert rows.__getitems__(wanted) == [expected[n] for n in wanted]
+    start, step = data.draw(st.integers(0, count - 1)), data.draw(st.integers(1, 7))
+    assert rows.__getitems__(range(start, count, step)) == expected[start:count:step]
+    for beyond in (count, -count - 1):
+        for some in ([*wanted, beyond], [beyond], wanted * 64 + [beyond]):
+            with pytest.raises(IndexError, match=f"row {beyond:,}|row {beyond}"):
+                rows.__getitems__(some)
+    with pytest.raises(IndexError):
+        rows.__getitems__(range(start, count + 8, 7))
+
+
 def test_numbers_of_rows_are_ints() -> None:
     rows = lz.io.read_text(written([b"a\nb\n"], ".txt"))
     assert rows.__getitems__(np.array([1, 0], np.uint8)) == ["b", "a"]
