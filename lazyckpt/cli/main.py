@@ -41,7 +41,7 @@ lazyckpt COMMAND --help has examples.
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps paragraphs; lines that are indented stay as they are."""
+    """Wraps paragraphs; those with an indented line, such as examples, stay as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.strip("\n").split("\n\n")
@@ -96,7 +96,9 @@ def parser_of(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def _told(error: BaseException) -> str:
     """An error in one line, with the stage that it came from."""
-    text = cut(" ".join(re.sub(r"(?<=[^:;,.])\n(?!\s*->)", "; ", str(error)).split()))
+    # A line that no punctuation ends is a sentence; one that "->" begins goes on with the last.
+    line = re.sub(r"(?<=[^:;,.])\n(?!\s*->)", "; ", str(error))
+    text = cut(" ".join(line.split()))
     if not isinstance(error, (lazyckpt.PipelineError, OSError)):
         text = f"{type(error).__name__}: {text}"
     for note in getattr(error, "__notes__", ())[:1]:

@@ -81,7 +81,7 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
             else:
                 ended = True
                 return
-            while not ended:
+            while True:
                 run = [item]
                 append = run.append
                 if is_stream:
@@ -92,18 +92,20 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
                         is_same = found == new
                     except Exception:
                         is_same = None
-                    if is_same is True or new is found:
-                        append(item)
-                    elif is_same is False or not alike("group_by", found, new):
+                    if (
+                        is_same is not True
+                        and new is not found
+                        and (is_same is False or not alike("group_by", found, new))
+                    ):
                         break
-                    else:
-                        append(item)
+                    append(item)
                     if is_stream:
                         here = before.snapshot()
                 else:
-                    ended, new = True, found
-                if not ended:
-                    given, mark = given + len(run), here
+                    ended = True
+                    yield found, run
+                    return
+                given, mark = given + len(run), here
                 yield found, run
                 found = new
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, positive
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import PipelineError, SourceChanged, StorageError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import cache_folder
 from lazyckpt.io.content import Content, compression_check, content_of
@@ -110,7 +110,9 @@ class Records(Rows[T]):
     def read_rows(self, number: int, records: Sequence[int]) -> list[T]:
         if isinstance(records, range) and records.step == 1 and len(records) > 1:
             try:
-                return self._run(number, records)
+                return self._consecutive(number, records)
+            except (StorageError, SourceChanged):
+                raise
             except Exception:  # which row is to blame shows when each is decoded alone
                 pass
         if len(records) == 1:
@@ -136,19 +138,20 @@ class Records(Rows[T]):
         entries, budget = self.row_index.entries(number), min(budget, self.options.max_record_bytes)
         end = entries[record] + np.uint64(budget)
         stop = int(np.searchsorted(entries, end, "right")) - 1
-        return self._run(number, range(record, max(stop, record + 1)))
+        return self._consecutive(number, range(record, max(stop, record + 1)))
 
-    def _run(self, number: int, records: range) -> list[T]:
-        """Rows that follow one another; by halves, where they aren't read at once."""
+    def _consecutive(self, number: int, records: range) -> list[T]:
+        """Rows that follow one another, by one read; by halves, where that would be too large."""
         if len(records) == 1:
-            return self.read_rows(number, records)
+            return [self.read_row(number, records.start)]
         bounds = self.row_index.entries(number)[records.start : records.stop + 1]
         if (bounds[1:] - bounds[:-1]).max() > self.options.max_record_bytes:  # or below 0
-            return self.read_rows(number, list(records))
+            return self.read_rows(number, list(records))  # which names the row
         start, stop = int(bounds[0]), int(bounds[-1])
         if stop - start > _RANGE:
             half = len(records) // 2
-            return self._run(number, records[:half]) + self._run(number, records[half:])
+            first = self._consecutive(number, records[:half])
+            return first + self._consecutive(number, records[half:])
         (content,) = self._content(number).read_ranges(self.files[number], [(start, stop)])
         return self.decode_all(content, bounds - bounds[0])
 
@@ -174,15 +177,17 @@ class Records(Rows[T]):
         return np.unique(np.searchsorted(rows, begins))
 
     def _checked_spans(self, number: int, records: Sequence[int]) -> list[tuple[int, int]]:
+        """The bytes that records take, none of them more than allowed."""
         entries, most = self.row_index.entries(number), self.options.max_record_bytes
         if len(records) < _FEW:
             pairs = [entries[record : record + 2].tolist() for record in records]
         else:
             places = np.asarray(records)
             pairs = np.stack([entries[places], entries[places + 1]], axis=1).tolist()
-        if not all(0 <= stop - start <= most for start, stop in pairs):
-            return [self._checked_span(number, record) for record in records]
-        return pairs
+        found = [(start, stop) for start, stop in pairs if 0 <= stop - start <= most]
+        if len(found) < len(records):
+            return [self._checked_span(number, record) for record in records]  # one is an error
+        return found
 
     def _checked_span(self, number: int, record: int) -> tuple[int, int]:
         start, stop = self.span(number, record)

@@ -144,6 +144,7 @@ class Seen:
         file: str | os.PathLike[str] | Callable[[str], Any] | None,
         record: int | None,
     ) -> list[int]:
+        """What `times` gives; errors name the caller."""
         whole = optional(natural)
         place = checked(caller, "place", place, whole)
         record = checked(caller, "record", record, whole)

@@ -204,6 +204,20 @@ def test_many_lines_are_read_a_mebibyte_at_a_time(monkeypatch: pytest.MonkeyPatc
     assert max(sizes) <= 1 << 20
 
 
+def test_what_storage_does_not_give_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = lz.io.read_text(written([b"a\nb\nc\n"], ".txt"))
+    asked = []
+
+    def refused(self: Any, file: Any, ranges: Any) -> Any:
+        asked.append([*ranges])
+        raise lz.StorageError("no answer")
+
+    monkeypatch.setattr(LocalStorage, "read_ranges", refused)
+    with pytest.raises(lz.StorageError, match="no answer"):
+        rows[:]
+    assert asked == [[(0, 6)]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -21,6 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
+from lazyckpt.executors.plan.timed import TimerCosts
+from lazyckpt.executors.plan.timings import StageTimer, Timing, Timings
 from lazyckpt.monitoring.report import said_rate
 from tests.executors.cases import PIPELINES, Stream, odd, square
 from tests.helpers import Costly, printed_without, workers
@@ -130,7 +132,10 @@ def test_of_what_workers_make_quickly_some_items_are_timed(
     assert all(worker.seconds <= 1.01 * found.seconds for worker in found.workers)
 
 
-def test_where_a_resume_would_read_again_all_items_are_timed() -> None:
+@pytest.mark.parametrize("is_dear", [True, False], ids=["timers are dear", "timers are cheap"])
+def test_where_a_resume_takes_longer_than_timers_all_items_are_timed(
+    is_dear: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = 0
 
     def note(x: int) -> int:
@@ -139,15 +144,26 @@ def test_where_a_resume_would_read_again_all_items_are_timed() -> None:
         return x
 
     pipeline = lz.source(Stream(90_000)) | lz.map(note) | lz.shuffle(500, seed=0)
-    found = lz.profile(pipeline, 9_000)
-    assert found.items == 9_000
-    assert 9_000 < read < 9_000 * 1.6  # a sample, and again what is before its end
     state = lz.state_at(pipeline, 80_000)
     again = lz.resume_cost(pipeline, state).stages[-1].items
     read = 0
-    found = lz.profile(pipeline, 9_000, state=state)  # behind so many all are timed
-    assert [*counted(found).values()] == [read, read, 9_000]
-    assert read == 9_000 + again
+    costs = TimerCosts(1.0, 1.0) if is_dear else TimerCosts(1e-7, 1e-7)
+    monkeypatch.setattr("lazyckpt.monitoring.profile.timer_costs", lambda: costs)
+    found = lz.profile(pipeline, 9_000, state=state)
+    assert found.items == 9_000
+    if is_dear:  # a sample, and again what the next run has to read first
+        assert 9_000 + again < read < 9_000 + 3 * again
+    else:
+        assert [*counted(found).values()] == [read, read, 9_000]
+        assert read == 9_000 + again
+
+
+def test_what_workers_have_made_adds_up() -> None:
+    timer = StageTimer()
+    timer.stages = {(0, 0): Timing(items=3)}
+    told = [{(0, 0): Timing(items=4), (1, 0): Timing(items=6)}, {(0, 0): Timing(items=5)}]
+    timer.received = [Timings((1, 2, ""), stages, []) for stages in told]
+    assert timer.items == 12
 
 
 def test_quick_items_that_are_made_by_who_reads_them_are_counted() -> None:

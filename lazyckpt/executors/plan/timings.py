@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,16 +71,19 @@ class StageTimer:
     @property
     def calls(self) -> int:
         """How often timers were started, here and in what was received."""
-        return sum(timing.calls for timing in self._timings())
+        return sum(timing.calls for told in self._told() for timing in told.values())
 
     @property
     def items(self) -> int:
-        """How many items the stage has made that has made most, here or in one worker."""
-        return max((timing.items for timing in self._timings()), default=0)
+        """How many items the stage has made that has made most."""
+        made = Counter[Stage]()
+        for told in self._told():
+            made.update({stage: timing.items for stage, timing in told.items()})
+        return max(made.values(), default=0)
 
-    def _timings(self) -> Iterator[Timing]:
-        for stages in (self.stages, *(each.stages for each in self.received)):
-            yield from stages.values()
+    def _told(self) -> Iterator[dict[Stage, Timing]]:
+        yield self.stages
+        yield from (each.stages for each in self.received)
 
     def enter(self, stage: Stage) -> Timing | None:
         """Have a stage at work, and say whose turn it was."""
