@@ -77,6 +77,8 @@ def _read(upstream: Machine[Any], position: Position) -> Read:
     if jump is not None:
         items, taken = counted(flow)
         return Read(items, lambda: jump(position, taken() - 1)[0], flow.snapshot)
+    if flow.before is not None:
+        return Read(iter(flow), flow.before, flow.snapshot)
 
     def noted() -> Iterator[Any]:
         nonlocal position

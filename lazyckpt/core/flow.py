@@ -48,7 +48,8 @@ class Flow(Generic[T]):
     along, so that `map` costs no layer of its own. `taken()` is given where it
     comes free: how many items were taken from `pull`, after an error too.
 
-    `place()` is both, where that takes less time.
+    `place()` is both, where that takes less time. `before()` is the position before the
+    item that was taken last, where nobody has to note it at each.
 
     `blocks` gives the same items as `pull`, cut into iterators, for who would go
     through these himself: one or the other. It comes with `taken`, which is right
@@ -58,6 +59,7 @@ class Flow(Generic[T]):
     """
 
     __slots__ = (
+        "before",
         "block",
         "blocks",
         "chunks",
@@ -79,6 +81,7 @@ class Flow(Generic[T]):
         blocks: Iterator[Iterator[Any]] | None = None,
         place: Callable[[], tuple[Position, int]] | None = None,
         epoch_items: Callable[[], list[Any]] | None = None,
+        before: Callable[[], Position] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
@@ -88,6 +91,7 @@ class Flow(Generic[T]):
         self.blocks = blocks
         self.place = place
         self.epoch_items = epoch_items
+        self.before = before
         self.block: Iterator[Any] = _NO_ITEMS  # at hand
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:

@@ -93,7 +93,14 @@ class Prefetcher:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
         chunks = _Chunks(self, let_go or Prefetcher.close)
         items = chain.from_iterable(iter(chunks.next_chunk, None))
-        return Flow(items, self.snapshot, taken=self.taken, chunks=chunks, place=self.place)
+        return Flow(
+            items,
+            self.snapshot,
+            taken=self.taken,
+            chunks=chunks,
+            place=self.place,
+            before=self.before,
+        )
 
     @property
     def is_ready(self) -> bool:
@@ -129,6 +136,10 @@ class Prefetcher:
         finally:
             if self._gate.is_closed:
                 self._rereader.close()
+
+    def before(self) -> Position:
+        """The position before the item that was taken last."""
+        return raise_or_position(self._chunk.position_after(self._chunk.given() - 1))
 
     def fill(self) -> None:
         """Have items made ahead; who is about to ask for one does so itself."""

@@ -63,6 +63,11 @@ class SharedMemorySlots:
         """The buffers in a slot, which is held until all of them are dropped."""
         return HeldSlot(self, number, sizes)
 
+    def read_first(self, number: int, sizes: Sequence[int]) -> tuple[memoryview, HeldSlot]:
+        """The first buffer in a slot, which is held until that is dropped too; the others."""
+        held = HeldSlot(self, number, sizes)
+        return held.pop_first(), held
+
     def hold(self, number: int) -> _SlotBytes:
         """A slot's bytes; once they are dropped, it is free."""
         held = np.frombuffer(self[number], np.uint8).view(_SlotBytes)
@@ -98,15 +103,21 @@ class HeldSlot:
         self._memory, self._number, self._sizes = memory, number, sizes
         self._bytes: _SlotBytes | None = memory.hold(number)
         self._buffers: list[memoryview] = []
+        self._first = 0
+
+    def pop_first(self) -> memoryview:
+        """The first buffer, in the slot: the others are left to iterate over."""
+        assert self._bytes is not None
+        self._first = 1
+        found: Any = self._bytes[: self._sizes[0]]
+        return memoryview(found)
 
     def __iter__(self) -> Iterator[memoryview]:
         found = self._bytes
         if found is not None:
-            parts: Any = [
-                found[start : start + size]
-                for start, size in zip(starts(self._sizes), self._sizes, strict=False)
-            ]
-            if not self._memory.lend(self._number):
+            places = [*zip(starts(self._sizes), self._sizes, strict=False)][self._first :]
+            parts: Any = [found[start : start + size] for start, size in places]
+            if parts and not self._memory.lend(self._number):
                 parts = [part.copy() for part in parts]
             self._buffers = [memoryview(part) for part in parts]
             self._bytes = None
@@ -133,6 +144,10 @@ class UnmappedSlots:
             return found
         finally:
             self._map[number] = 0
+
+    def read_first(self, number: int, sizes: Sequence[int]) -> tuple[memoryview, list[memoryview]]:
+        first, *others = self.read(number, sizes)
+        return first, others
 
     def close(self) -> None:
         self._file.close()

@@ -2,14 +2,15 @@
 
 A message is pickled with protocol 5. Buffers of at least `LARGE` bytes stay out
 of the pickle: the worker copies them into a slot of shared memory, where the
-consumer uses them, or copies them if it keeps many. The memory has no name,
-only a file descriptor that is sent through the pipe: whatever dies, nothing
-stays behind.
+consumer uses them, or copies them if it keeps many. So does a pickle of at least
+`LARGE_PICKLE` bytes, which is read there. The memory has no name, only a file
+descriptor that is sent through the pipe: whatever dies, nothing stays behind.
 
 A pickle ignores what follows it. The last byte of a frame says what it is:
 
     pickle, number, "N"                     a message
     pickle, sizes, slot, count, number, "S" a message; its buffers are in a slot
+    sizes, slot, count, number, "A"         a message; its pickle and buffers are in a slot
     pickle, sizes, 0, count, number, "P"    a message; its buffers follow in the pipe
     bytes a slot, slots, "M"                shared memory; its descriptor follows
     text, "W"                               a warning to the consumer's user
@@ -25,7 +26,7 @@ import warnings
 from collections.abc import Iterable
 from mmap import PAGESIZE
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -39,8 +40,11 @@ from lazyckpt.executors.ipc.shared_memory import (
 )
 
 LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
+LARGE_PICKLE = 1 << 15  # bytes from which a slot is faster than the pipe
 
-_PLAIN, _IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b"NSPMW"
+_PLAIN, _IN_SLOT, _ALL_IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b"NSAPMW"
+_Pickle: TypeAlias = bytes | bytearray | memoryview
+
 _SHAPE = struct.Struct("=QI")
 _TAIL = struct.Struct("=qB")
 _PLACE = struct.Struct("=II")
@@ -61,11 +65,11 @@ class Message:
         number: What its sender has given it.
     """
 
-    __slots__ = ("_buffers", "_frame", "number")
+    __slots__ = ("_buffers", "_pickled", "number")
 
-    def __init__(self, number: int, frame: bytes | bytearray, buffers: Iterable[Any]) -> None:
+    def __init__(self, number: int, pickled: _Pickle, buffers: Iterable[Any]) -> None:
         self.number = number
-        self._frame, self._buffers = frame, buffers
+        self._pickled, self._buffers = pickled, buffers
 
     def open(self) -> Any:
         """Unpickle it. Its arrays are writable where they were before.
@@ -74,7 +78,7 @@ class Message:
             Unreadable: It can't be unpickled.
         """
         try:
-            return pickle.loads(self._frame, buffers=self._buffers)
+            return pickle.loads(self._pickled, buffers=self._buffers)
         except Exception as error:
             raise Unreadable(str(error)) from error
 
@@ -85,7 +89,7 @@ class Sender:
     Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
     the consumer keeps. It is allocated for the first large buffer, again for a message
     larger than all before, and again once the consumer has forked with some in hand.
-    With no slot free, or `shared` false, large buffers go through the pipe.
+    With no slot free, or `shared` false, what is large goes through the pipe.
     """
 
     def __init__(
@@ -112,28 +116,41 @@ class Sender:
         """
         pickler, self._pickler = self._pickler or _Pickler(), None
         try:
-            parts, large = pickler.dump(message)
+            pickled, large = pickler.dump(message)
         except Exception as error:
             raise Unwritable(str(error)) from error
-        kind, sizes = _PLAIN, [len(view) for view in large]
-        if large:
-            *places, end = starts(sizes)
-            slot = self._slot(end)
-            kind = _IN_PIPE if slot is None else _IN_SLOT
-            if slot is not None:
-                assert self._memory is not None
-                place = self._memory[slot]
-                for view, start, size in zip(large, places, sizes, strict=True):
-                    place[start : start + size] = view
-            parts += struct.pack(f"={len(sizes)}Q", *sizes), _PLACE.pack(slot or 0, len(sizes))
-        parts.append(_TAIL.pack(number, kind))
-        size = write_frame(self._connection, parts)
+        size = sum(map(len, pickled))
         if size < LARGE:  # else it stays as large as its largest message
             self._pickler = pickler
+        buffers: list[list[Any]] = [[view] for view in large]
+        contents = [pickled, *buffers] if size >= LARGE_PICKLE else buffers
+        slot = self._fill_slot(contents) if contents else None
+        if slot is None:
+            kind, frame, contents = _IN_PIPE if large else _PLAIN, pickled, buffers
+        else:
+            kind, frame = (_IN_SLOT, pickled) if contents is buffers else (_ALL_IN_SLOT, [])
+        if contents:
+            sizes = [sum(map(len, each)) for each in contents]
+            frame += struct.pack(f"={len(sizes)}Q", *sizes), _PLACE.pack(slot or 0, len(sizes))
+        frame.append(_TAIL.pack(number, kind))
+        write_frame(self._connection, frame)
         if kind == _IN_PIPE:
             for view in large:
                 self._connection.send_bytes(view)
-        return size + sum(sizes)
+        return size + sum(map(len, large))
+
+    def _fill_slot(self, contents: list[list[Any]]) -> int | None:
+        """Copy buffers, each given in parts, into a slot; None if there is none."""
+        *places, end = starts([sum(map(len, each)) for each in contents])
+        if (slot := self._slot(end)) is None:
+            return None
+        assert self._memory is not None
+        memory = self._memory[slot]
+        for place, buffer in zip(places, contents, strict=True):
+            for part in buffer:
+                memory[place : place + len(part)] = part
+                place += len(part)
+        return slot
 
     def close(self) -> None:
         """Release the shared memory; the consumer can still read what was sent."""
@@ -167,7 +184,7 @@ class Sender:
     def _warn(self, text: str) -> None:
         if not self._warned:
             self._warned = True
-            text = f"{text}; arrays go through a pipe, which is slower"
+            text = f"{text}; what is large goes through a pipe, which is slower"
             write_frame(self._connection, [text.encode(), b"W"])
 
 
@@ -194,12 +211,13 @@ class Receiver:
                 else:
                     warnings.warn(frame[:-1].decode(), RuntimeWarning, stacklevel=3)
             number, _ = _TAIL.unpack_from(frame, end := len(frame) - _TAIL.size)
-            buffers = () if kind == _PLAIN else self._buffers(frame, end, kind == _IN_PIPE)
+            if kind == _PLAIN:
+                return Message(number, frame, ())
+            return Message(number, *self._contents(frame, end, kind))
         except OSError as error:
             if error.errno is None or isinstance(error, ConnectionError):
                 raise EOFError("the sender is gone") from error
             raise
-        return Message(number, frame, buffers)
 
     def close(self) -> None:
         """Release the shared memory: not the connection, and no array received."""
@@ -207,20 +225,20 @@ class Receiver:
             self._memory.close()
             self._memory = None
 
-    def _buffers(
-        self, frame: bytes | bytearray, end: int, is_in_pipe: bool
-    ) -> Iterable[memoryview]:
-        """The large buffers of a message, whose sizes and slot end there in its frame."""
+    def _contents(self, frame: _Pickle, end: int, kind: int) -> tuple[_Pickle, Iterable[Any]]:
+        """The pickle and the large buffers of a message, whose sizes and slot end there."""
         slot, count = _PLACE.unpack_from(frame, end := end - _PLACE.size)
         sizes = struct.unpack_from(f"={count}Q", frame, end - 8 * count)
-        if not is_in_pipe:
-            if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
-                raise EOFError("the receiver is closed")
-            return memory.read(slot, sizes)
-        buffers = [np.empty(size, np.uint8).data for size in sizes]
-        for buffer in buffers:
-            self._connection.recv_bytes_into(buffer)
-        return buffers
+        if kind == _IN_PIPE:
+            buffers = [np.empty(size, np.uint8).data for size in sizes]
+            for buffer in buffers:
+                self._connection.recv_bytes_into(buffer)
+            return frame, buffers
+        if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
+            raise EOFError("the receiver is closed")
+        if kind == _ALL_IN_SLOT:
+            return memory.read_first(slot, sizes)
+        return frame, memory.read(slot, sizes)
 
     def _map(self, size: int, slots: int) -> None:
         with _as_socket(self._connection) as pipe:

@@ -63,8 +63,8 @@ def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: boo
         found.append("pipelines that are joined share what is ahead, and have one item each")
     if slots:
         found.append(
-            f"large arrays lie in {slots} slots of shared memory for each worker, as large as "
-            "its largest message"
+            f"large arrays and messages lie in {slots} slots of shared memory for each worker, "
+            "as large as its largest message"
         )
     return "\n  ".join(wrap("memory: " + "; ".join(found), WIDTH))
 

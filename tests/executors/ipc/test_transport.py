@@ -22,7 +22,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyckpt.executors.ipc.transport import LARGE, Receiver, Sender, Unreadable, Unwritable
+from lazyckpt.executors.ipc.transport import (
+    LARGE,
+    LARGE_PICKLE,
+    Receiver,
+    Sender,
+    Unreadable,
+    Unwritable,
+)
 
 METHODS = [
     method
@@ -209,6 +216,7 @@ leaves = (
         st.sampled_from(["i8", "f4", "M8[s]", "?"]),
     )
     | st.builds(torch.arange, st.sampled_from([0, 3, LARGE]))
+    | st.builds(bytes, st.sampled_from([LARGE, LARGE_PICKLE - 99, LARGE_PICKLE, 3 * LARGE_PICKLE]))
 )
 nested = st.recursive(
     leaves,
@@ -287,6 +295,29 @@ def test_arrays_that_are_kept_are_copied_once_many_are() -> None:
         assert [array[0] for array in kept] == [4, 5, 6, 7]
 
 
+def test_a_large_pickle_lies_in_a_slot_until_it_is_dropped() -> None:
+    text, array = "x" * LARGE_PICKLE, np.arange(BIG)
+    with pair() as (sender, receiver):
+        for message in ([text], [text, array]):
+            assert sender.send(message) >= LARGE_PICKLE
+            waiting = receiver.receive()
+            memory: Any = receiver._memory
+            for _ in range(2):  # again, as after an interrupt
+                same(waiting.open(), message)
+            assert [*memory._taken] == [1, 0, 0, 0]
+            del waiting
+            assert [*memory._taken] == [0, 0, 0, 0]
+
+
+def test_items_of_a_large_pickle_keep_no_slot() -> None:
+    with pair(slots=1) as (sender, receiver):
+        kept = []
+        for i in range(5):
+            sender.send([np.full(9, i) for _ in range(LARGE_PICKLE // 9)])
+            kept.append(receiver.receive().open()[0])
+        assert [int(each[8]) for each in kept] == [0, 1, 2, 3, 4]
+
+
 def test_what_waits_while_its_process_forks_is_copied() -> None:
     """Both processes may open it, and write to it."""
     with pair(slots=8) as (sender, receiver):
@@ -337,7 +368,9 @@ def test_growth_with_messages_unread() -> None:
 def test_no_shared_memory_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     with pair(slots=1 << 31) as (sender, receiver):
         sender.send(np.ones(1 << 17, np.uint8))  # more slots of this size than there are addresses
-        with pytest.warns(RuntimeWarning, match="shared memory: .*; arrays go through a pipe"):
+        with pytest.warns(
+            RuntimeWarning, match="shared memory: .*; what is large goes through a pipe"
+        ):
             assert receiver.receive().open().all()
         sender.send(np.ones(LARGE, np.uint8))
         assert receiver.receive().open().all()
