@@ -295,13 +295,21 @@ def items_machine(
             left.__setstate__(position)
         return Flow(left, lambda: positions(len(items) - length_hint(left)))
 
+    source = sourced("items", flow=flow, skip=skip_of_items(items, positions, end))
+    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)
+
+
+def skip_of_items(
+    items: list[Any], positions: Callable[[int], Position], end: Position | None
+) -> Callable[[Position, int], tuple[Position, int]]:
+    """How to skip items at hand, from the first of them on; see `items_machine`."""
+
     def skip(position: Position, n: int) -> tuple[Position, int]:
         if n > len(items):
             return end, len(items)
         return positions(n), n
 
-    source = sourced("items", flow=flow, skip=skip)
-    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)
+    return skip
 
 
 _FLAT = {int, float, bool, complex, str, bytes, bytearray, type(None), range}

@@ -12,7 +12,12 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
+from lazyckpt.executors.plan.handlers import (
+    Outcome,
+    build_machine,
+    items_machine,
+    skip_of_items,
+)
 from lazyckpt.executors.plan.positions import PositionLog, Rereader, raise_or_position
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
@@ -197,6 +202,7 @@ def pointwise_tasks(
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
+        has_place = before is not position  # one of the stages, of its own
         origin = upstream.epoch(before), upstream.share
         flow = upstream.flow(before)
         stream = iter(flow)
@@ -205,11 +211,12 @@ def pointwise_tasks(
             read = _read(flow, stream, count, skip_log, rereader.is_counting)
             items = read.items
             places = rereader.positions(read.positions)
-            found = items_machine(items, *origin, places, read.end)
-            skip = build_machine(calls, found).skip
-            assert skip is not None
+            skip = skip_of_items(items, places, read.end)
+            if has_place:
+                found = items_machine(items, *origin, places, read.end)
+                skip = build_machine(calls, found).skip or skip
             if items:
-                after = _after(skip, position)
+                after = _after(skip, position) if has_place else places
                 skipped = log_skips(read.skipped)
                 yield Task((position, origin, items), after, len(items), skipped)
             if read.error is not None:
