@@ -10,7 +10,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, islice, repeat, starmap
+from itertools import compress, islice, repeat
 from operator import itemgetter, length_hint
 from typing import Any, NamedTuple, overload
 
@@ -135,10 +135,9 @@ class CountedRun:
         flow: Flow[Any] = machine.flow(position)
         self._items, self._snapshot = iter(flow), flow.snapshot
         self._first = 0  # what had been given before the part at hand
-        self._counts = array("q")
+        self._counts: list[int] = []  # ticks left at each item of the part
         if layers.is_selective:
-            reached = starmap(self._ticks[-1].__length_hint__, repeat(()))
-            noted = map(self._counts.append, reached)
+            noted = map(self._counts.append, iter(self._ticks[-1].__length_hint__, -1))
             self._items = map(itemgetter(0), zip(self._items, noted, strict=False))
 
     def read(self, items: list[Any], count: int) -> bool:
@@ -183,7 +182,7 @@ class CountedRun:
             self._first = first + made
             return range(first, first + made + 1)
         last = self._first = _MOST - self._counts[made - 1] if made else first
-        left, self._counts[:] = self._counts[:made], array("q")
+        left, self._counts[:] = self._counts[:made], []
         if last - first == made:
             return range(first, last + 1)
         return array("q", [first, *map(_MOST.__sub__, left)])
