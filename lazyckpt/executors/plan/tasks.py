@@ -83,7 +83,8 @@ class ChunkSizer:
         half_buffer = min(self._buffer_size // 2, READY_BYTES / size)
         small = max(CHUNK_BYTES / size, half_buffer)
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
-        self._fitting, self._fraction = min(small, quick, CHUNK_ITEMS), self._share.fraction()
+        self._fraction = self._share.fraction()
+        self._fitting = min(small, quick, CHUNK_ITEMS / self._fraction)
         fitting = self._fitting * self._fraction
         self.is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
