@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyckpt.core.checks import brief, function
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import End, Machine, Reread, begun
 from lazyckpt.core.show import same
 from lazyckpt.core.stages import stateless
@@ -68,13 +68,12 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
 
     def flow(position: Position) -> Flow[tuple[K, list[A]]]:
         before = upstream.flow(position)
-
+        items, last = noted(before) if jump is None else (iter(before), None)
         given, ended = 0, False
         mark = position
 
         def runs() -> Iterator[tuple[K, list[A]]]:
             nonlocal given, ended, mark
-            here, items, is_stream = position, iter(before), jump is None
             for item in items:
                 found = key(item)
                 break
@@ -83,29 +82,25 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
                 return
             while True:
                 run = [item]
-                append = run.append
-                if is_stream:
-                    here = before.snapshot()
                 for item in items:
                     new = key(item)
-                    try:  # which spares most keys a call
-                        is_same = found == new
+                    try:
+                        is_same = found == new  # which spares most keys a call
+                        if is_same is True:
+                            run.append(item)
+                            continue
                     except Exception:
                         is_same = None
-                    if (
-                        is_same is not True
-                        and new is not found
-                        and (is_same is False or not alike("group_by", found, new))
-                    ):
+                    if new is not found and (is_same is False or not alike("group_by", found, new)):
                         break
-                    append(item)
-                    if is_stream:
-                        here = before.snapshot()
+                    run.append(item)
                 else:
                     ended = True
                     yield found, run
                     return
-                given, mark = given + len(run), here
+                given += len(run)
+                if last is not None:
+                    mark = last()
                 yield found, run
                 found = new
 

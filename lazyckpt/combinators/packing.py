@@ -10,7 +10,7 @@ import numpy as np
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.token_rows import Features
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.flow import Flow, Position, counted, noted
 from lazyckpt.core.machine import Machine, Reread, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.pipeline import Stage
@@ -77,13 +77,5 @@ def _read(upstream: Machine[Any], position: Position) -> Read:
     if jump is not None:
         items, taken = counted(flow)
         return Read(items, lambda: jump(position, taken() - 1)[0], flow.snapshot)
-    if flow.before is not None:
-        return Read(iter(flow), flow.before, flow.snapshot)
-
-    def noted() -> Iterator[Any]:
-        nonlocal position
-        for item in flow:
-            yield item
-            position = flow.snapshot()
-
-    return Read(noted(), lambda: position, flow.snapshot)
+    items, last = noted(flow)
+    return Read(items, last, flow.snapshot)

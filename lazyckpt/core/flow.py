@@ -223,3 +223,18 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
         return items.pull, items.taken
     ticks = repeat(True, sys.maxsize)
     return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)
+
+
+def noted(flow: Flow[U]) -> tuple[Iterator[U], Callable[[], Position]]:
+    """The items, and a thunk for the position before the one taken last."""
+    if flow.before is not None:
+        return iter(flow), flow.before
+    position = flow.snapshot()
+
+    def items() -> Iterator[U]:
+        nonlocal position
+        for item in flow:
+            yield item
+            position = flow.snapshot()
+
+    return items(), lambda: position
