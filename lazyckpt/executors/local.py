@@ -135,9 +135,9 @@ def processes(
 ) -> PoolSpec:
     """Make items ahead, in processes of this machine.
 
-    Processes suit work that is Python code. Arrays and CPU tensors come through
-    shared memory; all else is pickled. Each worker is sent the functions once;
-    lambdas and closures need cloudpickle, or fork. Threads of runs rest while
+    Processes suit work that is Python code. Arrays, CPU tensors and large messages come
+    through shared memory, and the rest through pipes. Each worker is sent the functions
+    once; lambdas and closures need cloudpickle, or fork. Threads of runs rest while
     workers are forked.
 
     Workers make what comes of an item, by `map`, `filter` or `flat_map`, beside each
