@@ -22,7 +22,6 @@ from lazyckpt.errors import PipelineError
 A = TypeVar("A")
 
 _SHORT = 512  # items of an epoch that are copied for each
-_BLOCK = 64  # items of several epochs that are copied at once
 
 
 @combinator(
@@ -138,31 +137,24 @@ def _short_epochs(
     """Whole epochs from one to another, of few items that are there, and the same in each."""
     length, jump = int(upstream.length or 0), upstream.skip
     assert jump is not None
-    together = max(1, _BLOCK // length)
-    # The first epoch of a block, how many items that has, and what is left of them.
-    at = first - 1, length, iter(list[A]())
+    at = first - 1, iter(list[A]())  # an epoch, and what is left of it
 
-    def block(epoch: int) -> Iterator[A]:
+    def begun(epoch: int) -> Iterator[A]:
         nonlocal at
-        count = int(min(together, last + 1 - epoch))
-        at = epoch, count * length, iter(epoch_items() * count)
-        return at[2]
+        at = epoch, iter(epoch_items())
+        return at[1]
 
     def over() -> Iterator[Iterator[A]]:
         epoch_items()  # which says so if the data have changed
         yield from ()
 
     def place() -> tuple[Position, int]:
-        epoch, size, items = at
-        taken = size - length_hint(items)
-        ended, here = divmod(taken - 1, length) if taken else (0, -1)
-        position = jump(upstream.init(epoch + ended), here + 1)[0]
-        return position, (epoch - first) * length + taken
+        epoch, items = at
+        here = length - length_hint(items)
+        return jump(upstream.init(epoch), here)[0], (epoch - first) * length + here
 
-    begins = (
-        counting(first, together) if last == math.inf else range(first, int(last) + 1, together)
-    )
-    blocks = chain(map(block, begins), over())
+    epochs = counting(first) if last == math.inf else range(first, int(last) + 1)
+    blocks = chain(map(begun, epochs), over())
     return in_blocks(blocks, lambda: place()[0], lambda: place()[1], place)
 
 
