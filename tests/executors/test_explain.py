@@ -155,8 +155,8 @@ def test_what_it_says_beside_the_counts() -> None:
         "stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and 4,096 "
         "items at most, 3 for each worker and 2 more, and 2 items besides; what comes of an item, "
         "in parts of 1 MiB or one item, with 4.5 MiB for each worker; pipelines that are joined "
-        "share what is ahead, and have one item each; large arrays and messages lie in 24 slots of shared "
-        "memory for each worker, as large as its largest message"
+        "share what is ahead, and have one item each; large arrays and messages lie in 24 slots "
+        "of shared memory for each worker, as large as its largest message"
     )
     assert "slots" not in sentence(joined, lz.processes(2, shared_memory=False))
     assert "slots" not in sentence(joined, lz.threads(2))
