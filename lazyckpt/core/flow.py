@@ -226,7 +226,7 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
 
 
 def noted(flow: Flow[U]) -> tuple[Iterator[U], Callable[[], Position]]:
-    """The items, and a thunk for the position before the one taken last."""
+    """The items, and a thunk for the position before the one taken last, once one was."""
     if flow.before is not None:
         return iter(flow), flow.before
     position = flow.snapshot()

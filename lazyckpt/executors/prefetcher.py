@@ -138,7 +138,7 @@ class Prefetcher:
                 self._rereader.close()
 
     def before(self) -> Position:
-        """The position before the item that was taken last."""
+        """The position before the item that was taken last, once one was."""
         return raise_or_position(self._chunk.position_after(self._chunk.given() - 1))
 
     def fill(self) -> None:

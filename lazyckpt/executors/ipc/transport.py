@@ -40,7 +40,7 @@ from lazyckpt.executors.ipc.shared_memory import (
 )
 
 LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
-LARGE_PICKLE = 1 << 15  # bytes from which a slot is faster than the pipe
+LARGE_PICKLE = 1 << 15  # bytes from which a slot takes no longer than the pipe; half, of 256 KiB
 
 _PLAIN, _IN_SLOT, _ALL_IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b"NSAPMW"
 _Pickle: TypeAlias = bytes | bytearray | memoryview
@@ -87,7 +87,7 @@ class Sender:
     """The worker's side, for one thread.
 
     Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
-    the consumer keeps. It is allocated for the first large buffer, again for a message
+    the consumer keeps. It is allocated for the first large one, again for a message
     larger than all before, and again once the consumer has forked with some in hand.
     With no slot free, or `shared` false, what is large goes through the pipe.
     """

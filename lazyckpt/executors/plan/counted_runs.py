@@ -136,7 +136,7 @@ class CountedRun:
         self._items, self._snapshot = iter(flow), flow.snapshot
         self._first = 0  # what had been given before the part at hand
         self._counts: list[int] = []  # ticks left at each item of the part
-        if layers.is_selective:
+        if layers.is_selective:  # the hint is never -1, so that it is called without an end
             noted = map(self._counts.append, iter(self._ticks[-1].__length_hint__, -1))
             self._items = map(itemgetter(0), zip(self._items, noted, strict=False))
 

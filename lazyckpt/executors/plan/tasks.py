@@ -27,6 +27,7 @@ CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 9 << 19  # the same, where it is half a buffer: four items of 1 MiB
 CHUNK_ITEMS = 4096
 _END: Any = object()
+Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
 
 
@@ -212,10 +213,11 @@ def pointwise_tasks(
             read = _read(flow, stream, count, skip_log, rereader.is_counting)
             items = read.items
             places = rereader.positions(read.positions)
-            skip = skip_of_items(items, places, read.end)
+            skip: Skip | None = skip_of_items(items, places, read.end)
             if has_place:
                 found = items_machine(items, *origin, places, read.end)
-                skip = build_machine(calls, found).skip or skip
+                skip = build_machine(calls, found).skip
+            assert skip is not None
             if items:
                 after = _after(skip, position) if has_place else places
                 skipped = log_skips(read.skipped)
@@ -312,9 +314,7 @@ def always(position: Position) -> Callable[[int], Position]:
     return lambda given: position
 
 
-def _after(
-    skip: Callable[[Position, int], tuple[Position, int]], start: Position
-) -> Callable[[int], Position]:
+def _after(skip: Skip, start: Position) -> Callable[[int], Position]:
     return lambda given: skip(start, given)[0]
 
 

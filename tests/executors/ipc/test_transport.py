@@ -298,14 +298,14 @@ def test_arrays_that_are_kept_are_copied_once_many_are() -> None:
 def test_a_large_pickle_lies_in_a_slot_until_it_is_dropped() -> None:
     with pair() as (sender, receiver):
         for large in ([], [np.arange(BIG)]):
-            message: Any = [np.arange(9), "x" * LARGE_PICKLE, *large]
-            sender.send(message)
+            sender.send(message := [np.arange(9), "x" * LARGE_PICKLE, *large])
             waiting = receiver.receive()
+            memory: Any = receiver._memory
             same(waiting.open(), message)
             kept = waiting.open()[0]  # again, as after an interrupt
-            assert [*receiver._memory._taken] == [1, 0, 0, 0]  # type: ignore[union-attr]
+            assert [*memory._taken] == [1, 0, 0, 0]
             del waiting
-            assert [*receiver._memory._taken] == [0, 0, 0, 0]  # type: ignore[union-attr]
+            assert [*memory._taken] == [0, 0, 0, 0]
             same(kept, message[0])
 
 
