@@ -148,6 +148,7 @@ def train(folder: Path, attempt: int, rank: int, amid: int) -> None:
             dcp.save(kept, checkpoint_id=folder / f"saved-{attempt}-{step:03}")
     data.close()
     dist.destroy_process_group()
+    os._exit(0)  # where a model goes, torch waits for gloo, now and then for ever
 
 
 def forked(folder: Path, attempt: int, rank: int) -> tuple[int, int]:
@@ -158,7 +159,6 @@ def forked(folder: Path, attempt: int, rank: int) -> tuple[int, int]:
         return pid, told
     try:
         train(folder, attempt, rank, amid)
-        os._exit(0)  # at a common exit torch waits for a thread of gloo, now and then for ever
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
