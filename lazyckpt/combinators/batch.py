@@ -16,6 +16,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateless
+from lazyckpt.core.views import items_at
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
@@ -149,14 +150,13 @@ def batch(
         begin = n * batch_size
         end = jump(position, begin + batch_size)[1]
         indices = view.ahead(position, range(begin, end))
-        items = [get(i) for i in (indices if isinstance(indices, range) else indices.tolist())]
+        items = [*items_at(view.table, indices)]
         if filled is not None:
             items = filled(items)
         return items if collate is None else collate(items)
 
     view = upstream.view
     jump: Any = upstream.skip
-    get: Any = view and view.table.get
     walk = _fetching(upstream, batch_size, drop_last, collate, filled) or flow
     return stateless(
         upstream,

@@ -95,16 +95,26 @@ def by_index(data: Any, length: int) -> Machine[Any]:
     """The machine of a sequence, an array or a map-style data set."""
     if isinstance(data, np.ndarray):
         values = read_only(np.asarray(data))  # rows of a memory map are plain arrays
-        table = Table(values.__getitem__, None, lambda indices: picked(values, indices), True)
+        table = Table(
+            values.__getitem__,
+            stacked=lambda indices: picked(values, indices),
+            is_there=True,
+            spaced=lambda some: list(values[_slice(some)]),
+        )
         walks = _in_blocks(_sliced(lambda start, stop: list(values[start:stop]), length))
         return indexed("source", length, table, walks)
     look = _watching(data, length)
     if type(data) in _OWN:
         is_index = type(data) is range and (data.start, data.step) == (0, 1)
-        table = Table(index if is_index else data.__getitem__, is_there=True)
+        get = index if is_index else data.__getitem__
+        table = Table(get, is_there=True, spaced=lambda some: data[_slice(some)])
         return indexed("source", length, table, _iterating(data, length, look), look)
     walks = _in_blocks(data.iter_blocks, look) if is_reader(data) else _indexing(data, length, look)
     return indexed("source", length, _table(data), walks, look, _block_starts(data))
+
+
+def _slice(indices: range) -> slice:
+    return slice(indices.start, indices.stop, indices.step)
 
 
 def by_row(data: Any, length: int) -> Machine[Any]:

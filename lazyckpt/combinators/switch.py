@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.map import applied
@@ -13,7 +12,7 @@ from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
-from lazyckpt.core.views import AT_ONCE, at_once
+from lazyckpt.core.views import at_once, looked_up
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
@@ -160,7 +159,7 @@ def _picking(
 
     flow = picked.flow
     if pick is not None and is_there and _is_there(selector):
-        flow = partial(_picked_at_once, rows, picked, pick)
+        flow = partial(_picked_at_once, rows, children, picked, pick)
     return rows._replace(
         step=picked.step,
         flow=flow,
@@ -170,18 +169,29 @@ def _picking(
 
 
 def _picked_at_once(
-    rows: Machine[Any], picked: Machine[A], pick: Callable[..., list[A]], position: Position
+    rows: Machine[Any],
+    children: tuple[Any, ...],
+    picked: Machine[A],
+    pick: Callable[..., list[A]],
+    position: Position,
 ) -> Flow[A]:
     skip, passed = rows.skip, 0
     assert skip is not None
 
     def lists() -> Iterator[list[A]]:
         nonlocal passed
-        items = iter(rows.flow(position))
+        places, ended = position
+        if ended:
+            return
+        # All are cut into lists alike, so that the first to differ is the last.
+        found = [
+            looked_up(each.skip, each.view, place)
+            for each, place in zip(children, places, strict=True)
+        ]
         try:
-            while some := pick(islice(items, AT_ONCE)):
-                yield some
-                passed += len(some)
+            for some in zip(*found, strict=False):
+                yield (items := pick(zip(*some, strict=False)))
+                passed += len(items)
         except Exception:  # of a selector: those before it come first
             yield from ([item] for item in picked.flow(skip(position, passed)[0]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
 from types import GeneratorType
@@ -137,13 +137,15 @@ class Table(NamedTuple, Generic[T]):
     """What random access reads from: one item, or many at once.
 
     `rows` and `stacked` are None where many at once are no cheaper than one by one.
-    `is_there` says that to get an item runs nobody's code.
+    `is_there` says that to get an item runs nobody's code. `spaced` gives the items of a
+    rising range, where that is cheaper too.
     """
 
     get: Callable[[int], T]
     rows: Callable[[Indices], list[T]] | None = None
     stacked: Callable[[Indices], Any] | None = None
     is_there: bool = False
+    spaced: Callable[[range], Sequence[T]] | None = None
 
 
 BlockStarts: TypeAlias = "Callable[[], NDArray[np.int64]]"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import index, length_hint
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from lazyckpt.core.flow import Flow, Position, View, in_blocks
+from lazyckpt.core.flow import Flow, Position, Table, View, in_blocks
+from lazyckpt.core.prng import Indices
 
 U = TypeVar("U")
 
@@ -22,7 +23,7 @@ def viewing(
 
     def flow(position: Position) -> Flow[U]:
         if view.table.is_there:
-            return at_once(skip, position, _looked_up(skip, view, position))
+            return at_once(skip, position, looked_up(skip, view, position))
         ticks: Iterator[int] = iter(range(0))
         total = 0
 
@@ -55,31 +56,44 @@ def viewing(
     return flow
 
 
-def _looked_up(
+def looked_up(
     skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
-) -> Iterator[list[U]]:
-    get, size = view.table.get, 64
+) -> Iterator[Sequence[U]]:
+    """What a view has from a position on, in lists of 64, 512 and then `AT_ONCE` items."""
+    table, size = view.table, 64
     while True:
         after, count = skip(position, size)
+        indices = view.ahead(position, range(count))  # which says so if the data have changed
         if not count:
             return
-        indices = view.ahead(position, range(count))
         for first in range(0, count, AT_ONCE):
             some = indices[first : first + AT_ONCE]
-            items: list[Any] = [*some] if isinstance(some, range) else some.tolist()
             try:
-                items = items if get is index else [*map(get, items)]
+                items = items_at(table, some)
             except IndexError:
-                view.ahead(position, range(0))  # which says so if the data have changed
+                view.ahead(position, range(0))
                 raise
             yield items
         position, size = after, min(size * 8, _LARGEST)
 
 
+def items_at(table: Table[U], indices: Indices) -> Sequence[U]:
+    """The items at some indices, one by one or evenly spaced; `IndexError` if one isn't there."""
+    if not isinstance(indices, range):
+        numbers = indices.tolist()
+        return numbers if table.get is index else [*map(table.get, numbers)]
+    if table.spaced is None or indices.step < 0:
+        return [*map(table.get, indices)]
+    items = table.spaced(indices)
+    if len(items) < len(indices):
+        raise IndexError(f"index {indices[len(items)]} is out of range")
+    return items
+
+
 def at_once(
     skip: Callable[[Position, int], tuple[Position, int]],
     position: Position,
-    lists: Iterator[list[U]],
+    lists: Iterator[Sequence[U]],
 ) -> Flow[U]:
     """The items of one list after another, as no code but ours runs to make them.
 

@@ -38,12 +38,20 @@ def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySeque
     """The items at `indexes`, in their order; negative ones count from the end."""
     if hasattr(indexes, "__array__"):
         indexes = np.asarray(indexes)
-    if isinstance(indexes, (range, list, tuple, np.ndarray)):
-        return arranged([sequence], lz.gather(indexes), None, "flow")
+    if isinstance(indexes, list):
+        indexes = tuple(indexes)
+    if isinstance(indexes, (range, tuple, np.ndarray)):
+        is_plain = type(indexes) is not np.ndarray and type(sequence) in (list, tuple, range)
+        walk: Walk = partial(_gathered, indexes) if is_plain else "flow"
+        return arranged([sequence], lz.gather(indexes), None, walk)
     return arranged([sequence], partial(_looked_up, LazySequence.of(indexes)))
 
 
 take = gather
+
+
+def _gathered(indexes: Iterable[Any], items: Sequence[A]) -> Iterator[A]:
+    return map(items.__getitem__, indexes)
 
 
 def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from lazyckpt.compat.seqtools.sequence import LazySequence, arranged
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
-from lazyckpt.core.flow import counted
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
 
@@ -106,39 +107,41 @@ class _Indexed:
     def __getitem__(self, index: int) -> Any:
         with self._lock:
             cursors = self._cursors
-            if len(cursors) == 1 and (cursor := cursors[0]).next <= index:
-                if cursor.next == index:
-                    for item in cursor.items:
-                        cursor.kept.append(item)
-                        cursor.next = index + 1
-                        return item
-                return cursor.read(index)
-            able = [c for c in cursors if c.next - len(c.kept) <= index]
-            if able:
-                cursor = able[0] if len(able) == 1 else max(able, key=lambda each: each.next)
+            if len(cursors) != 1 or (cursor := cursors[0]).next > index:
+                cursor = self._nearest(index)
+            ahead, kept = index - cursor.next, cursor.kept
+            if ahead < 0:
+                return kept[ahead]
+            try:
+                if ahead:
+                    kept.extend(islice(cursor.items, ahead))
+                for item in cursor.items:
+                    kept.append(item)
+                    cursor.next = index + 1
+                    return item
+                raise IndexError(f"index {index} is past the end of {brief(self._iterable)}")
+            except BaseException:  # nobody knows how far it is
                 cursors.remove(cursor)
-            else:
-                del cursors[: len(cursors) + 1 - self._most]
-                cursor = _Cursor(self._iterable, self._cache_size)
-            cursors.append(cursor)
-            return cursor.read(index)
+                raise
+
+    def _nearest(self, index: int) -> _Cursor:
+        """The cursor with the least to read, from now on the one used last; or a new one."""
+        cursors = self._cursors
+        able = [each for each in cursors if each.next - len(each.kept) <= index]
+        if able:
+            cursor = max(able, key=attrgetter("next"))
+            cursors.remove(cursor)
+        else:
+            del cursors[: len(cursors) + 1 - self._most]
+            cursor = _Cursor(iter(self._iterable), deque(maxlen=self._cache_size + 1))
+        cursors.append(cursor)
+        return cursor
 
 
+@dataclass(eq=False)
 class _Cursor:
     """An iterator that knows how far it is, and the items before that."""
 
-    def __init__(self, iterable: Iterable[Any], cache_size: int) -> None:
-        self.items, self._taken = counted(iter(iterable))
-        self.kept: deque[Any] = deque(maxlen=cache_size + 1)
-        self.next = 0
-
-    def read(self, index: int) -> Any:
-        """The item, which is kept or lies ahead."""
-        if self.next <= index:
-            try:
-                self.kept.extend(islice(self.items, index + 1 - self.next))
-            finally:
-                self.next = self._taken()
-            if self.next <= index:
-                raise IndexError(f"index {index}, and the iterable has {self.next} items")
-        return self.kept[index - self.next]
+    items: Iterator[Any]
+    kept: deque[Any]
+    next: int = 0

@@ -70,7 +70,7 @@ class Monitored(LazySequence[T]):
     is_plain = False
 
     def __init__(self, sequence: Iterable[T]) -> None:
-        super().__init__(LazySequence.of(sequence), None, [sequence], "flow")
+        super().__init__(LazySequence.of(sequence), None, [sequence], iter)
         self.reset()
 
     def reset(self) -> None:
@@ -107,4 +107,6 @@ class Monitored(LazySequence[T]):
                 begun = perf_counter()
             is_over = True
 
+        if not self.can_fail:
+            return stretch()
         return chain.from_iterable(iter(lambda: None if is_over else stretch(), None))
