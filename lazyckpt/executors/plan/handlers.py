@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
@@ -215,6 +215,8 @@ class Mapper:
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
+        # What was built for an epoch and share: the list that it reads, and the machine.
+        self._built: list[tuple[tuple[int, Share], list[Any], Machine[Any]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
@@ -239,7 +241,12 @@ class Mapper:
         made = [] if made is None else made
         failure = None
         try:
-            made.extend(build_machine(self.calls, items_machine(items, *upstream)).flow(position))
+            built = self._machine(upstream)
+            _, at_hand, machine = built
+            at_hand += items
+            made.extend(machine.flow(position))
+            at_hand.clear()
+            self._built.append(built)
         except BaseException as error:
             failure = as_failure(error, self.calls)
         size = item_bytes(made) + item_bytes(items)
@@ -248,6 +255,15 @@ class Mapper:
             return Outcome(made, failure, None, None, seconds, size, timings=taken())
         finally:
             del failure
+
+    def _machine(self, upstream: tuple[int, Share]) -> tuple[Any, list[Any], Machine[Any]]:
+        """One that nobody else has, with an empty list of items."""
+        with suppress(IndexError):
+            built = self._built.pop()
+            if built[0] == upstream:
+                return built
+        at_hand: list[Any] = []
+        return upstream, at_hand, build_machine(self.calls, items_machine(at_hand, *upstream))
 
 
 def without_flows(handlers: list[Handler]) -> list[Handler]:
