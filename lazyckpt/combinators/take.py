@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
 from lazyckpt.core.checks import natural
-from lazyckpt.core.flow import Flow, Position, View, counted
+from lazyckpt.core.flow import (
+    FirstItems,
+    Flow,
+    Position,
+    View,
+    blocks_of,
+    counted,
+    in_blocks,
+    is_walk,
+)
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful
@@ -55,8 +64,15 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
 
     def flow(position: Position) -> Flow[A]:
         before, taken = position
-        items = upstream.flow(before)
-        some, given = counted(islice(items, min(n - taken, sys.maxsize)))
+        items, left = upstream.flow(before), min(n - taken, sys.maxsize)
+        if left and items.has_blocks:
+            blocks, given = blocks_of(items)
+            return in_blocks(
+                _first_of(blocks, left, given),
+                lambda: (items.snapshot(), taken + given()),
+                given,
+            )
+        some, given = counted(islice(items, left))
         return Flow(some, lambda: (items.snapshot(), taken + given()))
 
     def skip(position: Position, count: int) -> tuple[Position, int]:
@@ -81,6 +97,16 @@ def take(upstream: Machine[A], n: int) -> Machine[A]:
         length=None if upstream.length is None else min(n, upstream.length),
         view=upstream.view and upstream.view._replace(ahead=ahead),
     )
+
+
+def _first_of(
+    blocks: Iterable[Iterator[A]], n: int, taken: Callable[[], int]
+) -> Iterator[Iterator[A]]:
+    """Blocks of n items in all; `taken` says how many were taken before."""
+    for block in blocks:
+        yield FirstItems(block, n - taken()) if is_walk(block) else islice(block, n - taken())
+        if taken() >= n:
+            return
 
 
 @combinator(keeps_items=True, checks={"n": natural})

@@ -39,6 +39,11 @@ _WALKS: tuple[type, ...] = (
 _NO_ITEMS: Iterator[Any] = iter(())
 
 
+def is_walk(block: Iterator[Any]) -> bool:
+    """Whether nobody's code runs where a block is gone through."""
+    return type(block) in _WALKS
+
+
 class Flow(Generic[T]):
     """Items from a position on, and a thunk for the position reached.
 
@@ -110,7 +115,7 @@ class Flow(Generic[T]):
 
     def hold(self, block: Iterator[Any]) -> bool:
         """Have a block at hand; if somebody's code is in it, `pull` goes on with it instead."""
-        if type(block) in _WALKS:
+        if is_walk(block):
             self.block = block
             return True
         assert self.blocks is not None
