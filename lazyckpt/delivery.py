@@ -11,7 +11,7 @@ from weakref import ref
 
 from lazyckpt.block_iterator import raising
 from lazyckpt.core.call import Chain
-from lazyckpt.core.flow import Chunks, Flow, Position
+from lazyckpt.core.flow import WALKS, Chunks, Flow, Position
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Mark, MarkTimer
@@ -269,8 +269,12 @@ class Delivery(Generic[T]):
             for _, block in zip(
                 ticks, clock.timed(blocks) if clock.is_watching else blocks, strict=False
             ):
-                if not flow.hold(block) or cursor.opened is not opened:
-                    return  # of the latter a signal's handler has closed it meanwhile
+                if type(block) not in WALKS:
+                    flow.put_back(block)
+                    return
+                flow.block = block
+                if cursor.opened is not opened:  # closed by a signal's handler meanwhile
+                    return
                 yield block
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_raised_here(error):

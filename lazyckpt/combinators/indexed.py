@@ -195,10 +195,7 @@ def _stacked(column: Column, indices: Indices) -> Any:
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
     """By a sequence's own iterator; that of a list would go on into what is appended."""
 
-    def copied() -> list[Any]:
-        if len(data) != length:
-            look()
-        return [*data]
+    copied = data.copy if isinstance(data, list) else lambda: data
 
     def walk(epoch: int, index: int) -> Flow[Any]:
         items: Any = iter(data)

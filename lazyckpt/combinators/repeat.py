@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import chain
 from itertools import count as counting
 from operator import length_hint
 from typing import Any, TypeVar
@@ -139,23 +138,21 @@ def _short_epochs(
     assert jump is not None
     at = first - 1, iter(list[A]())  # an epoch, and what is left of it
 
-    def begun(epoch: int) -> Iterator[A]:
+    def blocks() -> Iterator[Iterator[A]]:
         nonlocal at
-        at = epoch, iter(epoch_items())
-        return at[1]
-
-    def over() -> Iterator[Iterator[A]]:
-        epoch_items()  # which says so if the data have changed
-        yield from ()
+        for epoch in counting(first) if last == math.inf else range(first, int(last) + 1):
+            while len(items := epoch_items()) != length:
+                upstream.check(upstream.init(epoch))  # which says that the data have changed
+            at = epoch, iter(items)
+            yield at[1]
+        upstream.check(upstream.init(first))
 
     def place() -> tuple[Position, int]:
         epoch, items = at
         here = length - length_hint(items)
         return jump(upstream.init(epoch), here)[0], (epoch - first) * length + here
 
-    epochs = counting(first) if last == math.inf else range(first, int(last) + 1)
-    blocks = chain(map(begun, epochs), over())
-    return in_blocks(blocks, lambda: place()[0], lambda: place()[1], place)
+    return in_blocks(blocks(), lambda: place()[0], lambda: place()[1], place)
 
 
 def _empty(what: str) -> PipelineError:

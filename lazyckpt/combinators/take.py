@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from lazyckpt.core.checks import natural
 from lazyckpt.core.flow import (
+    WALKS,
     FirstItems,
     Flow,
     Position,
@@ -16,7 +17,6 @@ from lazyckpt.core.flow import (
     blocks_of,
     counted,
     in_blocks,
-    is_walk,
 )
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.prng import Indices
@@ -104,7 +104,8 @@ def _first_of(
 ) -> Iterator[Iterator[A]]:
     """Blocks of n items in all; `taken` says how many were taken before."""
     for block in blocks:
-        yield FirstItems(block, n - taken()) if is_walk(block) else islice(block, n - taken())
+        first = FirstItems if type(block) in WALKS else islice
+        yield first(block, n - taken())
         if taken() >= n:
             return
 

@@ -29,7 +29,7 @@ class FirstItems(islice):  # type: ignore[type-arg]  # it takes none when it run
 
 
 # Through items that are there, with nobody's code in between.
-_WALKS: tuple[type, ...] = (
+WALKS: tuple[type, ...] = (
     type(iter([])),
     type(iter(())),
     type(iter(range(0))),
@@ -37,11 +37,6 @@ _WALKS: tuple[type, ...] = (
     FirstItems,
 )
 _NO_ITEMS: Iterator[Any] = iter(())
-
-
-def is_walk(block: Iterator[Any]) -> bool:
-    """Whether nobody's code runs where a block is gone through."""
-    return type(block) in _WALKS
 
 
 class Flow(Generic[T]):
@@ -97,7 +92,7 @@ class Flow(Generic[T]):
         self.place = place
         self.epoch_items = epoch_items
         self.before = before
-        self.block: Iterator[Any] = _NO_ITEMS  # at hand
+        self.block: Iterator[Any] = _NO_ITEMS  # at hand, of the types in `WALKS`
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
@@ -113,14 +108,10 @@ class Flow(Generic[T]):
         """Whether its items come in blocks."""
         return self.blocks is not None and self.fn is None
 
-    def hold(self, block: Iterator[Any]) -> bool:
-        """Have a block at hand; if somebody's code is in it, `pull` goes on with it instead."""
-        if is_walk(block):
-            self.block = block
-            return True
+    def put_back(self, block: Iterator[Any]) -> None:
+        """Have `pull` go on with a block, as somebody's code is in it."""
         assert self.blocks is not None
         self.pull, self.blocks = chain.from_iterable(chain([block], self.blocks)), None
-        return False
 
     def __iter__(self) -> Iterator[T]:
         fn = self.fn
@@ -183,8 +174,11 @@ def pass_over(flow: Flow[Any], count: int) -> None:
         block = next(flow.blocks, None)
         if block is None:
             break
-        if flow.hold(block):
+        if type(block) in WALKS:
+            flow.block = block
             found += sum(1 for _ in islice(block, count - found))
+        else:
+            flow.put_back(block)
     found += sum(1 for _ in islice(flow.pull, count - found))
     if found < count:
         raise SourceChanged(
