@@ -161,6 +161,8 @@ def _views(machine: Machine[Any], trace: Trace, cut: int) -> None:
         same(f"the view from cut {cut}", [table.get(int(i)) for i in indices], items)
         if table.rows is not None:
             same(f"the view's rows from cut {cut}", table.rows(indices), items)
+        if table.spaced is not None and isinstance(indices, range) and indices.step > 0:
+            same(f"the view's spaced items from cut {cut}", [*table.spaced(indices)], items)
         if table.stacked is not None and items:
             same(f"the view's stack from cut {cut}", table.stacked(indices), stack(items))
 

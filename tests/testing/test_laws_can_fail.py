@@ -20,6 +20,7 @@ from lazyckpt.machines import (
     Rate,
     Reread,
     Share,
+    Table,
     stateful,
     stateless,
     within,
@@ -70,6 +71,19 @@ def skips_short(up: Machine[Any]) -> Machine[Any]:
         return up.skip(position, max(0, n - 1))[0], n
 
     return stateless(up, step=up.step, flow=up.flow, skip=up.skip and skip)
+
+
+def has_others_at_a_range(up: Machine[Any]) -> Machine[Any]:
+    get = up.view and up.view.table.get
+    table = get and Table(get, spaced=lambda some: [get(i) for i in reversed(some)])
+    return stateless(
+        up,
+        step=up.step,
+        flow=up.flow,
+        skip=up.skip,
+        item=up.item,
+        view=up.view and up.view._replace(table=table),
+    )
 
 
 def misjudges_its_length(up: Machine[Any]) -> Machine[Any]:
@@ -217,6 +231,7 @@ CASES: list[tuple[str, Callable[..., Machine[Any]]]] = [
     ("lanes", tells_late),
     ("lanes", skips_short),
     ("lanes", makes_another_alone),
+    ("lanes", has_others_at_a_range),
     ("lanes", misjudges_its_length),
     ("lanes", misnames_its_epoch),
     ("resume", keeps_a_sum_elsewhere),

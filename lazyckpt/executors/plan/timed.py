@@ -158,6 +158,7 @@ def _timed_view(view: View[T], stage: Stage) -> View[T]:
         table.rows and _timed(table.rows, stage, _same),
         table.stacked and _stacked(table.stacked, stage),
         table.is_there,
+        table.spaced,
     )
     return view._replace(table=made, ahead=_timed(view.ahead, stage, None))
 
