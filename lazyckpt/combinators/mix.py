@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.join import joined, named, several
@@ -24,7 +24,10 @@ A = TypeVar("A")
 
 
 def _weighing(value: Any) -> Any:
-    return value if callable(value) else tuple(map(whole, weights_of(value)))
+    if callable(value):
+        return value
+    is_none = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
+    return () if is_none else tuple(map(whole, weights_of(value)))
 
 
 def _fitting(
