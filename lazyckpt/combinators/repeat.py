@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count as counting
 from operator import length_hint
 from typing import Any, TypeVar
@@ -131,7 +131,7 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
 
 
 def _short_epochs(
-    upstream: Machine[A], epoch_items: Callable[[], list[A]], first: int, last: int | float
+    upstream: Machine[A], epoch_items: Callable[[], Sequence[A]], first: int, last: int | float
 ) -> Flow[A]:
     """Whole epochs from one to another, of few items that are there, and the same in each."""
     length, jump = int(upstream.length or 0), upstream.skip

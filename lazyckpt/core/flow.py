@@ -53,9 +53,9 @@ class Flow(Generic[T]):
 
     `blocks` gives the same items as `pull`, cut into iterators, for who would go
     through these himself: one or the other. It comes with `taken`, which is right
-    whatever interrupts it. `epoch_items()` is a list of the items of any whole epoch,
-    where they are there and the same in each. `chunks` is there where workers make the
-    items.
+    whatever interrupts it. `epoch_items()` are the items of any whole epoch, where they
+    are there and the same in each, more or fewer once the data have changed. `chunks` is
+    there where workers make the items.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Flow(Generic[T]):
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
         place: Callable[[], tuple[Position, int]] | None = None,
-        epoch_items: Callable[[], list[Any]] | None = None,
+        epoch_items: Callable[[], Sequence[Any]] | None = None,
         before: Callable[[], Position] | None = None,
     ) -> None:
         self.pull = pull
@@ -200,7 +200,7 @@ def in_blocks(
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
     place: Callable[[], tuple[Position, int]] | None = None,
-    epoch_items: Callable[[], list[U]] | None = None,
+    epoch_items: Callable[[], Sequence[U]] | None = None,
 ) -> Flow[U]:
     """A flow of blocks of items, of which iterators over a sequence cost no more than that.
 

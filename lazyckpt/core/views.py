@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import index, length_hint
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lazyckpt.core.flow import Flow, Position, Table, View, in_blocks
 from lazyckpt.core.prng import Indices
 
 U = TypeVar("U")
 
-AT_ONCE = 2048  # items that are there
+AT_ONCE = 4096  # items that are there
 _LARGEST = 1 << 16  # indices worked out at once
 
 
@@ -79,15 +79,13 @@ def looked_up(
 
 def items_at(table: Table[U], indices: Indices) -> Sequence[U]:
     """The items at some indices, one by one or evenly spaced; `IndexError` if one isn't there."""
-    if not isinstance(indices, range):
-        numbers = indices.tolist()
-        return numbers if table.get is index else [*map(table.get, numbers)]
-    if table.spaced is None or indices.step < 0:
-        return [*map(table.get, indices)]
-    items = table.spaced(indices)
-    if len(items) < len(indices):
-        raise IndexError(f"index {indices[len(items)]} is out of range")
-    return items
+    if isinstance(indices, range) and indices.step > 0 and table.spaced is not None:
+        items = table.spaced(indices)
+        if len(items) < len(indices):
+            raise IndexError(f"index {indices[len(items)]} is out of range")
+        return items
+    numbers: Any = indices if isinstance(indices, range) else indices.tolist()
+    return numbers if table.get is index else [*map(table.get, numbers)]
 
 
 def at_once(
