@@ -63,15 +63,15 @@ def looked_up(
     table, size = view.table, 64
     while True:
         after, count = skip(position, size)
-        indices = view.ahead(position, range(count))  # which says so if the data have changed
         if not count:
             return
+        indices = view.ahead(position, range(count))
         for first in range(0, count, AT_ONCE):
             some = indices[first : first + AT_ONCE]
             try:
                 items = items_at(table, some)
             except IndexError:
-                view.ahead(position, range(0))
+                view.ahead(position, range(0))  # which says so if the data have changed
                 raise
             yield items
         position, size = after, min(size * 8, _LARGEST)
