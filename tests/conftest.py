@@ -34,6 +34,7 @@ def pytest_configure() -> None:
 @pytest.fixture
 def watchdog() -> Iterator[None]:
     """Ends a test run that hangs, and shows where."""
-    faulthandler.dump_traceback_later(120, exit=True, file=_stderr)
+    # Later than the time limits within tests, which say more.
+    faulthandler.dump_traceback_later(300, exit=True, file=_stderr)
     yield
     faulthandler.cancel_dump_traceback_later()

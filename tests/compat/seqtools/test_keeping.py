@@ -56,6 +56,23 @@ def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
         unsized[-1]
 
 
+def test_sq19_after_an_error_of_the_iterable_the_right_items_come() -> None:
+    is_lost = [True]
+
+    class Source:
+        def __iter__(self) -> Iterator[int]:
+            for item in range(6):
+                if item == 2 and is_lost:
+                    raise OSError(f"lost {is_lost.pop()}")
+                yield item
+
+    items = ours.uniter(Source(), cache_size=3, size=6)
+    assert items[1] == 1
+    with pytest.raises(OSError, match="lost True"):
+        items[4]
+    assert [items[4], items[2], *items] == [4, 2, *range(6)]
+
+
 def test_sq19_nothing_is_asked_for_before_an_item_is_read() -> None:
     opened: list[str] = []
 
