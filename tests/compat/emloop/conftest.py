@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 from collections.abc import Iterator
 
 import pytest
@@ -11,8 +10,6 @@ from tests.compat.emloop.cases import workers
 
 
 @pytest.fixture(autouse=True)
-def _watchdog() -> Iterator[None]:
-    faulthandler.dump_traceback_later(240, exit=True)
+def _ends_its_workers() -> Iterator[None]:
     yield
-    faulthandler.cancel_dump_traceback_later()
     assert not workers()

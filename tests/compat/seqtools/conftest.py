@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import threading
 from collections.abc import Iterator
@@ -11,9 +10,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def watchdog() -> Iterator[None]:
-    faulthandler.dump_traceback_later(240, exit=True)
+def _ends_its_threads() -> Iterator[None]:
     yield
     if any(thread.name.startswith("lazyckpt") for thread in threading.enumerate()):
         gc.collect()  # of an error's traceback; where threads live, processes start slowly
-    faulthandler.cancel_dump_traceback_later()

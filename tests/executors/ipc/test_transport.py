@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import multiprocessing
 import os
 import signal
@@ -37,14 +36,9 @@ METHODS = [
     if method in multiprocessing.get_all_start_methods()
 ]
 BIG = 4 * LARGE
+pytestmark = pytest.mark.usefixtures("watchdog")
+
 Pair = namedtuple("Pair", "a b")
-
-
-@pytest.fixture(autouse=True)
-def _watchdog() -> Iterator[None]:
-    faulthandler.dump_traceback_later(20, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
 
 
 class Labelled(np.ndarray[Any, Any]):

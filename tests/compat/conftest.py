@@ -1,0 +1,10 @@
+"""What is there before each of these tests, and after it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _watched(watchdog: None) -> None:
+    """None of them may hang."""
