@@ -307,9 +307,8 @@ class Delivery(Generic[T]):
                 yield from items
             else:
                 for item in items:
-                    made = fn(item)
-                    yield made
-                    item = made = _NO_ITEM
+                    yield fn(item)
+                    item = _NO_ITEM
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_raised_here(error):
                 raise  # this was closed, where else a function raised it
