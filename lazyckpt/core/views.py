@@ -11,7 +11,7 @@ from lazyckpt.core.prng import Indices
 
 U = TypeVar("U")
 
-AT_ONCE = 4096  # items that are there
+AT_ONCE = 2048  # items that are there
 _LARGEST = 1 << 16  # indices worked out at once
 
 
@@ -100,25 +100,26 @@ def at_once(
         position: Where they begin.
         lists: Of up to `AT_ONCE` items; an error is that of the next item.
     """
-    # The place before a list, its size, what is left of it, and how many were given before.
-    at: tuple[Position, int, Iterator[U], int] = position, 0, iter(()), 0
+    # Items up to the end of this list, what is left of it, and whether there are no more.
+    at: tuple[int, Iterator[U], bool] = 0, iter(()), False
 
     def blocks() -> Iterator[Iterator[U]]:
         nonlocal at
-        begin, given, size = position, 0, 0
+        count = 0
         for items in lists:
-            begin, given, size = skip(begin, size)[0] if size else begin, given + size, len(items)
-            at = begin, size, iter(items), given
-            yield at[2]
-        at = skip(begin, size + 1)[0], 0, iter(()), given + size
+            count += len(items)
+            at = count, iter(items), False
+            yield at[1]
+        at = count, iter(()), True
 
     def place() -> tuple[Position, int]:
-        begin, size, items, given = at
-        passed = size - length_hint(items)
-        return skip(begin, passed)[0] if passed else begin, given + passed
+        count, items, is_over = at
+        passed = count - length_hint(items)
+        steps = passed + is_over
+        return skip(position, steps)[0] if steps else position, passed
 
     def taken() -> int:
-        _, size, items, given = at
-        return given + size - length_hint(items)
+        count, items, _ = at
+        return count - length_hint(items)
 
     return in_blocks(blocks(), lambda: place()[0], taken, place)
