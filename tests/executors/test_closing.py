@@ -156,7 +156,8 @@ def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
                         sleep(0.05)
                 until(lambda: not open_files(tmp_path), SOON)
                 assert run.state.items == len(found)
-                assert not open_files(tmp_path)
+                # A future that was running may have opened one since.
+                until(lambda: not open_files(tmp_path), SOON)
             with run:
                 found += [next(run), next(run)]
                 run.close()
