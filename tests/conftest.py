@@ -32,9 +32,14 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture
-def watchdog() -> Iterator[None]:
+def patience() -> float:
+    """Seconds until `watchdog` ends a test; a folder or a file may have its own."""
+    return 120.0
+
+
+@pytest.fixture
+def watchdog(patience: float) -> Iterator[None]:
     """Ends a test run that hangs, and shows where."""
-    # Later than the time limits within tests, which say more.
-    faulthandler.dump_traceback_later(300, exit=True, file=_stderr)
+    faulthandler.dump_traceback_later(patience, exit=True, file=_stderr)
     yield
     faulthandler.cancel_dump_traceback_later()

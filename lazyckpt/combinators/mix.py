@@ -26,8 +26,8 @@ A = TypeVar("A")
 def _weighing(value: Any) -> Any:
     if callable(value):
         return value
-    is_none = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
-    return () if is_none else tuple(map(whole, weights_of(value)))
+    is_empty = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
+    return () if is_empty else tuple(map(whole, weights_of(value)))
 
 
 def _fitting(

@@ -145,7 +145,7 @@ def _short_epochs(
                 upstream.check(upstream.init(epoch))  # which says that the data have changed
             at = epoch, iter(items)
             yield at[1]
-        upstream.check(upstream.init(first))
+        upstream.check(upstream.init(first))  # and behind the last, too
 
     def place() -> tuple[Position, int]:
         epoch, items = at

@@ -113,11 +113,13 @@ def test_weights_that_are_none_are_refused(weights: Any) -> None:
 def test_what_does_not_go_together_is_refused() -> None:
     two: Any = endless(2)
     for message, build in {
-        "as many weights": lambda: lz.mix(two, [], seed=0),
+        "as many weights as pipelines": lambda: lz.mix(two, [1, 2, 3], seed=0),
+        "got 0 weights for 2": lambda: lz.mix(two, [], seed=0),
         "seed must be given": lambda: lz.mix(two, [1, 2]),
         "fixed weights": lambda: lz.mix(two, lambda t: [1, 2], deterministic=True),
         "stop must be 'first_exhausted', ": lambda: lz.mix(two, [1, 2], seed=0, stop="last"),  # type: ignore[arg-type]
-        "at least one pipeline": lambda: lz.mix([], [], seed=0),
+        "at least one pipeline": lambda: lz.mix([], [1], seed=0),
+        "one pipeline is needed, got none": lambda: lz.mix([], [], seed=0),
         "pipelines must be a list": lambda: lz.mix(two[0], [1], seed=0),
         "argument 2 must be a pipeline": lambda: lz.mix([two[0], [1]], [1, 1], seed=0),  # type: ignore[list-item]
         "seed must be": lambda: lz.mix(two, [1, 2], seed=-1),

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from threading import Barrier
 from time import monotonic, sleep
 from typing import Any
 
@@ -128,6 +129,14 @@ FILES: dict[str, Callable[[list[Path]], lz.Pipeline[Any]]] = {
 }
 
 
+def rest(threads: ThreadPoolExecutor) -> None:
+    """Until two threads have done what they were given: a future that runs isn't cancelled."""
+    meeting = Barrier(3)
+    for _ in range(2):
+        threads.submit(meeting.wait)
+    meeting.wait(SOON)
+
+
 @pytest.mark.parametrize(
     "name", ["threads", "threads2", "futures", "fork2", "inline", "to_device", "to_device inline"]
 )
@@ -154,10 +163,10 @@ def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
                     found += [next(run), next(run)]
                     if is_settled:  # so that workers have items ready
                         sleep(0.05)
+                rest(threads)
                 until(lambda: not open_files(tmp_path), SOON)
                 assert run.state.items == len(found)
-                # A future that was running may have opened one since.
-                until(lambda: not open_files(tmp_path), SOON)
+                assert not open_files(tmp_path)
             with run:
                 found += [next(run), next(run)]
                 run.close()

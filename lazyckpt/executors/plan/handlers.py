@@ -215,8 +215,8 @@ class Mapper:
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
-        # What was built for an epoch and share: the list that it reads, and the machine.
-        self._built: list[tuple[tuple[int, Share], list[Any], Machine[Any]]] = []
+        # Machines that no thread is using, each with its epoch and share, and the list it reads.
+        self._idle: list[tuple[tuple[int, Share], list[Any], Machine[Any]]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
@@ -241,12 +241,11 @@ class Mapper:
         made = [] if made is None else made
         failure = None
         try:
-            built = self._machine(upstream)
-            _, at_hand, machine = built
+            at_hand, machine = self._machine(upstream)
             at_hand += items
             made.extend(machine.flow(position))
             at_hand.clear()
-            self._built.append(built)
+            self._idle.append((upstream, at_hand, machine))
         except BaseException as error:
             failure = as_failure(error, self.calls)
         size = item_bytes(made) + item_bytes(items)
@@ -256,14 +255,14 @@ class Mapper:
         finally:
             del failure
 
-    def _machine(self, upstream: tuple[int, Share]) -> tuple[Any, list[Any], Machine[Any]]:
-        """One that nobody else has, with an empty list of items."""
+    def _machine(self, upstream: tuple[int, Share]) -> tuple[list[Any], Machine[Any]]:
+        """A machine that no other thread has, behind the empty list that it reads."""
         with suppress(IndexError):
-            built = self._built.pop()
-            if built[0] == upstream:
-                return built
-        at_hand: list[Any] = []
-        return upstream, at_hand, build_machine(self.calls, items_machine(at_hand, *upstream))
+            known, at_hand, machine = self._idle.pop()
+            if known == upstream:
+                return at_hand, machine
+        at_hand = []
+        return at_hand, build_machine(self.calls, items_machine(at_hand, *upstream))
 
 
 def without_flows(handlers: list[Handler]) -> list[Handler]:
