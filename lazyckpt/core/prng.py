@@ -22,8 +22,8 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _ROUNDS = 8
 _ROUND_MIX = {32: (0x7FEB352D, 0x846CA68B), 64: _MIX}
-_SORTED = 4096  # up to here a permutation is a sort of hashes, exactly uniform
-_LARGEST = 1 << 16  # indices evaluated at once, when one window follows another
+_SORTED = 1 << 15  # up to here a permutation is a sort of hashes, exactly uniform
+_FIRST, _LARGEST = 1 << 12, 1 << 16  # indices evaluated at once, as windows follow each other
 _LOG_2 = 0.6931471805599453
 _SPARSE = 8  # indices further apart than this are evaluated one by one
 
@@ -105,7 +105,7 @@ def draws(key: int, start: int, stop: int, bound: int) -> NDArray[np.int64]:
 class Permutation:
     """A random permutation of `range(size)`, evaluated anywhere without being stored.
 
-    Up to 4,096 elements it is a sort of hashed counters. Above, it is an
+    Up to 32,768 elements it is a sort of hashed counters. Above, it is an
     eight-round Feistel network over the next power of two, walked along its
     cycle until the value falls into range (Black and Rogaway, "Ciphers with
     arbitrary finite domains", 2002). Memory: at most 65,536 indices, a
@@ -124,10 +124,13 @@ class Permutation:
         if size > _SORTED:
             self._keys = [hashed(key, i) >> (64 - self._width) for i in range(_ROUNDS)]
         else:
-            tagged = hashes(key, 0, size) & ~np.uint64(_SORTED - 1)
+            tag = np.uint64(_SORTED - 1)
+            tagged = hashes(key, 0, size)
+            tagged &= ~tag
             tagged |= np.arange(size, dtype=np.uint64)
             tagged.sort()
-            self._window = (0, (tagged & np.uint64(_SORTED - 1)).astype(np.int64))
+            tagged &= tag
+            self._window = (0, tagged.view(np.int64))
 
     def __getitem__(self, index: int) -> int:
         if self._size <= _SORTED:
@@ -151,7 +154,7 @@ class Permutation:
             if last - first >= _SPARSE * len(indices):
                 return self._walk(as_array(indices))
             is_next = start < first <= start + len(window)
-            size = min(4 * len(window), _LARGEST) if is_next else _SORTED
+            size = min(4 * len(window), _LARGEST) if is_next else _FIRST
             stop = min(max(first + size, last + 1), self._size)
             known = window[first - start :] if start <= first else window[:0]
             more = self._walk(np.arange(first + len(known), stop))
