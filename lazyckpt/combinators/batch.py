@@ -15,6 +15,7 @@ from lazyckpt.core.checks import boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices
+from lazyckpt.core.registry import copying
 from lazyckpt.core.stages import stateless
 from lazyckpt.core.views import items_at
 from lazyckpt.decorators import combinator
@@ -218,6 +219,7 @@ def _fetching(
     return flow
 
 
+@copying
 def stack(items: Sequence[Any]) -> Any:
     """A batch of like items as one array, field by field: the standard `collate`.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
 from importlib import import_module
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lazyckpt.core.checks import Check, checked
 from lazyckpt.core.control import Control, controls_in, replaced
@@ -32,6 +32,9 @@ Role: TypeAlias = Literal[
     "item", "star", "tap", "predicate", "look", "expand", "collate", "step", "steps",
     "data", "selector", "control",
 ]  # fmt: skip
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_copying: set[Callable[..., Any]] = set()
 
 _FOREIGN = {
     "drop_remainder": "drop_last",
@@ -189,3 +192,14 @@ class Registry(MutableMapping[str, Combinator]):
 
 
 registry = Registry()
+
+
+def copying(function: _F) -> _F:
+    """Note that a function only copies what it is given, which is sooner done than sent."""
+    _copying.add(function)
+    return function
+
+
+def is_copying(function: Any) -> bool:
+    """Whether a function is known to only copy what it is given."""
+    return isinstance(function, Hashable) and function in _copying

@@ -13,7 +13,7 @@ import numpy as np
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.registry import Combinator, registry
+from lazyckpt.core.registry import Combinator, is_copying, registry
 from lazyckpt.core.show import show
 from lazyckpt.executors.plan.chosen import choice_and_making, is_chosen
 from lazyckpt.failures.skipping import leaves_out
@@ -182,7 +182,7 @@ def without_pipelines(call: Call) -> Call:
 def _halves(call: Call) -> Iterator[Call]:
     """A stage; or two, if workers can do the second: its function that collates, its choices."""
     name = next((name for name, role in call.functions.items() if role == "collate"), "")
-    if name:
+    if name and not is_copying(call.arguments[name]):
         collating, function = registry["map"], call.arguments[name]
         yield _Half(call, call.combinator, {**call.arguments, name: None}, name)
         yield _Half(call, collating, collating.bind((function,), {}), name, is_last=True)

@@ -82,7 +82,14 @@ PLANS = {
         ["each item from its own state", HERE],
     ),
     "a collate": (lz.source(Stream()) | lz.batch(2, collate=total), [HERE, "item by item"]),
-    "stack is one": (lz.source(Stream()) | lz.batch(2, collate=lz.stack), [HERE, "item by item"]),
+    "stack is sooner done than sent": (
+        lz.source(Stream()) | lz.batch(2, collate=lz.stack),
+        ["as one stream"],
+    ),
+    "stack behind what workers make": (
+        lz.source(Stream()) | lz.map(double) | lz.batch(2, collate=lz.stack) | lz.map(double),
+        [HERE, "item by item", HERE, "item by item"],
+    ),
     "between streams": (
         NUMBERS | lz.map(double) | lz.group_by(odd) | lz.tap(odd) | lz.take_while(odd),
         ["each item from its own state", HERE, "item by item", HERE],
