@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import length_hint
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 

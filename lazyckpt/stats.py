@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import nan
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from lazyckpt.core.named_tuple import NamedTuple
 
 T = TypeVar("T")
 

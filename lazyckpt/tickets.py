@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lazyckpt.core.checks import brief
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import TicketError
 from lazyckpt.state.state import State
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lazyckpt.combinators.reordered import Order, permuted
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import Indices, as_array, derive, hashes
 
 if TYPE_CHECKING:

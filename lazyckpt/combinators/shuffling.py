@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, compress, islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import as_array
 from lazyckpt.errors import SourceChanged
 

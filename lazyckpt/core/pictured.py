@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
+
+from lazyckpt.core.named_tuple import NamedTuple
 
 
 class Legend(NamedTuple):

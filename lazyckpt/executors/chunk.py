@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyckpt.core.flow import Position
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.positions import raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Tasks
 from lazyckpt.failures.skip_log import SkipRecord

@@ -7,12 +7,13 @@ import os
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import checked, optional
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.frames import is_reader
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.lineage.coded import Codes, leaves
 from lazyckpt.origins import Origin, origins
 

@@ -12,11 +12,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice, repeat
 from operator import itemgetter, length_hint
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import Part
 from lazyckpt.failures.notes import Guard

@@ -9,11 +9,12 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from operator import length_hint
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import ALL, Machine, Share
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.stages import sourced
 from lazyckpt.executors.plan.counting import Recorders, counting, recorded, recorders_of
 from lazyckpt.executors.plan.errors import TaskLost

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 from operator import length_hint
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.positions import raise_or_position, try_snapshot
 
 

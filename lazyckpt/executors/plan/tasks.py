@@ -6,11 +6,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice, repeat
 from operator import length_hint
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import (
     Outcome,
