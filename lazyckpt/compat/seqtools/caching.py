@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
-from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -94,6 +94,7 @@ class _Indexed:
         self._iterable, self._cache_size, self._most = iterable, cache_size, most
         self._size = size
         self._cursors: list[_Cursor] = []  # the one least recently used first
+        self._latest = _NONE
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -106,42 +107,49 @@ class _Indexed:
 
     def __getitem__(self, index: int) -> Any:
         with self._lock:
-            cursors = self._cursors
-            if len(cursors) != 1 or (cursor := cursors[0]).next > index:
-                cursor = self._nearest(index)
-            ahead, kept = index - cursor.next, cursor.kept
-            if ahead < 0:
-                return kept[ahead]
+            cursor = self._latest
             try:
-                if ahead:
-                    kept.extend(islice(cursor.items, ahead))
+                if cursor.next != index:
+                    if cursor.next > index or self._most > 1:
+                        cursor = self._nearest(index)
+                    if (ahead := index - cursor.next) < 0:
+                        return cursor.kept[ahead]
+                    cursor.kept.extend(islice(cursor.items, ahead))
                 for item in cursor.items:
-                    kept.append(item)
                     cursor.next = index + 1
+                    cursor.keep(item)
                     return item
                 raise IndexError(f"index {index} is past the end of {brief(self._iterable)}")
             except BaseException:  # nobody knows how far it is
-                cursors.remove(cursor)
+                self._cursors = [each for each in self._cursors if each is not cursor]
+                self._latest = _NONE
                 raise
 
     def _nearest(self, index: int) -> _Cursor:
         """The cursor with the least to read, from now on the one used last; or a new one."""
-        cursors = self._cursors
+        cursors, self._latest = self._cursors, _NONE
         able = [each for each in cursors if each.next - len(each.kept) <= index]
         if able:
             cursor = max(able, key=attrgetter("next"))
             cursors.remove(cursor)
         else:
             del cursors[: len(cursors) + 1 - self._most]
-            cursor = _Cursor(iter(self._iterable), deque(maxlen=self._cache_size + 1))
+            cursor = _Cursor(iter(self._iterable), self._cache_size + 1)
         cursors.append(cursor)
+        self._latest = cursor
         return cursor
 
 
-@dataclass(eq=False)
 class _Cursor:
     """An iterator that knows how far it is, and the items before that."""
 
-    items: Iterator[Any]
-    kept: deque[Any]
-    next: int = 0
+    __slots__ = ("items", "keep", "kept", "next")
+
+    def __init__(self, items: Iterator[Any], size: int) -> None:
+        self.items, self.next = items, 0
+        self.kept: deque[Any] = deque(maxlen=size)
+        self.keep = self.kept.append
+
+
+_NONE = _Cursor(iter(()), 0)
+_NONE.next = sys.maxsize  # behind any index
