@@ -34,6 +34,7 @@ T = TypeVar("T")
 _UnderWay: TypeAlias = tuple[Callable[[], Any], Iterator[bool]]
 _NO_BLOCK: _UnderWay = (lambda: None, iter(()))
 _NO_ITEM: Any = object()
+_new = object.__new__
 _FEW = 64  # items that two processes make in about the time that it takes them to begin anew
 
 
@@ -78,7 +79,11 @@ class Delivery(Generic[T]):
             position, counted = opened.place()
             items, skipped = opened.before + counted, cursor.mark.skipped  # more are not left out
             if cursor.opened is opened:
-                return State(self._entries, items, position, skipped, self._rebased, self.changes)
+                state = _new(State)  # without a frame of its constructor
+                state._stages, state._items, state._position = self._entries, items, position
+                state._skipped, state._rebased = skipped, self._rebased
+                state._changes = self.changes
+                return state
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
 

@@ -32,7 +32,7 @@ def parsed(text: str | bytes) -> Any:
 
 def checksum(text: str) -> str:
     """That of the JSON text of a state without it."""
-    return f"{zlib.crc32(text.encode()):08x}"
+    return zlib.crc32(text.encode()).to_bytes(4, "big").hex()
 
 
 def is_whole(text: str | bytes) -> bool:
@@ -123,7 +123,8 @@ def written(value: Any) -> str:
     if kind is int and -_EXACT < value < _EXACT:
         return str(value)
     if kind is tuple:
-        return f"[{','.join([written(v) for v in value])}]"
+        texts = [str(v) if type(v) is int and -_EXACT < v < _EXACT else written(v) for v in value]
+        return f"[{','.join(texts)}]"
     return dumps(encode(value))
 
 

@@ -29,6 +29,7 @@ from lazyckpt.state.codec import (
 from lazyckpt.state.fields import FORMAT, IN_ALL, Ranges, Rebased, content_of
 from lazyckpt.state.positions import layers, own_places, places, shown
 
+_FORMAT = str(FORMAT)
 _NONE_SKIPPED = Skipped()
 _ROWS = 40  # that a repr shows of the stages
 
@@ -187,16 +188,17 @@ class State(Pictured):
     def _fields(self) -> dict[str, str]:
         """The fields as JSON texts, but for the checksum."""
         fields = {
-            "lazyckpt": str(FORMAT),
-            "items": written(self.items),
-            "stages": encode_stages(self.stages, self.position),
+            "lazyckpt": _FORMAT,
+            "items": written(self._items),
+            "stages": encode_stages(self._stages, self._position),
         }
-        if self.rebased is not None:
-            fields["rebased"] = dumps([None if n is None else encode(n) for n in self.rebased])
-        if self.changes:
-            fields["changes"] = dumps(self.changes.to_json())
-        if self.skipped or self.skipped.lost:
-            left_out = self.skipped.to_json()
+        rebased, changes, skipped = self._rebased, self._changes, self._skipped
+        if rebased is not None:
+            fields["rebased"] = dumps([None if n is None else encode(n) for n in rebased])
+        if changes:
+            fields["changes"] = dumps(changes.to_json())
+        if skipped or skipped.lost:
+            left_out = skipped.to_json()
             fields["skipped"] = dumps({name: encode(value) for name, value in left_out.items()})
         return fields
 
