@@ -9,6 +9,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
+from lazyckpt.executors.lookahead import Lookahead
 from lazyckpt.executors.placement import Placement
 from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
@@ -155,19 +156,8 @@ def prefetching(
 
     def prefetch_from(position: Position) -> Prefetcher:
         placement = Placement(made_by if may_be_here else None)
-        return Prefetcher(
-            pool,
-            gate,
-            handler,
-            generate,
-            position,
-            rereader,
-            skip_log,
-            calls,
-            share,
-            inner_log,
-            placement,
-        )
+        ahead = Lookahead(pool, gate, handler, generate, position, calls, share, placement)
+        return Prefetcher(ahead, position, rereader, skip_log, inner_log)
 
     return prefetch_from
 

@@ -70,7 +70,7 @@ WORKERS = """\
   shuffle(buffer_size=1000, seed=1)  in one thread beside the consumer; nothing ahead
 mix(..., (1, 2), seed=0)             in one thread beside the consumer; nothing ahead
 map(tokens)                          in 4 threads, item by item; 6 items ahead
-batch(32, collate=stack)             in one thread beside the consumer; nothing ahead"""
+batch(32, collate=stack)             in one thread beside the consumer; 3 items ahead"""
 
 
 def test_many_joined_pipelines_are_summed_up() -> None:
