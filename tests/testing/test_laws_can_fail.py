@@ -11,6 +11,8 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
+from lazyckpt.executors.chunk import Chunk
+from lazyckpt.executors.lookahead import Lookahead
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.machines import (
     End,
@@ -327,24 +329,36 @@ def test_a_wrong_pipe_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         testing.LAWS["algebra"](pipeline, 60)
 
 
-@pytest.mark.parametrize("broken", ["place", "taken", "_fill"])
-def test_wrong_workers_are_caught(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("broken", ["place", "taken"])
+def test_wrong_places_of_prefetched_items_are_caught(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pipeline = lz.source(range(30)) | lz.map(str)
     testing.LAWS["executors"](pipeline, 60)
     right = getattr(Prefetcher, broken)
 
     def wrong(self: Prefetcher) -> Any:
-        """The place is that of the last chunk, an item is not counted, or chunks change places."""
+        """The place is that of the last chunk, or an item is not counted."""
         if broken == "place":
             return self._chunk.position_after(0), right(self)[1]
-        if broken == "taken":
-            return max(0, right(self) - 1)
-        right(self)
-        if len(self._pending) > 2 and self._pending[1][1] is not None:
-            self._pending.rotate(1)
-        return None
+        return max(0, right(self) - 1)
 
     monkeypatch.setattr(Prefetcher, broken, wrong)
+    with pytest.raises(AssertionError):
+        testing.LAWS["executors"](pipeline, 60)
+
+
+def test_tasks_that_change_places_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = lz.source(range(30)) | lz.map(str)
+    testing.LAWS["executors"](pipeline, 60)
+    right = Lookahead.fill
+
+    def wrong(self: Lookahead, chunk: Chunk) -> None:
+        right(self, chunk)
+        if len(self._pending) > 2 and self._pending[1][1] is not None:
+            self._pending.rotate(1)
+
+    monkeypatch.setattr(Lookahead, "fill", wrong)
     with pytest.raises(AssertionError):
         testing.LAWS["executors"](pipeline, 60)
 
