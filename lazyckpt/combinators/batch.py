@@ -135,6 +135,7 @@ def batch(
                 if drop_last and len(some) < batch_size:
                     return
                 yield some if filled is None else filled(some)
+                del some  # before the next is made
 
         found: Flow[Any] = Flow(batches(), items.snapshot)
         return found if collate is None else found.map(collate)
@@ -208,10 +209,12 @@ def _fetching(
                 if count < batch_size and filled is not None:
                     some = filled([get(int(i)) for i in indices])
                     found = stack(some) if fetch is stacked else some
+                    del some
                 else:
                     found = fetch(indices)
                 position = after
                 yield found
+                del found  # before the next is made
 
         found: Flow[Any] = Flow(batches(), lambda: position)
         return found if finish is None else found.map(finish)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -121,3 +122,36 @@ def test_stack_refuses(items: list[Any], error: Any, words: str) -> None:
     with pytest.raises(error, match=words) as caught:
         lz.stack(items)
     assert str(caught.value).startswith("stack: ")
+
+
+class Rows:
+    """Data that count how many of their rows are there."""
+
+    def __init__(self) -> None:
+        self._made: list[Any] = []
+        self.most = 0
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        row = np.full(3, index)
+        self._made.append(ref(row))
+        self.most = max(self.most, sum(made() is not None for made in self._made))
+        return row
+
+
+class RowsAtOnce(Rows):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
+@pytest.mark.parametrize("kind", [Rows, RowsAtOnce])
+@pytest.mark.parametrize("collate", [None, lz.stack])
+def test_the_rows_of_a_batch_are_gone_when_the_next_is_made(kind: Any, collate: Any) -> None:
+    for in_order in (True, False):
+        data = kind()
+        rows = lz.source(data) if in_order else lz.source(data) | lz.shuffle(seed=0)
+        for batch in lz.run(rows | lz.batch(4, collate=collate)):
+            del batch
+        assert data.most == 4
