@@ -92,7 +92,7 @@ def test_golden_plan() -> None:
     """The same on any machine and with any version of NumPy; states hold the digest."""
     lengths = [(number * 7919) % 97 for number in range(5000)]
     plan = lz.plan_packing(lengths, 64, seed=3, overflow="split", window_size=4500)
-    assert plan.digest == "340988be75a8c756"
+    assert plan.digest == "df5520c63eb8a92a"
     assert len(plan) == 3751
 
 
