@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -35,7 +35,7 @@ Role: TypeAlias = Literal[
 ]  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_copying: set[Callable[..., Any]] = set()
+_copying: list[Any] = []
 
 _FOREIGN = {
     "drop_remainder": "drop_last",
@@ -197,10 +197,10 @@ registry = Registry()
 
 def copying(function: _F) -> _F:
     """Note that a function only copies what it is given, which is sooner done than sent."""
-    _copying.add(function)
+    _copying.append(function)
     return function
 
 
 def is_copying(function: Any) -> bool:
     """Whether a function is known to only copy what it is given."""
-    return isinstance(function, Hashable) and function in _copying
+    return any(function is each for each in _copying)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from threading import Semaphore
 from typing import Any, NamedTuple
 
@@ -38,6 +39,14 @@ NUMBERS = lz.source(range(100))
 HERE = "in one ... beside the consumer"  # a thread or a process
 
 RUNS = "each item with what comes of it"
+
+
+@dataclass(frozen=True)
+class Unhashable:
+    numbers: list[int]
+
+    def __call__(self, items: list[Any]) -> int:
+        return len(items)
 
 
 @lz.composite
@@ -85,6 +94,10 @@ PLANS = {
     "stack is sooner done than sent": (
         lz.source(Stream()) | lz.batch(2, collate=lz.stack),
         ["as one stream"],
+    ),
+    "a collate that is no key": (
+        lz.source(Stream()) | lz.batch(2, collate=Unhashable([1])),
+        [HERE, "item by item"],
     ),
     "stack behind what workers make": (
         lz.source(Stream()) | lz.map(double) | lz.batch(2, collate=lz.stack) | lz.map(double),
