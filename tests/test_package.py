@@ -214,6 +214,17 @@ def test_no_import_hides_in_a_function() -> None:
                 assert not hidden, f"{file.name}: {node.name} imports"
 
 
+def test_named_tuples_are_those_that_are_sooner_made() -> None:
+    for file in ROOT.rglob("*.py"):
+        names = [
+            alias.name
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module == "typing"
+            for alias in node.names
+        ]
+        assert "NamedTuple" not in names or file.name == "named_tuple.py", file
+
+
 def test_tests_mirror_the_package() -> None:
     for folder in {file.parent.relative_to(ROOT) for file in ROOT.rglob("*.py")}:
         file = TESTS / folder.parent / f"test_{folder.name}.py"

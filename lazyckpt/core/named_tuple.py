@@ -1,4 +1,7 @@
-"""`typing.NamedTuple`, of which no annotation is compiled: that took a tenth of the import."""
+"""`NamedTuple`, for all of the package: that of `typing`, in less of the time of an import.
+
+`typing` compiles each annotation, which nobody here asks for.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,6 @@ Role: TypeAlias = Literal[
 ]  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_copying: list[Any] = []
 
 _FOREIGN = {
     "drop_remainder": "drop_last",
@@ -194,9 +193,11 @@ class Registry(MutableMapping[str, Combinator]):
 
 registry = Registry()
 
+_copying: list[Any] = []
+
 
 def copying(function: _F) -> _F:
-    """Note that a function only copies what it is given, which is sooner done than sent."""
+    """Note that a function only copies what it is given, so that no worker is sent that."""
     _copying.append(function)
     return function
 

@@ -72,7 +72,7 @@ def is_chance(chi_squared: float, freedom: int) -> bool:
     return abs(chi_squared - freedom) < 6 * math.sqrt(2 * freedom)
 
 
-SIZES = [16, 100, 4097, 32_768, 32_769, 40_000]
+SIZES = [16, 100, 4096, 4097, 5000, 32_768, 32_769, 40_000]
 
 
 @pytest.mark.parametrize("size", SIZES)

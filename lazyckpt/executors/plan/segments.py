@@ -181,7 +181,7 @@ def without_pipelines(call: Call) -> Call:
 
 
 def _halves(call: Call) -> Iterator[Call]:
-    """A stage; or two, if workers can do the second: its function that collates, its choices."""
+    """A stage; or two, if workers do the second: its function that collates, or its choices."""
     name = next((name for name, role in call.functions.items() if role == "collate"), "")
     if name and not is_copying(call.arguments[name]):
         collating, function = registry["map"], call.arguments[name]

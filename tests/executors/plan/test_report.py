@@ -33,7 +33,7 @@ def mixture() -> lz.Pipeline[Any]:
         | lz.shuffle(1000, seed=number)
         for number in range(2)
     ]
-    return lz.mix(webs, [1, 2], seed=0) | lz.map(tokens) | lz.batch(32, collate=lz.stack)
+    return lz.mix(webs, [1, 2], seed=0) | lz.map(tokens) | lz.batch(32, collate=tokens)
 
 
 MIXTURE = """\
@@ -70,7 +70,8 @@ WORKERS = """\
   shuffle(buffer_size=1000, seed=1)  in one thread beside the consumer; nothing ahead
 mix(..., (1, 2), seed=0)             in one thread beside the consumer; nothing ahead
 map(tokens)                          in 4 threads, item by item; 6 items ahead
-batch(32, collate=stack)             in one thread beside the consumer; 3 items ahead"""
+batch(32, collate=...)               in one thread beside the consumer; nothing ahead
+collate=tokens                       in 4 threads, item by item; 9 items ahead"""
 
 
 def test_many_joined_pipelines_are_summed_up() -> None:
@@ -88,7 +89,7 @@ def test_many_joined_pipelines_are_summed_up() -> None:
 def test_a_mixture_is_laid_out_and_its_batches_are_shown_as_written() -> None:
     assert lz.explain(mixture(), lz.threads(4)).layout == WORKERS
     assert lz.explain(mixture()).layout == (
-        MIXTURE + " | map(tokens) | batch(32, collate=stack)"
+        MIXTURE + " | map(tokens) | batch(32, collate=tokens)"
         "  in the consumer's thread, when asked for; nothing ahead"
     )
 
