@@ -161,7 +161,8 @@ def _table(data: Any) -> Table[Any]:
         return Table(data.__getitem__)
     many = data.__getitems__
     if is_reader(data):
-        return Table(data.__getitem__, many, getattr(data, "read_stacked", None))
+        stacked = getattr(data, "read_stacked", None)
+        return Table(data.__getitem__, many, stacked, is_read_ahead=True)
     return Table(data.__getitem__, lambda indices: list(many([int(i) for i in indices])))
 
 
@@ -170,6 +171,7 @@ def _values(column: Column) -> Table[Any]:
         column.get,
         lambda indices: list(column.take(indices)),
         lambda indices: _stacked(column, indices),
+        is_read_ahead=True,
     )
 
 
@@ -184,6 +186,7 @@ def _rows(columns: dict[Any, Column]) -> Table[dict[Any, Any]]:
         lambda index: {name: column.get(index) for name, column in pairs},
         rows,
         lambda indices: {name: _stacked(column, indices) for name, column in pairs},
+        is_read_ahead=True,
     )
 
 

@@ -74,8 +74,8 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(8)) | lz.shuffle(seed=0))
     [5, 2, 0, 7, 6, 1, 3, 4]
-    >>> list(lz.source(range(8)) | lz.shuffle(4, seed=0))
-    [0, 1, 2, 3, 4, 5, 6, 7]
+    >>> list(lz.source(range(12)) | lz.shuffle(8, seed=0))
+    [4, 5, 6, 2, 0, 3, 1, 8, 10, 11, 9, 7]
     """
     if buffer_size is None:
         return _permuted(upstream, seed)
@@ -134,8 +134,8 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
         One block; over a table, none.
 
     >>> import lazyckpt as lz
-    >>> list(lz.source(range(8)) | lz.block_shuffle(4, seed=0))
-    [0, 1, 2, 3, 7, 4, 6, 5]
+    >>> list(lz.source(range(8)) | lz.block_shuffle(4, seed=2))
+    [2, 0, 3, 1, 6, 7, 5, 4]
     """
     rate = Rate(1, block_size)
     view, jump = upstream.view, upstream.skip

@@ -135,7 +135,8 @@ class Table(NamedTuple, Generic[T]):
 
     `rows` and `stacked` are None where many at once are no cheaper than one by one.
     `is_there` says that to get an item runs nobody's code. `spaced` gives the items of a
-    rising range, where that is cheaper too.
+    rising range, where that is cheaper too. `is_read_ahead` says that `rows` may read some
+    before they are asked for: no function of a user's sees them.
     """
 
     get: Callable[[int], T]
@@ -143,6 +144,7 @@ class Table(NamedTuple, Generic[T]):
     stacked: Callable[[Indices], Any] | None = None
     is_there: bool = False
     spaced: Callable[[range], Sequence[T]] | None = None
+    is_read_ahead: bool = False
 
 
 BlockStarts: TypeAlias = "Callable[[], NDArray[np.int64]]"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import index, length_hint
+from time import perf_counter
 from typing import Any, TypeVar
 
 from lazyckpt.core.flow import Flow, Position, Table, View, in_blocks
-from lazyckpt.core.prng import Indices
+from lazyckpt.core.prng import Indices, as_array
 
 U = TypeVar("U")
 
 AT_ONCE = 2048  # items that are there
 _LARGEST = 1 << 16  # indices worked out at once
+_ROWS = 256  # read before they are asked for, at most
+_ROWS_SECONDS = 1e-3  # what that may take
+_ROWS_SHARE = 4  # times fewer than came before
 
 
 def viewing(
@@ -24,6 +28,8 @@ def viewing(
     def flow(position: Position) -> Flow[U]:
         if view.table.is_there:
             return at_once(skip, position, looked_up(skip, view, position))
+        if view.table.is_read_ahead:
+            return at_once(skip, position, read_ahead(skip, view, position))
         ticks: Iterator[int] = iter(range(0))
         total = 0
 
@@ -75,6 +81,47 @@ def looked_up(
                 raise
             yield items
         position, size = after, min(size * 8, _LARGEST)
+
+
+def read_ahead(
+    skip: Callable[[Position, int], tuple[Position, int]], view: View[U], position: Position
+) -> Iterator[Sequence[U]]:
+    """What a view has from a position on, in lists of one row at first, and of more if quick.
+
+    A list has at most a quarter as many rows as came before it, so that who wants few has
+    few read in vain.
+    """
+    rows, total, most, size = view.table.rows, 0, 1, 64
+    assert rows is not None
+    while True:
+        after, count = skip(position, size)
+        if not count:
+            return
+        indices = as_array(view.ahead(position, range(count)))
+        first = 0
+        while first < count:
+            some, begun = indices[first : first + most], perf_counter()
+            try:
+                items = rows(some)
+            except Exception:  # of one of them: those before it come first
+                yield from _one_by_one(view, position, some.tolist())
+            else:
+                yield items
+            first += len(some)
+            total += len(some)
+            is_quick = perf_counter() - begun < _ROWS_SECONDS
+            wanted = min(2 * most, total // _ROWS_SHARE, _ROWS) if is_quick else most // 2
+            most = max(1, wanted)
+        position, size = after, min(size * 8, _LARGEST)
+
+
+def _one_by_one(view: View[U], position: Position, indices: list[int]) -> Iterator[list[U]]:
+    try:
+        for each in indices:
+            yield [view.table.get(each)]
+    except IndexError:
+        view.ahead(position, range(0))  # which says so if the data have changed
+        raise
 
 
 def items_at(table: Table[U], indices: Indices) -> Sequence[U]:

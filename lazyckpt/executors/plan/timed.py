@@ -160,6 +160,7 @@ def _timed_view(view: View[T], stage: Stage) -> View[T]:
         table.stacked and _stacked(table.stacked, stage),
         table.is_there,
         table.spaced,
+        table.is_read_ahead,
     )
     return view._replace(table=made, ahead=_timed(view.ahead, stage, None))
 
