@@ -218,8 +218,11 @@ class Call(Frozen):
     def __hash__(self) -> int:
         try:
             return hash((self.name, hashable(self._arguments)))
+        except ArgumentError:  # of a pipeline among them
+            raise
         except TypeError as error:
-            raise TypeError(f"{self!r} hashes only where its arguments do: {error}") from None
+            text = f"{self!r} hashes only where its arguments do: {error}"
+            raise ArgumentError(text) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The public function pickles by reference, which imports its module.
