@@ -99,15 +99,12 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         Re-reads nothing; an iterable is read from its beginning.
 
     Random access:
-        Where the data have indices.
+        Where the data have indices. Rows of a reader or a data frame that come in another
+        order are read some at a time, and held until they are used: as many as take a
+        millisecond, at most 256, and a quarter of those that came before.
 
     Rank-free:
         Yes.
-
-    Memory:
-        None of its own. Rows of a reader or a data frame that come in another order are read
-        some at a time: as many as take a millisecond, at most 256, and a quarter of those
-        that came before.
 
     >>> import lazyckpt as lz
     >>> list(lz.source("to be or not".split()))
