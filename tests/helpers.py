@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
+import signal
 import subprocess
 import sys
 import threading
@@ -69,6 +71,15 @@ def workers() -> list[Any]:
     """Threads and processes of runs that are alive."""
     named = [*threading.enumerate(), *multiprocessing.active_children()]
     return [worker for worker in named if worker.name.startswith("lazyckpt-")]
+
+
+def nothing_is_left() -> None:
+    """Of runs, after a test."""
+    if workers():  # perhaps of a run that is part of a cycle
+        gc.collect()
+    until(lambda: not workers())
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    assert signal.SIGINT not in blocked  # later children would inherit it
 
 
 def is_alive(pid: int) -> bool:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import gc
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers import until, workers
+from tests.helpers import nothing_is_left
 
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     yield
-    if workers():  # perhaps of a run that is part of a cycle
-        gc.collect()
-    until(lambda: not workers())
-    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    assert signal.SIGINT not in blocked  # later children would inherit it
+    nothing_is_left()
 
 
 @pytest.fixture

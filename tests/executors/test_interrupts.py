@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,6 +24,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.forking import forking
 from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
+from tests.helpers import nothing_is_left
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
@@ -106,12 +110,11 @@ EXECUTORS: dict[str, Executor | None] = {
 }
 
 
-def points(name: str, executor: str) -> Iterator[int]:
+def points(name: str, executor: str) -> range:
     """Numbers of points to try: of each pipeline others, and all of them in the profile `deep`."""
     step = {"inline": 3, "threads": 31, "threads2": 31}.get(executor, 97)
     step = 1 if settings().max_examples > 1_000 else step
-    first = 1 + sum(map(ord, name)) % step
-    yield from range(first, 1 << 30, step)
+    return range(1 + sum(map(ord, name)) % step, 1 << 30, step)
 
 
 class Interrupt(BaseException):
@@ -122,19 +125,68 @@ def interrupt() -> None:
     raise Interrupt
 
 
+@pytest.fixture(scope="module")
+def spawned() -> Iterator[ProcessPoolExecutor]:
+    """A process that forks in a fifth of the time: it has not imported what other tests want."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+Tried = Callable[..., None]
+
+
+@pytest.fixture
+def tried(spawned: ProcessPoolExecutor, patience: float) -> Tried:
+    """Calls one of the functions below, where it forks in `spawned`."""
+
+    def call(function: Tried, name: str, executor: str, **how: bool) -> None:
+        arguments = (function, points(name, executor), name, executor, how)
+        if executor.startswith("fork"):
+            spawned.submit(watched, patience - 20, *arguments).result()
+        else:
+            quietly(*arguments)
+
+    return call
+
+
+def watched(seconds: float, *arguments: Any) -> None:
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    quietly(*arguments)
+    nothing_is_left()
+    faulthandler.cancel_dump_traceback_later()
+
+
+def quietly(
+    function: Tried, numbers: range, name: str, executor: str, how: dict[str, bool]
+) -> None:
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # an interrupt within a callback
+    try:
+        function(numbers, PIPELINES[name], EXECUTORS[executor], **how)
+    finally:
+        sys.unraisablehook = hook
+
+
 @pytest.mark.parametrize("lines", [False, True], ids=["calls", "lines"])
 @pytest.mark.parametrize("is_close", [False, True], ids=["interrupt", "close"])
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_at_every_point(
-    name: str, executor: str, is_close: bool, lines: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, executor: str, is_close: bool, lines: bool, tried: Tried
 ) -> None:
     """After either the state is that of the items the loop had, and the others come."""
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # an interrupt within a callback
-    pipeline = PIPELINES[name]
+    tried(goes_on, name, executor, is_close=is_close, lines=lines)
+
+
+def goes_on(
+    numbers: range,
+    pipeline: lz.Pipeline[Any],
+    executor: Executor | None,
+    is_close: bool,
+    lines: bool,
+) -> None:
     expected = [plain(item) for item in pipeline]
-    for number in points(name, executor):
-        run, found = lz.run(pipeline, executor=EXECUTORS[executor]), list[Any]()
+    for number in numbers:
+        run, found = lz.run(pipeline, executor=executor), list[Any]()
         at = At(number, run.close if is_close else interrupt, lines=lines)
         try:
             with at:
@@ -161,13 +213,15 @@ def test_at_every_point(
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", ["list", "random access", "some", "window"])
 def test_an_item_that_waits_for_its_state_comes_again(
-    name: str, executor: str, monkeypatch: pytest.MonkeyPatch
+    name: str, executor: str, tried: Tried
 ) -> None:
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # an interrupt within a callback
-    pipeline = PIPELINES[name]
+    tried(comes_again, name, executor)
+
+
+def comes_again(numbers: range, pipeline: lz.Pipeline[Any], executor: Executor | None) -> None:
     expected = list(lz.run(pipeline).with_state())
-    for number in points(name, executor):
-        run, found = lz.run(pipeline, executor=EXECUTORS[executor]), list[Any]()
+    for number in numbers:
+        run, found = lz.run(pipeline, executor=executor), list[Any]()
         at = At(number, interrupt)
         try:
             with at:
