@@ -69,14 +69,14 @@ def hashes(key: int, start: int, stop: int) -> NDArray[np.uint64]:
 
 def hashes_at(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """`hashed` for each of many counters."""
-    z = counters + np.uint64(1)
-    z *= np.uint64(_GOLDEN)
-    z += np.uint64(key)
-    z ^= z >> np.uint64(30)
+    z = counters * np.uint64(_GOLDEN)
+    z += np.uint64((key + _GOLDEN) & _MASK)
+    shifted = z >> np.uint64(30)
+    z ^= shifted
     z *= np.uint64(_MIX[0])
-    z ^= z >> np.uint64(27)
+    z ^= np.right_shift(z, np.uint64(27), out=shifted)
     z *= np.uint64(_MIX[1])
-    z ^= z >> np.uint64(31)
+    z ^= np.right_shift(z, np.uint64(31), out=shifted)
     return z
 
 
@@ -124,10 +124,10 @@ class Permutation:
         if size > _SORTED:
             self._keys = [hashed(key, i) >> (64 - self._width) for i in range(_ROUNDS)]
         else:
-            tag = np.uint64(_SORTED - 1)
-            tagged = hashes(key, 0, size)
+            counters, tag = np.arange(size, dtype=np.uint64), np.uint64(_SORTED - 1)
+            tagged = hashes_at(key, counters)
             tagged &= ~tag
-            tagged |= np.arange(size, dtype=np.uint64)
+            tagged |= counters
             tagged.sort()
             tagged &= tag
             self._window = (0, tagged.view(np.int64))

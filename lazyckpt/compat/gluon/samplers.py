@@ -29,7 +29,8 @@ class Sampler:
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return iter(lz.run(self.pipeline, lz.init(self.pipeline, epoch=epoch)))
+        machine = self.pipeline.machine
+        return iter(machine.flow(machine.init(epoch)))  # no run: nobody asks for its state
 
     def __len__(self) -> int:
         return len(self.pipeline)
