@@ -110,7 +110,7 @@ def zip(*pipelines: Pipeline[Any], strict: bool = False) -> Machine[tuple[Any, .
             return (tuple(state for state, _ in reached), int(passed < n)), passed
         first = counts.index(passed)  # those before the first to end are one ahead
         after = [
-            jump(state, passed + (number <= first))[0]
+            reached[first][0] if number == first else jump(state, passed + (number < first))[0]
             for number, (jump, state) in enumerate(builtins.zip(jumps, states, strict=True))
         ]
         return (tuple(after), 1), passed

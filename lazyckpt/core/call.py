@@ -42,7 +42,7 @@ class Call(Frozen):
     a composite `covers` the stages before it that the composite is made of.
     """
 
-    __slots__ = ("_arguments", "combinator", "controls", "covers", "is_steered", "site")
+    __slots__ = ("_arguments", "combinator", "controls", "covers", "depth", "is_steered", "site")
 
     _arguments: dict[str, Any]
     controls: list[Control]  # among the arguments
@@ -50,6 +50,7 @@ class Call(Frozen):
     combinator: Combinator
     site: str
     covers: int
+    depth: int  # of pipelines among the arguments, and among those of their stages
 
     def __init__(
         self, combinator: Combinator, arguments: dict[str, Any], site: str, covers: int = 0
@@ -58,9 +59,18 @@ class Call(Frozen):
         object.__setattr__(self, "_arguments", arguments)
         object.__setattr__(self, "site", site)
         object.__setattr__(self, "covers", covers)
+        chains = self.chains
+        depth = max([each.depth + 1 for each in chains], default=0)
+        if depth > sys.getrecursionlimit() // _FRAMES_WITHIN:
+            raise ArgumentError(
+                f"{combinator.name}: pipelines within pipelines, {depth:,} deep, are too many for "
+                f"Python's recursion limit; give one {combinator.name} all that it joins, or raise "
+                "the limit with sys.setrecursionlimit"
+            )
+        object.__setattr__(self, "depth", depth)
         controls = combinator.controls_in(arguments) if combinator.controls else []
         is_steered = bool(controls) or (
-            combinator.is_source and any(each.is_steered for each in self.chains)
+            combinator.is_source and any(each.is_steered for each in chains)
         )
         object.__setattr__(self, "controls", controls)
         object.__setattr__(self, "is_steered", is_steered)
@@ -248,6 +258,7 @@ def is_pipelines(value: Any) -> bool:
 
 _is_steered = attrgetter("is_steered")
 _FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
+_FRAMES_WITHIN = 15  # for each pipeline within another: up to ten, and some for the caller
 
 
 class Chain(Frozen, Shown, Pictured):
@@ -275,6 +286,11 @@ class Chain(Frozen, Shown, Pictured):
             built = call.build(built)
         assert built is not None
         return built
+
+    @cached_property
+    def depth(self) -> int:
+        """How many pipelines are within each other here."""
+        return max([call.depth for call in self.calls])
 
     @cached_property
     def is_steered(self) -> bool:

@@ -16,6 +16,7 @@ from lazyckpt.executors.plan.report import LINE
 from lazyckpt.executors.plan.timings import Span
 
 _WIDTH = 44  # characters of a stage
+_LEAST = 20  # of a line behind its indent, however narrow the page
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,9 @@ class Profile:
         for name, *cells in rows:
             indent = name[: len(name) - len(name.lstrip())] + "  "
             told = [f"{what} {cell}" for what, cell in zip(head[1:], cells, strict=True) if cell]
-            yield from wrap(name, width, initial_indent=indent[2:], subsequent_indent=indent)
-            yield from wrap(", ".join(told), width, initial_indent=indent, subsequent_indent=indent)
+            room = max(width, len(indent) + _LEAST)
+            yield from wrap(name, room, initial_indent=indent[2:], subsequent_indent=indent)
+            yield from wrap(", ".join(told), room, initial_indent=indent, subsequent_indent=indent)
 
     def _summary(self) -> str:
         text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"
