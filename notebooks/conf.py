@@ -45,6 +45,8 @@ napoleon_use_ivar = True
 
 html_theme = "furo"
 html_title = "lazyckpt"
+html_static_path = ["_static"]
+html_css_files = ["index.css"]
 html_copy_source = False
 html_show_sphinx = False
 copybutton_exclude = ".linenos, .gp, .go"
