@@ -52,7 +52,7 @@ def threads(
 
     Threads suit work that waits or releases the GIL: reading, decoding, NumPy.
 
-    Small items come in chunks, of up to 4,096 items, 256 KiB and 32 ms, and two
+    Small items come in chunks, of up to 16,384 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.
 
     Workers make what comes of an item, by `map`, `filter` or `flat_map`, beside each
@@ -157,7 +157,7 @@ def processes(
     the main part of a script with `if __name__ == "__main__"`, as multiprocessing
     requires; one without is refused.
 
-    Small items come in chunks, of up to 4,096 items, 256 KiB and 32 ms, and two
+    Small items come in chunks, of up to 16,384 items, 256 KiB and 32 ms, and two
     chunks a worker are held ready.
 
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and

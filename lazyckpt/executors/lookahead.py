@@ -26,7 +26,15 @@ from lazyckpt.executors.plan.tasks import (
     Tasks,
     stream_tasks,
 )
-from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, Suspect, WorkerPool, abandon
+from lazyckpt.executors.pools.pool import (
+    FEW_ITEMS,
+    STRIDE,
+    PendingTask,
+    PrefetchGate,
+    Suspect,
+    WorkerPool,
+    abandon,
+)
 from lazyckpt.failures.notes import Failure, places_of_functions
 
 _SINGLES = 4096  # items among which one is looked for that a worker has not survived
@@ -145,8 +153,8 @@ class Lookahead:
         self._continue(1, task, pending, outcome)
         counted = _counted(task, outcome)
         self._sizer.observe(outcome, counted)
-        if self._sizer.is_growing:
-            self._placement.forget()
+        if self._sizer.is_growing or task.size * 8 < self._sizer.size:
+            self._placement.forget()  # what a task costs by itself would count for too much
         elif self._placement.is_here == isinstance(pending, MadeHere):
             self._placement.observe(counted, outcome)
 
@@ -184,8 +192,7 @@ class Lookahead:
                 raise failure
             finally:
                 del failure  # its traceback has this frame, which would be a cycle
-        self._placement.close()
-        self._placement = Placement()  # what has killed a worker is none to be made here
+        self._stay_with_workers()
         self._sizer.use_single_items(1)
         self.begin(chunk)
 
@@ -197,11 +204,14 @@ class Lookahead:
         is_known = is_driven and (is_run or self.pool.suspect is not None)
         if not made or is_known or (made >= task.size and not is_run):
             return self.lose(failure, chunk, pending if task.is_single else None)
+        self._stay_with_workers()
         if is_run:
             self.abandon()
-            task = task._replace(payload=task.payload._replace(most=made))
+            most = made if pending.is_exact else FEW_ITEMS
+            task = task._replace(payload=task.payload._replace(most=most))
+            is_continued = pending.is_exact  # by what comes behind the failure
             pending = self._submit(task)
-            pending.is_continued = True  # what is left of it comes behind the failure
+            pending.is_continued = is_continued
             self._add(task, pending)
             return self._end_with(LostItem(failure))
         if is_driven:
@@ -210,19 +220,26 @@ class Lookahead:
             raise TaskLost  # so that who drives the pool begins once more
         self.begin(chunk)
         self._losses.keep_order(made)
+        singles = 0 if pending.is_exact else STRIDE  # behind those made, and it was one of them
+        left = made + singles
         size = self._sizer.size
         try:
-            while made > 0:
-                self._sizer.size = made
+            while left > 0:
+                self._sizer.size = max(1, left - singles)
                 task = self._next_task(chunk)
                 if task.payload is None:
                     break
                 self._add(task, self._submit(task))
-                made -= task.size
+                left -= task.size
         finally:
             self._sizer.size = size
         self._end_with(LostItem(failure))
         return None
+
+    def _stay_with_workers(self) -> None:
+        """Have nothing made here: what has killed a worker would kill this process."""
+        self._placement.close()
+        self._placement = Placement()
 
     def suspend(self) -> None:
         """Close what the tasks are generated from, and keep what is pending."""

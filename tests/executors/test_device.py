@@ -273,7 +273,7 @@ def test_what_runs_where() -> None:
         "  in 2 threads, each item from its own state; 4 items ahead",
         "copy to 'cuda'                     on a stream of its own, one item ahead",
         "memory: stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and",
-        "  4,096 items at most, 3 for each worker and 2 more, and 2 items besides",
+        "  16,384 items at most, 3 for each worker and 2 more, and 2 items besides",
     ]
 
 

@@ -152,7 +152,7 @@ def test_nothing_is_ahead_where_the_consumer_makes_it_or_it_is_held_back(tmp_pat
 def test_what_it_says_beside_the_counts() -> None:
     joined = SHAPES["joined"](Made(Path(os.devnull), 1))
     assert sentence(joined, lz.processes(2)) == (
-        "stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and 4,096 "
+        "stages have their own buffers; items below 256 KiB come in chunks of 256 KiB and 16,384 "
         "items at most, 3 for each worker and 2 more, and 2 items besides; what comes of an item, "
         "in parts of 1 MiB or one item, with 4.5 MiB for each worker; pipelines that are joined "
         "share what is ahead, and have one item each; large arrays and messages lie in 24 slots "

@@ -26,7 +26,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 9 << 19  # the same, where it is half a buffer: four items of 1 MiB
-CHUNK_ITEMS = 4096
+CHUNK_ITEMS = 1 << 14
 _END: Any = object()
 Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FEW_ITEMS = 1 << 9  # that a worker always counts one by one: a task has more if they are cheap
+STRIDE = 64  # of its count of those behind
+
 
 class PendingTask:
     """A task that was submitted, and its outcome once that is there.
@@ -30,6 +33,7 @@ class PendingTask:
         items: Those made so far, where a worker leaves them here.
         is_continued: Whether what is left of it is another task's.
         made: How many were made by a worker that then died or hung; None if it did another task.
+        is_exact: Whether that is so many, and not at least so many.
         called: Which of its watched calls was under way then, if one was.
         lost: What became of that worker, in a few words.
         message: The outcome as it has come, until it is asked for.
@@ -37,8 +41,8 @@ class PendingTask:
     """
 
     __slots__ = (
-        "called", "generation", "handle", "is_continued", "items", "lost", "made", "message",
-        "outcome", "size",
+        "called", "generation", "handle", "is_continued", "is_exact", "items", "lost", "made",
+        "message", "outcome", "size",
     )  # fmt: skip
 
     def __init__(self, generation: int, handle: Any, size: int) -> None:
@@ -48,6 +52,7 @@ class PendingTask:
         self.items: list[Any] = []
         self.is_continued = False
         self.made: int | None = None
+        self.is_exact = True
         self.called: int | None = None
         self.lost: Exception | None = None
         self.message: Message | None = None

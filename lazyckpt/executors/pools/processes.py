@@ -242,6 +242,9 @@ class ProcessPool(WorkerPool):
         context: Any = multiprocessing.get_context(method)
         shared = shared_cells(context, self.workers)
         self._gate = PipeGate(self._is_allowed, gate_flag(shared))
+        # Who waits no longer than for an item, and who may try one again, has to know which.
+        each = self._patience is not None or bool(self.retries) or self.is_driven
+        self._settings = self._settings._replace(counts_each=each)
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
@@ -274,7 +277,8 @@ class ProcessPool(WorkerPool):
     def _start_worker(self, context: Any, index: int, shared: Any, arguments: Any) -> None:
         assert self._gate is not None
         ours, theirs = context.Pipe()
-        worker = WorkerProcess(ours, self._settings, Progress(shared, index))
+        progress = Progress(shared, index, each=self._settings.counts_each)
+        worker = WorkerProcess(ours, self._settings, progress)
         self._workers.append(worker)
         process = context.Process(
             target=serve,

@@ -5,7 +5,7 @@ How far a worker is with a task, which outlives it; and whether work may begin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import chain, compress, repeat
 from math import inf
@@ -16,8 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from lazyckpt.executors.pools.pool import FEW_ITEMS, STRIDE
+
 _CELL = np.dtype(np.int64).itemsize
-_MOST = 4096  # items that are counted
+_MOST = 1 << 14  # items that can be counted one by one
+_STEP = (True,) * STRIDE
 _NUMBERS = np.arange(1, _MOST + 1).astype(np.int64).tobytes()
 
 _own: list[Progress] = []  # that of this process, if it is a worker
@@ -50,13 +53,15 @@ class Progress:
 
     CELLS = 4
 
-    def __init__(self, shared: Any, index: int) -> None:
+    def __init__(self, shared: Any, index: int, *, each: bool) -> None:
         """Use the cells of one worker.
 
         Args:
             shared: Memory of `shared_cells`.
             index: The worker's number.
+            each: Whether items are counted one by one also where a task has many.
         """
+        self._exact = _MOST if each else FEW_ITEMS
         cells = _bytes_of(shared)
         self._cells = cells.cast("q")[index * self.CELLS : (index + 1) * self.CELLS]
         begin = (index * self.CELLS + 1) * _CELL
@@ -65,7 +70,7 @@ class Progress:
     def begin(self, number: int) -> CountedItems:
         """The list for the items of a task."""
         self._cells[1], self._cells[2], self._cells[0] = 0, 0, number
-        return CountedItems(self._made, self._cells[2:3])
+        return CountedItems(self._made, self._cells[2:3], self._exact)
 
     def say_alive(self) -> None:
         """Have who waits for an item wait anew."""
@@ -80,8 +85,12 @@ class Progress:
         self._cells[0] = -1
 
     def made(self, number: int) -> int | None:
-        """How many items of a task are made, if it is being done."""
+        """How many items of a task are made, if it is being done; or so many at least."""
         return self._cells[1] if self._cells[0] == number else None
+
+    def is_exact(self, made: int | None) -> bool:
+        """Whether such a count is that of each item."""
+        return made is None or made < self._exact
 
     def called(self, number: int) -> int | None:
         """Which call of a task is under way, of those that are watched, if one is."""
@@ -128,22 +137,30 @@ def say_alive() -> None:
 
 
 class CountedItems(list[Any]):
-    """A list that writes down its length while it grows: at C speed, 60 ns an item.
+    """A list that writes down its length while it grows: at C speed, 20 to 60 ns an item.
+
+    Behind the first `exact` items it does so at every 64th, which costs little.
 
     Attributes:
         call: The cell for the watched call that is under way.
     """
 
-    __slots__ = ("_place", "call")
+    __slots__ = ("_exact", "_place", "call")
 
-    def __init__(self, place: memoryview, call: memoryview) -> None:
-        self._place, self.call = place, call
+    def __init__(self, place: memoryview, call: memoryview, exact: int) -> None:
+        self._place, self.call, self._exact = place, call, exact
 
     def extend(self, items: Iterable[Any]) -> None:
         numbers, made = BytesIO(_NUMBERS), len(self)
         numbers.seek(made * _CELL)
-        counts = map(numbers.readinto, repeat(self._place, max(0, _MOST - made)))
-        super().extend(compress(items, chain(counts, repeat(True))))
+        counts = map(numbers.readinto, repeat(self._place, max(0, self._exact - made)))
+        super().extend(compress(items, chain(counts, chain.from_iterable(self._steps()))))
+
+    def _steps(self) -> Iterator[tuple[bool, ...]]:
+        cell = self._place.cast("q")
+        while True:
+            cell[0] = len(self) + 1  # with the one that this is asked about
+            yield _STEP
 
     def append(self, item: Any) -> None:
         super().append(item)

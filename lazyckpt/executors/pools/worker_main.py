@@ -47,6 +47,7 @@ class WorkerSettings(NamedTuple):
         slots: Messages that may lie in shared memory.
         shared_memory: Whether arrays go through it.
         first: The number of the first worker.
+        counts_each: Whether it counts items one by one also where a task has many.
     """
 
     init: Callable[[int], Any] | None
@@ -54,6 +55,7 @@ class WorkerSettings(NamedTuple):
     slots: int
     shared_memory: bool
     first: int = 0
+    counts_each: bool = False
 
 
 def serve(
@@ -89,7 +91,8 @@ def serve(
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
-    number, sending, progress = 0, 0.0, Progress(shared, index)
+    number, sending = 0, 0.0
+    progress = Progress(shared, index, each=settings.counts_each)
     note_own(progress)
     is_open = gate_flag(shared)
     progress.say_alive()  # so that no item is late because this has taken long to start

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from contextlib import suppress
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
+from time import sleep
 from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.plan.tasks import CHUNK_ITEMS
+from lazyckpt.executors.pools.pool import FEW_ITEMS, STRIDE
 from lazyckpt.executors.pools.progress import Progress, gate_flag, shared_cells
 from tests.executors.faults import FORKED, OTHERS, Fault, each, fails, kill, notes, shapes, wait
 
 pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
 
 SIZE, AT = 400, 333  # within a task of many
+MANY = 20_000  # in tasks of thousands
 HUNG: dict[str, Executor] = {
     "threads": lz.threads(timeout=1),
     "threads2": lz.threads(2, timeout=1),
@@ -95,12 +103,76 @@ def test_a_worker_that_is_killed_while_it_is_idle_blames_no_stage(flag: Path) ->
         assert "lazyckpt: after 0 delivered items" in notes(error)
 
 
-@pytest.mark.parametrize("size", [0, 1, 5000])
-def test_items_are_counted_while_they_are_made(size: int) -> None:
-    progress = Progress(shared_cells(get_context("fork"), 2), 1)
+class Deadly:
+    """The identity, but a worker does not survive one item, however often it tries."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.here = at, os.getpid()
+
+    def __call__(self, item: int) -> int:
+        if item == self.at and os.getpid() != self.here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+
+@shapes
+@pytest.mark.parametrize("workers", [1, 2])
+@settings(max_examples=3)
+@given(at=st.integers(0, MANY - 1))
+@example(FEW_ITEMS)
+@example(MANY - 1)
+def test_one_of_thousands(shape: Any, workers: int, at: int) -> None:
+    pipeline = shape(Deadly(at), MANY)
+    found: list[int] = []
+    with lz.run(pipeline, executor=lz.processes(workers, start_method="fork")) as run:
+        error = fails(run, found, lz.WorkerDied)
+        state = run.state
+    assert found == list(range(at))
+    assert f"after {at:,} delivered items" in notes(error)
+    assert replayed(pipeline, error) == at
+    assert [*found, *lz.run(pipeline, state)] == list(range(MANY))
+
+
+@shapes
+def test_one_of_thousands_is_left_out(shape: Any) -> None:
+    pipeline = shape(Deadly(MANY - 100), MANY)
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        assert list(run) == [item for item in range(MANY) if item != MANY - 100]
+        assert run.skipped == 1
+
+
+@shapes
+def test_a_worker_of_thousands_that_is_killed_by_someone_else(shape: Any, flag: Path) -> None:
+    pipeline = shape(Fault(flag, MANY - 100, kill), MANY)
+    found: list[int] = []
+    with lz.run(pipeline, executor=lz.processes(start_method="fork")) as run:
+        fails(run, found, lz.WorkerDied)
+        assert len(found) >= MANY - 100
+        assert [*found, *run] == list(range(MANY))
+
+
+def slow_behind_thousands(item: int) -> int:
+    if 15_000 <= item < 15_000 + 2 * STRIDE:
+        sleep(0.02)
+    return item
+
+
+@shapes
+def test_slow_items_behind_thousands_are_not_late(shape: Any) -> None:
+    pipeline = shape(slow_behind_thousands, MANY)
+    with lz.run(pipeline, executor=lz.processes(timeout=1, start_method="fork")) as run:
+        assert list(run) == list(range(MANY))
+
+
+@pytest.mark.parametrize("each_one", [False, True])
+@pytest.mark.parametrize("size", [0, 1, FEW_ITEMS, 20_000])
+def test_items_are_counted_while_they_are_made(size: int, each_one: bool) -> None:
+    progress = Progress(shared_cells(get_context("fork"), 2), 1, each=each_one)
     progress.end()
     assert progress.made(7) is None
-    items, seen = progress.begin(7), []
+    assert progress.is_exact(None)
+    items, exact, seen = progress.begin(7), CHUNK_ITEMS if each_one else FEW_ITEMS, []
 
     def make() -> Any:
         for number in range(size):
@@ -109,7 +181,9 @@ def test_items_are_counted_while_they_are_made(size: int) -> None:
 
     items.extend(make())
     assert items == list(range(size))
-    assert seen == [min(number, 4096) for number in range(size)]
+    for number, counted in enumerate(seen):
+        assert 0 <= number - counted < (STRIDE if number >= exact else 1)
+        assert number == counted or not progress.is_exact(counted)
     progress.begin(8).append("one")
     assert (progress.made(7), progress.made(8)) == (None, 1)
 
