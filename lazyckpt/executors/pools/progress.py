@@ -19,7 +19,7 @@ import numpy as np
 from lazyckpt.executors.pools.pool import FEW_ITEMS, STRIDE
 
 _CELL = np.dtype(np.int64).itemsize
-_MOST = 1 << 14  # items that can be counted one by one
+_MOST = 1 << 14  # items that can be counted one by one: as many as a chunk has
 _STEP = (True,) * STRIDE
 _NUMBERS = np.arange(1, _MOST + 1).astype(np.int64).tobytes()
 
