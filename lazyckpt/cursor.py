@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from operator import length_hint
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
+from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 
@@ -153,14 +152,14 @@ class Cursor(Generic[T]):
 
     def count(self, ticks: Iterator[bool]) -> None:
         """Count items from here on by the ticks that are taken with them, if no flow does it."""
-        opened, size = self.opened, length_hint(ticks)
+        opened, size = self.opened, remaining(ticks)
         if opened is not None and not _is_counting(opened.flow):
             snapshot = opened.flow.snapshot
             begun = _OpenFlow(
                 opened.flow,
                 self.delivered(),
-                lambda: size - length_hint(ticks),
-                lambda: (snapshot(), size - length_hint(ticks)),
+                lambda: size - remaining(ticks),
+                lambda: (snapshot(), size - remaining(ticks)),
                 ticks,
             )
             # A signal's handler may have closed it.

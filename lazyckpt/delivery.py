@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import compress, islice, repeat
-from operator import length_hint
+from itertools import compress, islice
 from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
 from lazyckpt.block_iterator import raising
 from lazyckpt.core.call import Chain
-from lazyckpt.core.flow import WALKS, Chunks, Flow, Position
+from lazyckpt.core.flow import Chunks, Flow, Position
+from lazyckpt.core.iterators import WALKS, make_ticks, remaining
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Mark, MarkTimer
@@ -237,7 +237,7 @@ class Delivery(Generic[T]):
             self._under_way = ref(found), ticks
             return found
         if found is None or found.gi_frame is None:
-            ticks = repeat(True, self._timer.stride)
+            ticks = make_ticks(self._timer.stride)
             found = self._deliver(ticks)
             self._under_way = ref(found), ticks
         return iter((compress(found, ticks),))
@@ -264,7 +264,7 @@ class Delivery(Generic[T]):
 
     def _pass_on(self) -> Iterator[Iterator[T]]:
         """Blocks of items that are there, as many as are given between two looks at the clock."""
-        cursor, ticks = self.cursor, repeat(True, self._timer.stride)
+        cursor, ticks = self.cursor, make_ticks(self._timer.stride)
         try:
             flow, opened, begun = cursor.open(), cursor.opened, perf_counter()
             if opened is None or flow.blocks is None or flow.fn is not None:
@@ -287,11 +287,11 @@ class Delivery(Generic[T]):
             self.drop()
             raise self._annotated(error)  # noqa: B904  # the same error, or one with its own cause
         if cursor.opened is opened:
-            self._finish(begun, is_last=length_hint(ticks) > 0)
+            self._finish(begun, is_last=remaining(ticks) > 0)
 
     def _deliver(self, ticks: Iterator[bool]) -> Iterator[T]:
         """The next items, as many as are given between two looks at the clock."""
-        cursor, size, fn = self.cursor, length_hint(ticks), None
+        cursor, size, fn = self.cursor, remaining(ticks), None
         item: Any = _NO_ITEM
         try:
             flow = cursor.open()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.entries import size as entries_size
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.cursor import Cursor
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import SkipLog

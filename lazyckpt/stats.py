@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import nan
 from time import perf_counter
-from typing import TypeVar
-
-from lazyckpt.core.named_tuple import NamedTuple
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import TicketError
 from lazyckpt.state.state import State
 

@@ -11,7 +11,7 @@ import pytest
 
 import lazyckpt as lz
 
-pytestmark = pytest.mark.usefixtures("watchdog", "_limit")
+pytestmark = pytest.mark.usefixtures("_limit")
 MOST = 1000 // 15
 
 

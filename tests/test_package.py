@@ -19,7 +19,7 @@ from tests.helpers import loaded, printed
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
 ROOMS = [
-    ["core.secrets", "core.named_tuple"],
+    ["core.secrets", "core.iterators"],
     ["errors"],
     ["core.lengths", "core.cached_property", "core.frozen", "core.pictured"],
     ["core.checks"],
@@ -214,21 +214,12 @@ def test_no_import_hides_in_a_function() -> None:
                 assert not hidden, f"{file.name}: {node.name} imports"
 
 
-def test_named_tuples_are_those_that_are_sooner_made() -> None:
-    for file in ROOT.rglob("*.py"):
-        names = [
-            alias.name
-            for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.ImportFrom) and node.module == "typing"
-            for alias in node.names
-        ]
-        assert "NamedTuple" not in names or file.name == "named_tuple.py", file
-
-
 def test_tests_mirror_the_package() -> None:
     for folder in {file.parent.relative_to(ROOT) for file in ROOT.rglob("*.py")}:
-        file = TESTS / folder.parent / f"test_{folder.name}.py"
-        assert any((TESTS / folder).glob("**/test_*.py")) or file.exists(), f"{folder}: no tests"
+        rooms = (TESTS, TESTS / "world")
+        files = [room / folder.parent / f"test_{folder.name}.py" for room in rooms]
+        inside = [file for room in rooms for file in (room / folder).glob("**/test_*.py")]
+        assert inside or any(file.exists() for file in files), f"{folder}: no tests"
 
 
 def test_no_test_file_is_long_or_the_rest_of_another() -> None:

@@ -125,7 +125,7 @@ def _same(ticket: lz.Ticket) -> lz.Ticket:
     return ticket
 
 
-def test_many_threads_finish_items(watchdog: None) -> None:
+def test_many_threads_finish_items() -> None:
     pipeline = lz.source(range(600)) | lz.shuffle(16, seed=0)
     found = []
     with (
@@ -141,7 +141,7 @@ def test_many_threads_finish_items(watchdog: None) -> None:
     assert tracked.state.base == lz.state_at(pipeline, 600)
 
 
-def test_many_threads_take_items(watchdog: None) -> None:
+def test_many_threads_take_items() -> None:
     tracked = lz.tracked(lz.run(lz.source(range(500))), max_in_flight=5)
     found: list[int] = []
 
@@ -159,7 +159,7 @@ def test_many_threads_take_items(watchdog: None) -> None:
     assert sorted(found) == list(range(500))
 
 
-def test_the_next_item_is_waited_for(watchdog: None) -> None:
+def test_the_next_item_is_waited_for() -> None:
     tracked = lz.tracked(lz.run(LETTERS), max_in_flight=2)
     tickets = taken(tracked, 2)
     found: list[Any] = []
@@ -172,7 +172,7 @@ def test_the_next_item_is_waited_for(watchdog: None) -> None:
     assert found[0][1] == "c"
 
 
-def test_who_waits_gets_an_error_when_it_is_closed(watchdog: None) -> None:
+def test_who_waits_gets_an_error_when_it_is_closed() -> None:
     tracked = lz.tracked(lz.run(LETTERS), max_in_flight=1)
     taken(tracked, 1)
     errors: list[BaseException] = []
@@ -191,7 +191,7 @@ def test_who_waits_gets_an_error_when_it_is_closed(watchdog: None) -> None:
     assert "the tracked run is closed; enter it again" in str(errors[0])
 
 
-def test_ctrl_c_ends_the_wait(watchdog: None) -> None:
+def test_ctrl_c_ends_the_wait() -> None:
     tracked = lz.tracked(lz.run(LETTERS), max_in_flight=1)
     (ticket,) = taken(tracked, 1)
 

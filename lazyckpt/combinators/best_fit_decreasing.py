@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from lazyckpt.core.named_tuple import NamedTuple
 
 
 class _Rows(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from lazyckpt.combinators.reordered import check_branches, permuted
 from lazyckpt.core.flow import Flow, Position, in_blocks
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.prng import as_array
 from lazyckpt.core.stages import stateful
@@ -115,7 +115,7 @@ def shuffled_blocks(
         before = upstream.flow(anchor)
         order = orders(upstream.epoch(anchor), *mark, *branches)
         block: list[Any] = []
-        ticks: Iterator[Any] = iter(block)
+        ticks: Iterator[Any] = iterate(block)
         passed = 0  # given by the blocks before
 
         def blocks() -> Iterator[Iterator[Any]]:
@@ -126,8 +126,7 @@ def shuffled_blocks(
                 outputs = order.shuffled(made(items))
                 if given and given >= len(outputs):
                     raise _shrunk(name, what, given, len(outputs))
-                left: Any = iter(outputs)
-                left.__setstate__(given)
+                left = iterate(outputs, given)
                 anchor, mark, branches = here, there, later
                 # Together, as an interrupt may come at any time, and this is counted.
                 passed, given, block, ticks = passed + len(block) - given, 0, outputs, left
@@ -139,13 +138,13 @@ def shuffled_blocks(
             passed, block = passed + len(block), []
 
         def snapshot() -> Position:
-            left = length_hint(ticks)
+            left = remaining(ticks)
             if block and not left:
                 return before.snapshot(), *order.mark, 0
             return anchor, *mark, len(block) - left if block else given, *branches
 
         def taken() -> int:
-            return passed + len(block) - length_hint(ticks)
+            return passed + len(block) - remaining(ticks)
 
         return in_blocks(blocks(), snapshot, taken)
 

@@ -6,11 +6,11 @@ import math
 import os
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import hashed, hashes_at
 from lazyckpt.errors import InvalidState
 from lazyckpt.state.saving import write_file

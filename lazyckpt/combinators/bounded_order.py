@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lazyckpt.combinators.reordered import Order, permuted
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import Indices, as_array, derive, hashes
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MappingView, Set, Sized
 from itertools import chain, islice
-from operator import length_hint
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, counted, in_blocks
 from lazyckpt.core.frames import is_reader
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Reread, entered, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
@@ -131,7 +131,7 @@ def _expanding(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) 
         inner: Flow[B] | None = None
         taken: Callable[[], int]
         whole: list[B] = []
-        items: Any = iter(whole)
+        items: Any = iterate(whole)
         passed = 0  # items of the expansions before
 
         def expansions() -> Iterator[Iterator[B]]:
@@ -140,7 +140,7 @@ def _expanding(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) 
             for item in sources:
                 expansion = fn(item)
                 if begun and type(expansion) is list:  # what `opened` does, for small ones
-                    whole, items = expansion, iter(expansion)
+                    whole, items = expansion, iterate(expansion)
                     yield items
                     passed, whole = passed + len(whole), []
                 else:
@@ -160,10 +160,10 @@ def _expanding(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) 
         def snapshot() -> Position:
             if inner is not None:
                 return here(), inner.snapshot()
-            return (here(), len(whole) - length_hint(items)) if whole else (anchor, inside)
+            return (here(), len(whole) - remaining(items)) if whole else (anchor, inside)
 
         def given() -> int:
-            return passed + (len(whole) - length_hint(items) if inner is None else taken())
+            return passed + (len(whole) - remaining(items) if inner is None else taken())
 
         return in_blocks(expansions(), snapshot, given)
 
@@ -193,10 +193,8 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
             f"a set has no order that lasts, give sorted(...) of it: {brief(expansion)}"
         )
     if type(expansion) is list and inside <= len(expansion):
-        items: Any = iter(expansion)
-        if inside:
-            items.__setstate__(inside)
-        reached: Callable[[], int] = lambda: len(expansion) - length_hint(items)  # noqa: E731
+        items = iterate(expansion, inside)
+        reached: Callable[[], int] = lambda: len(expansion) - remaining(items)  # noqa: E731
         return Flow(items, reached, taken=lambda: reached() - inside)
     if is_reader(expansion) and inside <= len(cast(Sized, expansion)):
         rows, given = counted(chain.from_iterable(cast(Any, expansion).iter_blocks(inside)))

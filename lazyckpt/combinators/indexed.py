@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence, Sized
-from operator import index, length_hint
+from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,8 +11,9 @@ import numpy as np
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import BlockStarts, FirstItems, Flow, Position, Table, View, in_blocks
+from lazyckpt.core.flow import BlockStarts, Flow, Position, Table, View, in_blocks
 from lazyckpt.core.frames import Column, frame_columns, is_reader
+from lazyckpt.core.iterators import FirstItems, end, index_reached, iterate, remaining
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced
@@ -27,7 +27,7 @@ T = TypeVar("T", covariant=True)
 _OWN = (list, tuple, range, bytes)  # whose iterators can be placed, and tell their place
 _BLOCK = 512  # items that are there at once
 _ROWS = 256  # rows of a frame that are made at once
-_NONE: Iterator[Any] = iter(())
+_NONE: Iterator[Any] = iterate(())
 
 
 # From an epoch and an index to the items from there on.
@@ -198,21 +198,19 @@ def _stacked(column: Column, indices: Indices) -> Any:
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
     """By a sequence's own iterator; that of a list would go on into what is appended."""
 
-    copied = data.copy if isinstance(data, list) else lambda: data
+    copied = data.copy if isinstance(data, list) else None
 
     def walk(epoch: int, index: int) -> Flow[Any]:
-        items: Any = iter(data)
-        if index:
-            items.__setstate__(index)
-        known, remaining = index, items.__length_hint__  # in half the time of length_hint
+        items = iterate(data, index)
+        known = index
 
         def place() -> tuple[Position, int]:
             nonlocal known
-            if left := remaining():
+            if left := remaining(items):
                 known = len(data) - left
-            else:  # it has no place after its end, where a list was cut before it
-                _, _, *reached = items.__reduce__()
-                known = reached[0] if reached else max(known, len(data))
+            else:  # after the last item, or amid a list that was cut before it
+                reached = index_reached(items) if copied is not None else None
+                known = max(known, len(data)) if reached is None else reached
             return (epoch, known), known - index
 
         return in_blocks(
@@ -220,7 +218,7 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
             lambda: place()[0],
             lambda: place()[1],
             place,
-            copied,
+            copied or (lambda: data),
         )
 
     return walk
@@ -228,18 +226,18 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
 
 def _whole(items: Any, block: Iterator[Any], look: Callable[[], None]) -> Iterator[Iterator[Any]]:
     """One block, of a sequence's own iterator; to close this ends both."""
-    end = sys.maxsize  # where it is closed at the interpreter's end, there is no `sys`
+    stop = end  # at the interpreter's end, the module's names may be gone
     try:
         yield block
     except GeneratorExit:
-        items.__setstate__(end)
+        stop(items)
         raise
     look()
 
 
 def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
     def walk(epoch: int, index: int) -> Flow[Any]:
-        ticks = iter(range(index, length))
+        ticks = iterate(range(index, length))
 
         def items() -> Iterator[Any]:
             try:
@@ -250,7 +248,7 @@ def _indexing(data: Any, length: int, look: Callable[[], None]) -> Walks:
                 raise
             look()
 
-        return Flow(items(), lambda: (epoch, length - length_hint(ticks)))
+        return Flow(items(), lambda: (epoch, length - remaining(ticks)))
 
     return walk
 
@@ -259,8 +257,8 @@ def looking_up(get: Callable[[int], Any], length: int) -> Walks:
     """By an index each, of what doesn't change its length."""
 
     def walk(epoch: int, index: int) -> Flow[Any]:
-        ticks = iter(range(index, length))
-        return Flow(map(get, ticks), lambda: (epoch, length - length_hint(ticks)))
+        ticks = iterate(range(index, length))
+        return Flow(map(get, ticks), lambda: (epoch, length - remaining(ticks)))
 
     return walk
 
@@ -289,14 +287,14 @@ def _in_blocks(
         def each() -> Iterator[Iterator[Any]]:
             nonlocal here
             for block in blocks(index):
-                here = iter(block), here[1] + len(block)
+                here = iterate(block), here[1] + len(block)
                 yield here[0]
             look()
 
         return in_blocks(
             each(),
-            lambda: (epoch, here[1] - length_hint(here[0])),
-            lambda: here[1] - length_hint(here[0]) - index,
+            lambda: (epoch, here[1] - remaining(here[0])),
+            lambda: here[1] - remaining(here[0]) - index,
         )
 
     return walk

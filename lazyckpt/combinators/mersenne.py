@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
-from operator import length_hint
 from random import Random, SystemRandom
 from typing import Any
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from lazyckpt.combinators.blocks import rearranged
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
@@ -241,14 +241,14 @@ class Words:
         i = last
         while i > 0:
             count = i + (i >> 1) + 8
-            words = iter(self._peek(count).tolist())
+            words = iterate(self._peek(count).tolist())
             for word in words:
                 if (j := word >> _SHIFTS[i]) <= i:
                     found.append(j)
                     i -= 1
                     if not i:
                         break
-            self._take(count - length_hint(words))
+            self._take(count - remaining(words))
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from lazyckpt.combinators.token_rows import Features
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position, counted, noted
 from lazyckpt.core.machine import Machine, Reread, within
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.stages import stateful
 from lazyckpt.pipeline import Stage
 

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from os import PathLike
-from typing import Any, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from lazyckpt.combinators.token_rows import Overflow, overflow_policy
 from lazyckpt.core.arrays import read_only
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit, at_least, checked, natural, optional, positive
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate, chain, count, cycle
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit, brief
 from lazyckpt.core.lengths import is_raised_here
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
 

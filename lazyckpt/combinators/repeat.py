@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count as counting
-from operator import length_hint
 from typing import Any, TypeVar
 
 import numpy as np
 
 from lazyckpt.core.checks import natural, optional
 from lazyckpt.core.flow import Flow, Position, View, blocks_of, in_blocks
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import MOST, End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.stages import stateless
@@ -136,20 +136,20 @@ def _short_epochs(
     """Whole epochs from one to another, of few items that are there, and the same in each."""
     length, jump = int(upstream.length or 0), upstream.skip
     assert jump is not None
-    at = first - 1, iter(list[A]())  # an epoch, and what is left of it
+    at = first - 1, iterate(list[A]())  # an epoch, and what is left of it
 
     def blocks() -> Iterator[Iterator[A]]:
         nonlocal at
         for epoch in counting(first) if last == math.inf else range(first, int(last) + 1):
             while len(items := epoch_items()) != length:
                 upstream.check(upstream.init(epoch))  # which says that the data have changed
-            at = epoch, iter(items)
+            at = epoch, iterate(items)
             yield at[1]
         upstream.check(upstream.init(first))  # and behind the last, too
 
     def place() -> tuple[Position, int]:
         epoch, items = at
-        here = length - length_hint(items)
+        here = length - remaining(items)
         return jump(upstream.init(epoch), here)[0], (epoch - first) * length + here
 
     return in_blocks(blocks(), lambda: place()[0], lambda: place()[1], place)

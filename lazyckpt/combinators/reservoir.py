@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from operator import length_hint
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread, within
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.stages import stateful
 from lazyckpt.errors import SourceChanged
 
@@ -90,7 +89,7 @@ class Reservoir:
         anchor, start, given, *mark = position
         slots = self.slots(self.upstream.epoch(anchor), start, *mark)
         before = self.upstream.flow(anchor)
-        ticks: Iterator[int] = iter(())
+        ticks: Iterator[int] = iterate(())
         ahead = given  # the count when ticks run out
 
         def outputs() -> Iterator[Any]:
@@ -108,7 +107,7 @@ class Reservoir:
                         held.marks[first + 1] = held.snapshot(), slots.mark
                         start, anchor, mark = held.oldest_mark()
                     held.inputs[some] = np.arange(first, stop)  # of equal ones the last stays
-                    ticks, ahead = iter(some.tolist()), stop
+                    ticks, ahead = iterate(some.tolist()), stop
                     yield ticks
                     first = stop
 
@@ -136,12 +135,12 @@ class Reservoir:
                     f"{held.arrived}"
                 )
             rest = slots.flush(occupied, passed - flushed)[flushed:].tolist()
-            ticks, ahead = iter(rest), passed + len(rest)
+            ticks, ahead = iterate(rest), passed + len(rest)
             for slot in ticks:
                 yield buffer[slot]
 
         def reached() -> int:
-            counted: int = ahead - length_hint(ticks)
+            counted: int = ahead - remaining(ticks)
             return max(counted, 0)
 
         return Flow(outputs(), lambda: (anchor, start, reached(), *mark))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, compress, islice
-from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.named_tuple import NamedTuple
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.prng import as_array
 from lazyckpt.errors import SourceChanged
 
@@ -90,7 +89,7 @@ class _Given(NamedTuple):
     size: int
 
     def reached(self) -> int:
-        return self.given + self.size - length_hint(self.slots)
+        return self.given + self.size - remaining(self.slots)
 
 
 class Shuffling:
@@ -121,7 +120,7 @@ class Shuffling:
         self.name, self.grid, self.order, self.reading = name, grid, order, reading
         self.begin, self.given, self.branches = position, position[1], position[2:]
         self.look_up, self.arrived, self.length = look_up, arrived, length
-        self.at = _Given(position[0], self.given, iter(()), 0)
+        self.at = _Given(position[0], self.given, iterate(()), 0)
         self.buffer: list[Any] = []
         self.missing: dict[int, int] = {}  # numbers of items to look up, by slot
         self.base = grid.anchor(self.given)
@@ -230,7 +229,7 @@ class Shuffling:
                 self.reading.note(start + grid.reach + 1)
             last = first + grid.stride - (start + grid.reach) % grid.stride
             some = slots[first:last].tolist()
-            ticks = iter(some)
+            ticks = iterate(some)
             anchor = self.reading.place_before(grid.anchor(start + 1))
             self.at = _Given(anchor, start, ticks, len(some))
             yield ticks

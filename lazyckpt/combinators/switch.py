@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
 from lazyckpt.core.views import at_once, looked_up

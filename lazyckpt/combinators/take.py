@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from lazyckpt.core.checks import natural
 from lazyckpt.core.flow import (
-    WALKS,
-    FirstItems,
     Flow,
     Position,
     View,
@@ -18,6 +16,7 @@ from lazyckpt.core.flow import (
     counted,
     in_blocks,
 )
+from lazyckpt.core.iterators import WALKS, FirstItems
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful

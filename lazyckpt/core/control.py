@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.core.checks import Shown, brief, checked, short
 from lazyckpt.core.frozen import Frozen
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.user_state import Own, freeze, storable
 
 T = TypeVar("T")

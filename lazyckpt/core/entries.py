@@ -6,11 +6,10 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, compress, islice, repeat
-from operator import length_hint
+from itertools import chain, compress, islice
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from lazyckpt.core.named_tuple import NamedTuple
+from lazyckpt.core.iterators import ENDLESS, WALKS, iterate, make_ticks, remaining
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import SourceChanged
 
@@ -25,19 +23,7 @@ U = TypeVar("U")
 Position: TypeAlias = Any
 
 
-class FirstItems(islice):  # type: ignore[type-arg]  # it takes none when it runs
-    """So many items of a sequence's own iterator."""
-
-
-# Through items that are there, with nobody's code in between.
-WALKS: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter(range(0))),
-    type(iter(b"")),
-    FirstItems,
-)
-_NO_ITEMS: Iterator[Any] = iter(())
+_NO_ITEMS: Iterator[Any] = iterate(())
 
 
 class Flow(Generic[T]):
@@ -225,8 +211,8 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     """The items, and a thunk that tells how many were taken, at no Python cost an item."""
     if isinstance(items, Flow) and items.taken is not None and items.fn is None:
         return items.pull, items.taken
-    ticks = repeat(True, sys.maxsize)
-    return compress(items, ticks), lambda: sys.maxsize - length_hint(ticks)
+    count = make_ticks()
+    return compress(items, count), lambda: ENDLESS - remaining(count)
 
 
 def noted(flow: Flow[U]) -> tuple[Iterator[U], Callable[[], Position]]:

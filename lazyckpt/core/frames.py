@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lazyckpt.core.arrays import picked, read_only
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.errors import ArgumentError
 

@@ -6,11 +6,10 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, View
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import InvalidState
 
 T = TypeVar("T", covariant=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
-
-from lazyckpt.core.named_tuple import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Legend(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lazyckpt.core.checks import Check, checked
 from lazyckpt.core.control import Control, controls_in, replaced
@@ -17,7 +17,6 @@ from lazyckpt.core.entries import (
     shortened,
 )
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.user_state import Own, storable, thaw
 from lazyckpt.errors import ArgumentError

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import index, length_hint
+from operator import index
 from time import perf_counter
 from typing import Any, TypeVar
 
 from lazyckpt.core.flow import Flow, Position, Table, View, in_blocks
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.prng import Indices, as_array
 
 U = TypeVar("U")
@@ -30,7 +31,7 @@ def viewing(
             return at_once(skip, position, looked_up(skip, view, position))
         if view.table.is_read_ahead:
             return at_once(skip, position, read_ahead(skip, view, position))
-        ticks: Iterator[int] = iter(range(0))
+        ticks: Iterator[int] = iterate(range(0))
         total = 0
 
         def items() -> Iterator[U]:
@@ -42,7 +43,7 @@ def viewing(
                     position = after
                     return
                 indices = view.ahead(position, range(count))
-                ticks = iter(indices if isinstance(indices, range) else indices.tolist())
+                ticks = iterate(indices if isinstance(indices, range) else indices.tolist())
                 total = count
                 try:
                     for index in ticks:
@@ -50,11 +51,11 @@ def viewing(
                 except IndexError:
                     view.ahead(position, range(0))  # which says so if the data have changed
                     raise
-                position, ticks, total = after, iter(range(0)), 0
+                position, ticks, total = after, iterate(range(0)), 0
                 size = min(size * 8, _LARGEST)
 
         def snapshot() -> Position:
-            taken = total - length_hint(ticks)
+            taken = total - remaining(ticks)
             return skip(position, taken)[0] if taken else position
 
         return Flow(items(), snapshot)
@@ -148,25 +149,25 @@ def at_once(
         lists: Of up to `AT_ONCE` items; an error is that of the next item.
     """
     # Items up to the end of this list, what is left of it, and whether there are no more.
-    at: tuple[int, Iterator[U], bool] = 0, iter(()), False
+    at: tuple[int, Iterator[U], bool] = 0, iterate(()), False
 
     def blocks() -> Iterator[Iterator[U]]:
         nonlocal at
         count = 0
         for items in lists:
             count += len(items)
-            at = count, iter(items), False
+            at = count, iterate(items), False
             yield at[1]
-        at = count, iter(()), True
+        at = count, iterate(()), True
 
     def place() -> tuple[Position, int]:
         count, items, is_over = at
-        passed = count - length_hint(items)
+        passed = count - remaining(items)
         steps = passed + is_over
         return skip(position, steps)[0] if steps else position, passed
 
     def taken() -> int:
         count, items, _ = at
-        return count - length_hint(items)
+        return count - remaining(items)
 
     return in_blocks(blocks(), lambda: place()[0], taken, place)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.flow import Position
-from lazyckpt.core.named_tuple import NamedTuple
+from lazyckpt.core.iterators import remaining
 from lazyckpt.executors.plan.positions import raise_or_position
 from lazyckpt.executors.plan.tasks import ChunkSizer, Tasks
 from lazyckpt.failures.skip_log import SkipRecord
@@ -38,7 +37,7 @@ class Chunk(NamedTuple):
     following: Callable[[ChunkSizer], Tasks] | None = None
 
     def given(self) -> int:
-        return self.size - length_hint(self.items)
+        return self.size - remaining(self.items)
 
     def end(self) -> Position:
         """The position after all of them."""
@@ -49,7 +48,7 @@ def skipped_before(
     skipped: tuple[tuple[int, SkipRecord], ...], size: int, items: Iterator[Any]
 ) -> SkipRecord:
     """What was left out before those items of a chunk that are delivered."""
-    given, found = size - length_hint(items), SkipRecord()
+    given, found = size - remaining(items), SkipRecord()
     for place, some in skipped:
         if place < given:
             found = found.plus(some)

@@ -10,14 +10,13 @@ from importlib import import_module
 from itertools import groupby, zip_longest
 from operator import attrgetter
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import plural
 from lazyckpt.core.entries import Described
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.show import WIDTH, show
 from lazyckpt.core.stages import stepping
 from lazyckpt.executors.executor import Executor, as_executor

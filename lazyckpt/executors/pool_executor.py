@@ -6,11 +6,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Check, checked, plural
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.counting import recorders_of

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
 from itertools import chain
-from operator import length_hint
 from typing import Any
 
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.chunk import Chunk, skipped_before
 from lazyckpt.executors.lookahead import Lookahead
@@ -51,7 +51,7 @@ class Prefetcher:
         self._rereader = rereader
         self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
         self._is_under_way = False
-        self._chunk = Chunk(always(position), iter(()))
+        self._chunk = Chunk(always(position), iterate(()))
 
     def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
         """The items; once nobody holds their flow, this is let go, or has no more made."""
@@ -69,12 +69,12 @@ class Prefetcher:
     @property
     def is_ready(self) -> bool:
         """Whether the next item is there, or an error or the end instead."""
-        return length_hint(self._chunk.items) > 0 or self._ahead.is_ready
+        return remaining(self._chunk.items) > 0 or self._ahead.is_ready
 
     @property
     def ready(self) -> int:
         """How many items are made already, from the next one on."""
-        return length_hint(self._chunk.items) + self._ahead.ready
+        return remaining(self._chunk.items) + self._ahead.ready
 
     def taken(self) -> int:
         return self._chunk.before + self._chunk.given()
@@ -84,7 +84,7 @@ class Prefetcher:
 
     def place(self) -> tuple[Position, int]:
         chunk = self._chunk
-        given = chunk.size - length_hint(chunk.items)
+        given = chunk.size - remaining(chunk.items)
         try:
             return raise_or_position(chunk.position_after(given)), chunk.before + given
         finally:
@@ -104,7 +104,7 @@ class Prefetcher:
 
     def next_chunk(self) -> Iterator[Any] | None:
         """What is left of the chunk at hand, or the next one; None at the end."""
-        while not length_hint(self._chunk.items):
+        while not remaining(self._chunk.items):
             if self._chunk.is_last:
                 return None
             if (error := self._chunk.error) is not None:
@@ -218,7 +218,7 @@ class Prefetcher:
         error: Exception | None = None,
         following: Callable[[ChunkSizer], Tasks] | None = None,
     ) -> None:
-        items: Iterator[Any] = iter(outcome.items)
+        items: Iterator[Any] = iterate(outcome.items)
         if self._inner_log is not None and outcome.skipped:
             items = LoggingItems(items, self._inner_log, dict(outcome.skipped))
             if not outcome.items:

@@ -14,10 +14,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.secrets import masked
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.marks import Triple

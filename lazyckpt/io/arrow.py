@@ -6,13 +6,12 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import boolean, checked, natural, optional
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.columns import column_names

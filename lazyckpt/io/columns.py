@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.arrays import picked
 from lazyckpt.core.checks import Unfit
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import Indices, as_array
 
 _NUMBERS = "biuf"  # kinds of NumPy

@@ -9,13 +9,12 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.batch import stack
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import Indices
 from lazyckpt.errors import SourceChanged
 from lazyckpt.io.columns import Columns, columns_of, joined, row, rows

@@ -7,13 +7,12 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import checked, optional, positive
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.io.content import Content

@@ -6,12 +6,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.io.framed import Framed
 from lazyckpt.io.numbers import Numbers
 from lazyckpt.io.rows import RecordError

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.content import ContentScan
 from lazyckpt.io.files import Files, as_files

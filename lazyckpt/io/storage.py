@@ -9,9 +9,8 @@ import stat as modes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, StorageError
 from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.patterns import matching

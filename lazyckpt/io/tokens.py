@@ -6,14 +6,13 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from lazyckpt.core.checks import Unfit, checked, optional, positive
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError
 from lazyckpt.io.files import Files, as_files
 from lazyckpt.io.rows import RecordError, Rows, decoding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import End, Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import passing, stepped_to
 from lazyckpt.core.views import viewing

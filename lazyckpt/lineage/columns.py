@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.frames import is_reader
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.lineage.coded import Codes, leaves
 from lazyckpt.origins import Origin, origins
 

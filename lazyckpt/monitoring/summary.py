@@ -7,10 +7,10 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import UNKNOWN, Rate
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.segments import shown_stage
 from lazyckpt.executors.plan.timed import TimerCosts

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import plural
 from lazyckpt.core.control import Control
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.show import show
 from lazyckpt.core.user_state import storable
 from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from lazyckpt.core.checks import cut, plural
-from lazyckpt.core.named_tuple import NamedTuple
 
 ROOM = 240  # stages in a figure
 ROW = 40  # stages in a row

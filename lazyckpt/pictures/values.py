@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import plural
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function, show
 from lazyckpt.pictures.figure import legible

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from lazyckpt.core.checks import brief
 from lazyckpt.core.entries import dumps
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import derive
 from lazyckpt.core.user_state import Own, thaw
 from lazyckpt.errors import InvalidState

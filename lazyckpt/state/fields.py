@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain, pairwise
 from operator import index
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.changes import NO_CHANGES, Changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import cut
 from lazyckpt.core.entries import (
@@ -17,7 +17,6 @@ from lazyckpt.core.entries import (
     changed,
     dumps,
 )
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared

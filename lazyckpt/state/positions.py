@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import brief, cut
 from lazyckpt.core.entries import Described, Entries, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, misfit
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import InvalidState
 
 

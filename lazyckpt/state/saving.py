@@ -8,11 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lazyckpt.core.checks import Unfit, brief, checked, natural
 from lazyckpt.core.lengths import is_raised_here
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.state.state import State
 

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief
 from lazyckpt.core.control import Control, Since
 from lazyckpt.core.flow import Flow, Position, close_stream
 from lazyckpt.core.machine import Machine, Reread
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.user_state import Own, freeze, thaw
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.state.changes import Change, Changes

@@ -13,8 +13,6 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.core.cached_property import cached_property
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 
 class Counted:
     def __init__(self, *waits: Any) -> None:

@@ -34,7 +34,7 @@ from tests.executors.faults import (
 )
 from tests.helpers import is_alive, until, workers
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @shapes

@@ -36,7 +36,7 @@ from tests.executors.faults import (
     wait,
 )
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def apologise(flag: Path) -> None:

@@ -19,7 +19,7 @@ from lazyckpt.executors.pool_executor import LastStageExecutor
 from lazyckpt.testing import equal, strategies
 from tests.helpers import until, workers
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nobody")
+pytestmark = pytest.mark.usefixtures("nobody")
 
 
 @pytest.fixture

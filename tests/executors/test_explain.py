@@ -19,7 +19,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.processes import ProcessPool
 from tests.helpers import until
 
-pytestmark = [pytest.mark.usefixtures("watchdog", "nothing_left")]
+pytestmark = [pytest.mark.usefixtures("nothing_left")]
 
 LARGE, MEDIUM, SMALL = 3 << 20, 400 << 10, 1 << 10  # bytes of an item
 

@@ -19,8 +19,6 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.testing.laws import Stream
 from tests.helpers import until, workers
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 
 class Counting:
     """The identity, which tells of each call, in whatever process; and a gate of its own."""

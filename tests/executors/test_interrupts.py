@@ -26,7 +26,7 @@ from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
 from tests.helpers import nothing_is_left
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 OURS = str(Path(lz.__file__).parent)
 N = 40
@@ -133,16 +133,17 @@ def spawned() -> Iterator[ProcessPoolExecutor]:
 
 
 Tried = Callable[..., None]
+PATIENCE = 240.0  # seconds until the process that forks ends, and so the test fails
 
 
 @pytest.fixture
-def tried(spawned: ProcessPoolExecutor, patience: float) -> Tried:
+def tried(spawned: ProcessPoolExecutor) -> Tried:
     """Calls one of the functions below, where it forks in `spawned`."""
 
     def call(function: Tried, name: str, executor: str, **how: bool) -> None:
         arguments = (function, points(name, executor), name, executor, how)
         if executor.startswith("fork"):
-            spawned.submit(watched, patience - 20, *arguments).result()
+            spawned.submit(watched, PATIENCE, *arguments).result()
         else:
             quietly(*arguments)
 

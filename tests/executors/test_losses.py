@@ -24,7 +24,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.testing.laws import Stream
 from tests.executors.faults import each, fails, notes
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 TIMEOUT = 0.4
 KILLED = {f"fork{n}": lz.processes(n, start_method="fork", retries=1) for n in (1, 2)}

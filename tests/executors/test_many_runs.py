@@ -30,7 +30,7 @@ from tests.executors.faults import (
 )
 from tests.helpers import until, workers
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @each(QUICK)

@@ -21,7 +21,7 @@ from lazyckpt.executors.plan.costs import times_waited, with_cost
 from lazyckpt.executors.plan.handlers import Mapper, Outcome
 from tests.executors.plan.test_runs import fallible_graphs, graphs, told, whole
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class Awkward:

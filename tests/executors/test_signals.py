@@ -14,7 +14,7 @@ import pytest
 from tests.executors.faults import SOON
 from tests.helpers import is_alive, until
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def shared() -> set[str]:

@@ -32,8 +32,6 @@ from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.strategies import pipelines
 from tests.state.cases import checksum
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 HUGE = [2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**30, 2**10_000]
 LEAVES: list[Any] = [
     *range(8), 39, 40, 41, 99, *HUGE, (), (0,), (0, 0), ((0, 0), 0), (0,) * 99,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import lru_cache, partial
 from itertools import repeat, starmap
-from operator import length_hint
 from random import Random
 from typing import Any
 
@@ -24,6 +22,7 @@ from lazyckpt.combinators.source import source
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
 from lazyckpt.core.flow import Flow, Position, Table, View, counted, pass_over
+from lazyckpt.core.iterators import ENDLESS, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import sourced, stateful
@@ -124,11 +123,11 @@ def infinibatch_random(seed: Seed) -> Machine[float]:
 
     def flow(position: Position) -> Flow[float]:
         epoch, index, origin = position
-        calls = repeat((), sys.maxsize)
+        calls = repeat((), ENDLESS)
         items = starmap(mersenne.placed(seed, origin, 2 * index).random, calls)
 
         def taken() -> int:
-            return sys.maxsize - length_hint(calls)
+            return ENDLESS - remaining(calls)
 
         return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
 

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from itertools import chain, islice, repeat
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.compat.seqtools.workers import (
@@ -25,7 +25,6 @@ from lazyckpt.compat.seqtools.workers import (
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Reread, within
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.prng import derive
 from lazyckpt.core.stages import sourced
 from lazyckpt.core.user_state import Own, freeze, thaw

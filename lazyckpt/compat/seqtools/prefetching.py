@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -100,22 +99,28 @@ class Prefetched(LazySequence[T]):
             return item
 
     def __iter__(self) -> Iterator[T]:
-        length = self._machine.length
-        numbers: Any = iter(range(length if isinstance(length, int) else sys.maxsize))
-
-        def read(number: int) -> T:
-            try:
-                return self._item(number)
-            except Past:
-                raise StopIteration from None
-            except WORKER_ERRORS:
-                numbers.__setstate__(number)  # the same item is tried again
-                raise
-
-        return map(read, numbers)  # which outlives an error
+        return _Items(self._item)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Prefetched, (self.pipeline, self._executor, self._at)
+
+
+class _Items(Iterator[T]):
+    """Items in order, which outlives an error: the next one comes, or the same if a worker died."""
+
+    def __init__(self, read: Callable[[int], T]) -> None:
+        self._read, self._next = read, 0
+
+    def __next__(self) -> T:
+        number, self._next = self._next, self._next + 1
+        try:
+            return self._read(number)
+        except (Past, StopIteration):
+            self._next = number
+            raise StopIteration from None
+        except WORKER_ERRORS:
+            self._next = number
+            raise
 
 
 def _called(hook: Callable[[], Any], number: int) -> None:

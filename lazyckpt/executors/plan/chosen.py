@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
 from lazyckpt.executors.plan.counting import with_machine

@@ -6,23 +6,22 @@ before the current expansion were, and how many had come from below by then.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import compress, islice, repeat
-from operator import itemgetter, length_hint
-from typing import Any, overload
+from itertools import compress, islice
+from operator import itemgetter
+from typing import Any, NamedTuple, overload
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import ENDLESS, make_ticks, remaining
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import Part
 from lazyckpt.failures.notes import Guard
 
-_MOST = sys.maxsize
+_MOST = ENDLESS
 
 
 class NotCounted(Exception):
@@ -122,7 +121,7 @@ class CountedRun:
 
     def __init__(self, layers: Layers, position: Position, count: int, inside: list[int]) -> None:
         self._layers, self._start, self._count, self._inside = layers, position, count, inside
-        self._ticks = [repeat(True, _MOST)] * (layers.depth + 1)
+        self._ticks = [make_ticks()] * (layers.depth + 1)
         self._expansions = [Expansions([], []) for _ in range(layers.depth)]
         self._passed: dict[int, int] = {}  # by layer the items from below that are done with
         machine, number = self._ticking(layers.upstream, 0, count), 0
@@ -137,8 +136,9 @@ class CountedRun:
         self._items, self._snapshot = iter(flow), flow.snapshot
         self._first = 0  # what had been given before the part at hand
         self._counts: list[int] = []  # ticks left at each item of the part
-        if layers.is_selective:  # the hint is never -1, so that it is called without an end
-            noted = map(self._counts.append, iter(self._ticks[-1].__length_hint__, -1))
+        if layers.is_selective:  # what is left is never -1, so that it is called without an end
+            last = self._ticks[-1]
+            noted = map(self._counts.append, iter(lambda: remaining(last), -1))
             self._items = map(itemgetter(0), zip(self._items, noted, strict=False))
 
     def read(self, items: list[Any], count: int) -> bool:
@@ -203,16 +203,16 @@ class CountedRun:
 
     def _given(self, layer: int) -> int:
         """How many items have come from upstream, which is 0, or from a layer."""
-        return _MOST - length_hint(self._ticks[layer])
+        return _MOST - remaining(self._ticks[layer])
 
     def _ticking(self, machine: Machine[Any], number: int, most: int | None = None) -> Machine[Any]:
         """The machine, whose items are counted."""
 
         def flow(position: Position) -> Flow[Any]:
             found = machine.flow(position)
-            ticks = self._ticks[number] = repeat(True, _MOST)
+            ticks = self._ticks[number] = make_ticks()
             items = compress(islice(found, most), ticks)
-            return Flow(items, found.snapshot, taken=lambda: _MOST - length_hint(ticks))
+            return Flow(items, found.snapshot, taken=lambda: _MOST - remaining(ticks))
 
         return machine._replace(flow=flow, view=None)
 

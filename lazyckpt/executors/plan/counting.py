@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain as chained
-from itertools import repeat, zip_longest
-from operator import length_hint
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.registry import registry
 from lazyckpt.executors.plan.positions import Rereader
@@ -152,20 +152,20 @@ def _without_items(machine: Machine[Any]) -> Machine[Any]:
         return after, None
 
     def flow(position: Position) -> Flow[None]:
-        size, ticks = 0, repeat(None, 0)
+        size, ticks = 0, iterate([None] * 0)
 
         def blocks() -> Iterator[Iterator[None]]:
             nonlocal position, size, ticks
             while True:
                 after, size = skip(position, _BLOCK)
-                ticks = repeat(None, size)
+                ticks = iterate([None] * size)
                 yield ticks
                 position, is_last, size = after, size < _BLOCK, 0
                 if is_last:
                     return
 
         def snapshot() -> Position:
-            passed = size - length_hint(ticks)
+            passed = size - remaining(ticks)
             return skip(position, passed)[0] if passed else position
 
         return Flow(chained.from_iterable(blocks()), snapshot)

@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
-from operator import length_hint
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import ALL, Machine, Share
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.stages import sourced
 from lazyckpt.executors.plan.counting import Recorders, counting, recorded, recorders_of
 from lazyckpt.executors.plan.errors import TaskLost
@@ -306,10 +305,8 @@ def items_machine(
     positions = positions or _Taken
 
     def flow(position: Position) -> Flow[Any]:
-        left: Any = iter(items)
-        if type(position) is _Taken:
-            left.__setstate__(position)
-        return Flow(left, lambda: positions(len(items) - length_hint(left)))
+        left = iterate(items, position if type(position) is _Taken else 0)
+        return Flow(left, lambda: positions(len(items) - remaining(left)))
 
     source = sourced("items", flow=flow, skip=skip_of_items(items, positions, end))
     return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)

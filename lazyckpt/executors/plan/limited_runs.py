@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.positions import try_snapshot

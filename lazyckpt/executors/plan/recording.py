@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
-from operator import length_hint
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.positions import raise_or_position, try_snapshot
 
 
@@ -67,7 +66,7 @@ class Recorder:
 
         def flow(position: Position) -> Flow[None]:
             positions, end = next(self._replayed, Recorded([], []))
-            ticks = repeat(None, len(positions))
+            ticks = iterate((None,) * len(positions))
             known, has_ended = [position, *positions], False
 
             def ending() -> Iterator[None]:
@@ -78,7 +77,7 @@ class Recorder:
             def snapshot() -> Position:
                 if has_ended and end:
                     return raise_or_position(end[0])
-                return raise_or_position(known[len(positions) - length_hint(ticks)])
+                return raise_or_position(known[len(positions) - remaining(ticks)])
 
             return Flow(chain(ticks, ending()), snapshot)
 

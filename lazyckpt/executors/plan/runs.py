@@ -12,11 +12,10 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.plan.counted_runs import CountedPositions, CountedRun, NotCounted
 from lazyckpt.executors.plan.handlers import Outcome, item_bytes

@@ -6,14 +6,13 @@ import inspect
 import itertools
 from collections.abc import Iterator
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import Shown
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.registry import Combinator, is_copying, registry
 from lazyckpt.core.show import show
 from lazyckpt.executors.plan.chosen import choice_and_making, is_chosen

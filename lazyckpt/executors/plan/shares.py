@@ -6,13 +6,11 @@ them the next items come from: of these so many are kept ready, and no others.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import compress, islice, repeat
+from itertools import compress, islice
 from math import ceil
-from operator import length_hint
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -20,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import ENDLESS, make_ticks, remaining
 from lazyckpt.core.machine import Machine
 
 _NEAR = 1 << 10  # items whose choices are known one by one; further away by their proportions,
@@ -88,11 +87,9 @@ class Joined:
             self._count, self._choices = 0, None
             if choices is None:
                 return machine.flow(position)
-            ticks = repeat(True, sys.maxsize)  # which hold nothing, so that there is no cycle
+            ticks = make_ticks()  # which hold nothing, so that there is no cycle
             found = machine.flow(position)
-            self._choices = _Choices(
-                partial(choices, position), lambda: sys.maxsize - length_hint(ticks)
-            )
+            self._choices = _Choices(partial(choices, position), lambda: ENDLESS - remaining(ticks))
             return Flow(compress(found, ticks), found.snapshot, taken=found.taken)
 
         return machine._replace(flow=flow)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice, repeat
-from operator import length_hint
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import (
     Outcome,
@@ -307,7 +306,7 @@ class LoggingItems(Iterator[Any]):
         return item
 
     def __length_hint__(self) -> int:
-        return length_hint(self._items)
+        return remaining(self._items)
 
 
 def always(position: Position) -> Callable[[int], Position]:

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.core.registry import Combinator
 from lazyckpt.executors.plan.handlers import item_bytes
 from lazyckpt.executors.plan.timings import Stage, StageTimer, Timing, own_timer, using

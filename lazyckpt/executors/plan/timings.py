@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter, thread_time
-
-from lazyckpt.core.named_tuple import NamedTuple
+from typing import NamedTuple
 
 Stage = tuple[int, int]  # its number, and 1 for a part of it whose items are no items of it
 Span = tuple[Stage, float, float]  # when it began, and when it ended

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lazyckpt.core.flow import Position
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.failures.notes import Failure
 

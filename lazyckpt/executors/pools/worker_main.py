@@ -18,9 +18,8 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from time import monotonic, thread_time
-from typing import Any
+from typing import Any, NamedTuple
 
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
 from lazyckpt.executors.plan.costs import with_cost

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import PipelineError, StateMismatch
 from lazyckpt.integrations.torch.reports import Report, is_divided, listed
 from lazyckpt.state.reshard import reshard

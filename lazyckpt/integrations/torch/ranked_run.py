@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch.distributed as dist
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.integrations.torch.lookahead import Lookahead

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import cut
 from lazyckpt.core.entries import Described, digest
-from lazyckpt.core.named_tuple import NamedTuple
 from lazyckpt.errors import PipelineError, RankFailed, StateMismatch
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.state import State

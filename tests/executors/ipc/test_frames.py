@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 from lazyckpt.executors.ipc import frames
 from lazyckpt.executors.ipc.frames import read_frame, write_frame
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 End: TypeAlias = "Connection[Any, Any]"
 PIPE = 1 << 20  # bytes, more than a pipe holds
 sizes = st.integers(0, 40) | st.sampled_from([255, 256, (1 << 14) + 1, 1 << 16, PIPE])

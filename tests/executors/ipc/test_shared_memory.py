@@ -15,7 +15,7 @@ import pytest
 import lazyckpt as lz
 from tests.executors.faults import script
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SIZE = 40_000
 

@@ -37,12 +37,6 @@ METHODS = [
 ]
 BIG = 4 * LARGE
 Pair = namedtuple("Pair", "a b")
-pytestmark = pytest.mark.usefixtures("watchdog")
-
-
-@pytest.fixture
-def patience() -> float:
-    return 20.0
 
 
 class Labelled(np.ndarray[Any, Any]):

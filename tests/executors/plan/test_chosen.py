@@ -21,7 +21,7 @@ from lazyckpt.testing.laws import Stream
 from tests.executors.cases import like_inline, until_error
 from tests.executors.faults import EVERY, QUICK, Fault, each, kill
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 Pipe = lz.Pipeline[Any]
 

@@ -17,7 +17,7 @@ from lazyckpt.failures.skipping import skipping
 from tests.executors.cases import Stream
 from tests.executors.faults import QUICK
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def refuse(x: Any) -> Any:

@@ -15,8 +15,6 @@ from lazyckpt.failures.skip_log import SkipLog
 from lazyckpt.failures.skipping import skipping
 from tests.executors.cases import Stream, square, until_error
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 WIDTH = 34
 
 

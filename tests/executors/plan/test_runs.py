@@ -18,7 +18,7 @@ from lazyckpt.failures.skip_log import SkipLog
 from lazyckpt.failures.skipping import skipping
 from tests.executors.faults import QUICK
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def number(x: Any) -> int:

@@ -20,8 +20,6 @@ from lazyckpt.executors.plan.shares import Joined, Share
 from lazyckpt.executors.planned import handlers_of, planned
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 
 class Asked(WorkerPool):
     """It does a task when its result is asked for, and says that this took a second."""

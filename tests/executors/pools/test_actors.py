@@ -24,9 +24,6 @@ with warnings.catch_warnings():
     import ray
 
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _ray() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

@@ -25,8 +25,6 @@ with warnings.catch_warnings():
     import loky
 from tests.executors.pool_cases import SPAWN, cluster
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 KINDS = ["threads", "processes", "loky", "dask"]
 
 

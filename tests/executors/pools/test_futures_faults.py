@@ -24,8 +24,6 @@ with warnings.catch_warnings():
     import loky
 from tests.executors.pool_cases import SPAWN, cluster
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 
 class Deadly:
     """Kills its worker at 5, until there is the file."""

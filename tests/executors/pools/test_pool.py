@@ -5,11 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-import pytest
-
 from lazyckpt.executors.pools.pool import get_within
-
-pytestmark = pytest.mark.usefixtures("watchdog")
 
 
 def test_what_comes_is_given_at_once() -> None:

@@ -18,7 +18,7 @@ import lazyckpt as lz
 from tests.executors.faults import SOON, seekable
 from tests.helpers import is_alive, until
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def fail() -> None:

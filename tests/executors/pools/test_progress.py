@@ -25,7 +25,7 @@ from lazyckpt.executors.pools.pool import FEW_ITEMS, STRIDE
 from lazyckpt.executors.pools.progress import Progress, gate_flag, shared_cells
 from tests.executors.faults import FORKED, OTHERS, Fault, each, fails, kill, notes, shapes, wait
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SIZE, AT = 400, 333  # within a task of many
 MANY = 20_000  # in tasks of thousands

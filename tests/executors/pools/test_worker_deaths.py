@@ -37,7 +37,7 @@ from tests.executors.faults import (
 )
 from tests.helpers import until, workers
 
-pytestmark = pytest.mark.usefixtures("watchdog", "nothing_left")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def leave(flag: Path) -> None:

@@ -21,8 +21,6 @@ from lazyckpt.executors.pools.progress import gate_flag, shared_cells
 from lazyckpt.executors.pools.worker_main import WorkerSettings, poll
 from lazyckpt.executors.pools.worker_process import PipeGate
 
-pytestmark = pytest.mark.usefixtures("watchdog")
-
 
 @given(st.lists(st.booleans(), min_size=1))
 def test_the_flag_and_the_pipe_of_a_gate_agree(opened: list[bool]) -> None:

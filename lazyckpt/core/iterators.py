@@ -1,0 +1,124 @@
+"""Iterators over what is there already: they start anywhere, and know how much is left.
+
+CPython's iterators of lists, tuples, ranges and bytes do both in C, through
+`__setstate__`, `__length_hint__` and `__reduce__`, so that a position costs nothing
+per item. No document promises what those answer, and at the end the answers differ
+between versions. They are used here alone. `Walk` does the same in plain Python, on
+an interpreter whose own iterators don't pass `are_exact`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, repeat
+from operator import length_hint
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+ENDLESS = sys.maxsize
+remaining: Callable[[Iterator[Any]], int] = length_hint
+"""How many items are left of an iterator of this module; 0 after its end."""
+
+
+class Walk(Iterator[T]):
+    """An iterator over a sequence, from an index on, in plain Python."""
+
+    __slots__ = ("_index", "_items")
+
+    def __init__(self, items: Sequence[T], index: int = 0) -> None:
+        self._items: Sequence[T] = items
+        self._index = index
+
+    def __next__(self) -> T:
+        items, index = self._items, self._index
+        if index >= len(items):
+            self._items = ()
+            raise StopIteration
+        self._index = index + 1
+        return items[index]
+
+    def __length_hint__(self) -> int:
+        return max(0, len(self._items) - self._index)
+
+    def __setstate__(self, index: int) -> None:
+        self._index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Walk, (self._items,), self._index) if self._items != () else (Walk, ((),))
+
+
+class FirstItems(islice):  # type: ignore[type-arg]  # it takes none when it runs
+    """The first `n` items of an iterator of this module."""
+
+
+WALKS: tuple[type, ...] = (
+    type(iter([])),
+    type(iter(())),
+    type(iter(range(0))),
+    type(iter(range(1 << 99))),
+    type(iter(b"")),
+    Walk,
+    FirstItems,
+)
+"""Types of iterators that run no code of a user's."""
+
+
+def are_exact(make: Callable[[Sequence[int]], Any] = iter) -> bool:
+    """Whether iterators can be placed and count what is left, up to their end and after it."""
+    for items in ([4, 5, 6], (4, 5, 6), range(4, 7), b"\4\5\6", range(0, 3 << 64, 1 << 64)):
+        for start in range(5):
+            try:
+                found = make(items)
+                found.__setstate__(start)
+                for index in range(start, 4):
+                    if length_hint(found) != max(0, 3 - index):
+                        return False
+                    if next(found, None) != (items[index] if index < 3 else None):
+                        return False
+                if length_hint(found) or next(found, None) is not None:
+                    return False
+            except (AttributeError, TypeError):
+                return False
+    ticks = repeat(True, 2)
+    return [(length_hint(ticks), next(ticks, None)) for _ in range(3)] == [
+        (2, True),
+        (1, True),
+        (0, None),
+    ]
+
+
+_MAKE: Callable[[Any], Any] = iter if are_exact() else Walk
+
+
+def iterate(items: Sequence[T], start: int = 0) -> Iterator[T]:
+    """Iterate over a list, tuple, range or bytes, from an index on.
+
+    Args:
+        items: What to iterate over. A list may change meanwhile, as with `iter`.
+        start: The index of the first item; there are none from the length on.
+    """
+    found: Any = _MAKE(items)
+    if start:
+        found.__setstate__(start)
+    return found  # type: ignore[no-any-return]
+
+
+def make_ticks(count: int = ENDLESS) -> Iterator[Any]:
+    """True values, `count` of them, to be taken in step with other items and so count them."""
+    return repeat(True, count) if _MAKE is iter else Walk(range(1, count + 1))
+
+
+def end(iterator: Iterator[Any]) -> None:
+    """Have what `iterate` returned end, without going through the rest."""
+    iterator.__setstate__(ENDLESS)  # type: ignore[attr-defined]  # a range counts from where it is
+
+
+def index_reached(iterator: Iterator[Any]) -> int | None:
+    """The index of the next item of what `iterate` returned for a list; None after the end.
+
+    Right also while the list is shorter than that.
+    """
+    found: tuple[Any, ...] = iterator.__reduce__()  # type: ignore[assignment]
+    return found[2] if len(found) > 2 else None  # from 3.12 on None, where 3.11 leaves it out

@@ -1,0 +1,74 @@
+"""The built site in a browser: narrow and wide, light and dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import until
+from tests.world.browser.chromium import Browser
+
+WIDTHS = (400, 800, 1400)
+SHOWN = ["index", "tutorial", "explanation/states", "explanation/peers", "reference/grouping"]
+
+# What lies beyond the edge, unless in a box that scrolls, and what is empty, on a page itself.
+ARTICLE = """
+const width = document.documentElement.clientWidth;
+const article = document.querySelector("article") || document.body;
+const all = [...article.querySelectorAll("*")];
+const box = (each) => each.getBoundingClientRect();
+const scrolls = (each) => each && (
+  ["auto", "scroll"].includes(getComputedStyle(each).overflowX) || scrolls(each.parentElement));
+const wide = all.filter((each) => {
+  return box(each).width && box(each).right > width + 1 && !scrolls(each.parentElement);
+});
+const blank = all.filter((each) => each.matches("canvas, img, svg") && each.checkVisibility())
+  .filter((each) => box(each).width < 2 || box(each).height < 2 || each.naturalWidth === 0);
+return [
+  ...(document.documentElement.scrollWidth > width ? ["the page is too wide"] : []),
+  ...wide.slice(0, 3).map((each) => `beyond the edge: ${each.outerHTML.slice(0, 100)}`),
+  ...blank.map((each) => `empty: ${each.outerHTML.slice(0, 100)}`),
+  ...(article.textContent.trim() ? [] : ["no text"]),
+  ...faint(4.5),
+];
+"""
+
+
+def pages(site: Path) -> list[str]:
+    found = (file.relative_to(site).with_suffix("") for file in site.rglob("*.html"))
+    return sorted(str(name) for name in found if not str(name).startswith("_"))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_fits_and_is_legible(
+    browser: Browser, address: str, site: Path, screenshots: Path, width: int, dark: bool
+) -> None:
+    problems = []
+    for name in pages(site):
+        browser.open(f"{address}/{name}.html", width=width, dark=dark)
+        found = browser.asked(ARTICLE)
+        problems += [f"{name}: {each}" for each in found]
+        if name in SHOWN or found:
+            look = "dark" if dark else "light"
+            browser.screenshot(screenshots / f"docs-{name.replace('/', '-')}-{width}-{look}.png")
+    assert problems == []
+
+
+def test_what_does_not_fit_is_noticed(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text('<article><p style="width: 900px; color: #aaa">wide and faint</p></article>')
+    browser.open(page.as_uri(), width=400, dark=False)
+    wide, beyond, faint = browser.asked(ARTICLE)
+    assert wide == "the page is too wide"
+    assert beyond.startswith("beyond the edge: <p")
+    assert faint.startswith("contrast 2.3")
+
+
+@pytest.mark.parametrize("word", ["resume", "shuffle", "rebase"])
+def test_search_finds(browser: Browser, address: str, word: str) -> None:
+    browser.open(f"{address}/search.html?q={word}", width=800, dark=False)
+    until(lambda: browser.asked("return document.querySelectorAll('.search li a').length > 3;"))
+    links = browser.asked("return [...document.querySelectorAll('.search li a')].map(a => a.href);")
+    assert all(link.startswith(address) for link in links)

@@ -1,0 +1,128 @@
+"""torch DCP and two gloo ranks: a run is `Stateful`, and the state of one rank is that of all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.stateful import Stateful
+from torch.nn.parallel import DistributedDataParallel
+
+import lazyckpt as lz
+from tests.world.integrations.trainer_cases import (
+    KILLED_AT,
+    SAVES,
+    STEPS,
+    ends,
+    epoch_of,
+    noted,
+    numbers_of,
+    once,
+    pipeline_of,
+    starts,
+    trained,
+)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
+]
+
+RANKS = 2
+
+
+def train(folder: Path, rank: int, attempt: str) -> None:
+    """Checkpoints by DCP, and the data's state once more, by rank 0 alone."""
+    meeting = f"file://{folder}/{attempt}"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
+    model = DistributedDataParallel(torch.nn.Linear(1, 1))
+    batches = lz.torch.loader(pipeline_of(RANKS, rank))
+    kept: dict[str, Any] = {"model": model.state_dict(), "data": batches}
+    saved = sorted(folder.glob("step-*/.metadata"))
+    if saved:
+        dcp.load(kept, checkpoint_id=saved[-1].parent)
+        model.load_state_dict(kept["model"])
+        assert batches.state_dict() == torch.load(folder / "rank0.pt", weights_only=True)
+    for batch in batches:
+        loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
+        loss.backward()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight -= 0.1 * weight.grad
+                weight.grad = None
+        step = batches.state.items
+        trained(folder, step, batch, rank)
+        if step == STEPS:
+            dist.barrier()
+            dist.destroy_process_group()
+            os._exit(0)  # where a model goes, torch waits for gloo, now and then for ever
+        if step % SAVES == 0:
+            kept["model"] = model.state_dict()
+            dcp.save(kept, checkpoint_id=folder / f"step-{step:02}")
+            if rank == 0:
+                torch.save(batches.state_dict(), folder / "rank0.pt")
+
+
+def test_two_ranks_killed_and_resumed(tmp_path: Path) -> None:
+    ranks = [starts(__file__, tmp_path, str(r), "1", killed_at=KILLED_AT) for r in range(RANKS)]
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == f"{KILLED_AT}\n", rank.communicate()[1]
+    for rank in ranks:
+        rank.kill()
+    for rank in ranks:
+        ends(rank, killed=True)
+    for rank in [starts(__file__, tmp_path, str(r), "2") for r in range(RANKS)]:
+        ends(rank)
+    for r in range(RANKS):
+        assert once(noted(tmp_path, r)) == numbers_of(pipeline_of(RANKS, r))
+
+
+def test_a_run_and_a_loader_are_stateful(tmp_path: Path) -> None:
+    run, loader = lz.run(epoch_of()), lz.torch.loader(epoch_of())
+    assert isinstance(run, Stateful)
+    assert isinstance(loader, Stateful)
+    next(run)
+    dcp.save({"data": run}, checkpoint_id=tmp_path)
+    dcp.load({"data": loader}, checkpoint_id=tmp_path)
+    assert loader.state == run.state
+
+
+def test_a_state_of_other_ranks_says_how_to_go_on(tmp_path: Path) -> None:
+    two, three = lz.run(pipeline_of(2)), lz.run(pipeline_of(3))
+    next(two)
+    dcp.save({"data": two}, checkpoint_id=tmp_path)
+    found = {"data": two.state_dict()}
+    dcp.load(found, checkpoint_id=tmp_path)
+    with pytest.raises(lz.StateMismatch, match=r"lz\.rebase\(state, pipeline\)"):
+        three.load_state_dict(found["data"])
+    three.load_state_dict(lz.rebase(found["data"], pipeline_of(3)))
+    assert three.state.items == 1
+
+
+def test_what_was_rebased_or_left_out_is_loaded_by_a_run_that_knows_nothing_of_it(
+    tmp_path: Path,
+) -> None:
+    def numbers(num_shards: int) -> lz.Pipeline[list[int]]:
+        ranks = lz.shard(num_shards=num_shards, index=0)
+        return lz.source([*"1b3456789"]) | lz.map(int) | lz.filter(bool) | ranks | lz.batch(1)
+
+    run = lz.run(numbers(3), on_error="skip")
+    assert [next(run), next(run)] == [[1], [5]]
+    rebased = lz.run(numbers(2), lz.rebase(run.state, numbers(2)))
+    assert next(rebased) == [8]
+    assert (rebased.skipped, rebased.state.rebased is not None) == (1, True)
+    dcp.save({"data": rebased}, checkpoint_id=tmp_path)
+    again = lz.run(numbers(2))
+    dcp.load({"data": again}, checkpoint_id=tmp_path)
+    assert again.state == rebased.state
+    assert list(again) == list(rebased) == []
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
