@@ -351,13 +351,5 @@ def test_the_figures_of_shuffles_are_those_of_today(tmp_path: Path) -> None:
         assert values == pytest.approx(today, abs=0.002)
 
 
-def test_shuffles_have_a_picture(tmp_path: Path) -> None:
-    code = (
-        "import shuffles; shuffles.SIZE = 64; from report import plot; from pathlib import Path\n"
-    )
-    printed(tmp_path, code + "plot([*shuffles.shuffles(1)], Path('shuffles.png'))")
-    assert (tmp_path / "shuffles.png").read_bytes().startswith(b"\x89PNG")
-
-
 def _with(folder: Path) -> dict[str, str]:
     return ENV | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}

@@ -120,11 +120,8 @@ MODULES = [
     "lazyckpt",
     "lazyckpt.io",
     "lazyckpt.testing",
-    *(
-        f"lazyckpt.integrations.{name}"
-        for name in ("grain", "jax", "prometheus", "torch", "trackers")
-    ),
-    "lazyckpt.integrations.transformers",
+    "lazyckpt.integrations.prometheus",
+    "lazyckpt.integrations.trackers",
     *(f"lazyckpt.compat.{name}" for name in ("emloop", "gluon", "infinibatch", "seqtools")),
 ]
 NO_DOCSTRING = {"registry", "LAWS", "datasets", "iterators", "instrument"}  # a dict, modules
@@ -132,6 +129,10 @@ NO_DOCSTRING = {"registry", "LAWS", "datasets", "iterators", "instrument"}  # a 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_reference_has_every_public_name(module: str) -> None:
+    has_every_public_name(module)
+
+
+def has_every_public_name(module: str) -> None:
     public = {*import_module(module).__all__} - NO_DOCSTRING
     assert executors() >= {"inline", "threads", "processes", "futures", "ray", "to_device"}
     assert public ^ documented(module) == set()

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
     from matplotlib.image import imread
     from nbclient import NotebookClient
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 IMAGES = {"loss-curves.png": ("digits", "loss-curves")}  # each out of a notebook's cell
 VARIES = "# what it shows differs from machine to machine"  # a cell's first line
@@ -198,7 +198,8 @@ def test_what_differs_from_machine_to_machine_need_only_be_there() -> None:
 
 
 CELLS = [
-    """import lazyckpt as lz
+    """from tests.pages import NOTEBOOKS
+import lazyckpt as lz
 
 def half(x):
     return 1 / x

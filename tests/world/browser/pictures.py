@@ -7,10 +7,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import lazyckpt as lz
+from tests.pages import NOTEBOOKS
 from tests.world.browser.chromium import chromium
 from tests.world.browser.pages import bare
 
-PICTURE = Path(__file__).parents[2] / "notebooks" / "images" / "pipeline.png"
+PICTURE = NOTEBOOKS / "images" / "pipeline.png"
 
 
 def read_lines(path: str) -> list[str]:
