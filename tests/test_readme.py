@@ -17,6 +17,7 @@ from tests.pages import README, ROOT, blocks, links
 COMMANDS = [
     "pip install -e . && lazyckpt demo",
     'pip install -e ".[test]" && pytest',
+    'pip install -e ".[test-world]" && pytest tests/world',
     'pip install -e ".[docs]" && sphinx-build -W notebooks build/docs',
 ]
 
@@ -79,7 +80,7 @@ def test_what_it_links_to_is_there() -> None:
     assert [link for link in found if not (ROOT / link).exists()] == []
 
 
-def test_the_commands_are_the_three_and_name_what_there_is() -> None:
+def test_the_commands_are_the_four_and_name_what_there_is() -> None:
     text = README.read_text("utf-8")
     assert [block.strip() for block in blocks(text, "sh")] == COMMANDS
     assert set(re.findall(r"^```(\w+)", text, re.MULTILINE)) == {"python", "text", "sh"}
@@ -87,6 +88,7 @@ def test_the_commands_are_the_three_and_name_what_there_is() -> None:
     assert "lazyckpt" in project["scripts"]
     extras = project["optional-dependencies"]
     assert "pytest>=8" in extras["test"]
+    assert "torch==2.13.0" in extras["test-world"]
     assert "sphinx>=8.1" in extras["docs"]
 
 
@@ -97,3 +99,4 @@ def test_the_first_screen_is_twelve_lines_of_code() -> None:
 
 if __name__ == "__main__":
     README.write_text(with_results(README.read_text("utf-8")), "utf-8")
+
