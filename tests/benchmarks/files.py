@@ -110,7 +110,10 @@ def _gzip(path: Path, part: int, size: int) -> None:
 
 def _zstd(path: Path, part: int, size: int) -> None:
     """Frames of 1 MiB."""
-    from backports import zstd
+    try:
+        from compression import zstd  # from Python 3.14 on
+    except ImportError:
+        from backports import zstd
 
     content = b"".join(json_lines(part, size))
     with path.open("wb") as out:

@@ -19,7 +19,6 @@ import executors
 import numpy as np
 import orjson
 import transport
-from backports import zstd
 from contestant import Figures, Way
 from data import BINS, LENGTH, WEIGHTS, Documents, buffer_size, busy, files, lines_of
 from files import corpus, figures
@@ -27,6 +26,11 @@ from grouping import by_hand as by_length
 from harness import by_workers, fresh, spent, spent_by_workers
 from resuming import Started, resumes
 from wide import add, by_hand, by_take, table
+
+try:
+    from compression import zstd  # from Python 3.14 on
+except ImportError:
+    from backports import zstd
 
 
 def w1(n: int) -> Way:
