@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import webdataset
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from tests.io.cases import check_reader, folder, written
+from tests.io.cases import check_reader, folder, written, zstd
 
 FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
 
@@ -64,20 +62,6 @@ def test_samples_keep_all_laws(files: Any, form: int, long: bool, others: bool) 
         contents.append(archive(members, form))
         rows += [{"__key__": f"{prefix}{n}", **each} for n, each in enumerate(samples)]
     check_reader(lz.io.read_tar(written(contents, ".tar")), rows)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its open file
-def test_samples_are_those_of_webdataset() -> None:
-    place = folder()
-    with webdataset.TarWriter(f"{place}/a.tar") as sink:
-        for n in range(20):
-            sink.write({"__key__": f"x/{n:03}", "txt": f"{n}", "npy": np.arange(n), "A.B": b"c"})
-    found = list(lz.io.read_tar(f"{place}/a.tar"))
-    theirs = webdataset.WebDataset(f"{place}/a.tar", shardshuffle=False, empty_check=False)
-    assert found == [
-        {name: value for name, value in each.items() if name not in ("__url__", "__local_path__")}
-        for each in theirs
-    ]
 
 
 def test_an_index_of_energon_is_read() -> None:
