@@ -22,6 +22,7 @@ import lazyckpt as lz
 from lazyckpt.io import decompress, framed
 from lazyckpt.io import gzip as gzip_content
 from lazyckpt.io import zstd as zstd_content
+from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
@@ -95,6 +96,17 @@ def inflating(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "zlib":
         monkeypatch.setattr(decompress, "_IGZIP", None)
     assert (decompress._IGZIP is None) == (request.param == "zlib")
+
+
+@pytest.mark.parametrize(("version", "owner"), [("1.8.0", "Inflate"), ("1.10.1", "igzip")])
+def test_an_isal_whose_windows_abort_is_not_used(version: str, owner: str) -> None:
+    code = f"""
+import isal
+isal.__version__ = {version!r}
+from lazyckpt.io.decompress import inflate
+print(type(inflate(bytes(9))))
+"""
+    assert owner in printed(code)
 
 
 @pytest.mark.usefixtures("inflating")
