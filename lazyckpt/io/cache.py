@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import re
 import sys
 import zlib
@@ -15,13 +16,9 @@ from uuid import uuid4
 from weakref import WeakSet
 
 from lazyckpt.errors import PipelineError
+from lazyckpt.io.locks import lock, unlock
 
-try:
-    import fcntl
-except ImportError as error:
-    raise PipelineError("lazyckpt.io needs a POSIX system: Linux, macOS, or WSL") from error
-
-_HOST = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
+_HOST = f"{zlib.crc32(platform.node().encode()):08x}"
 _TEMPORARY = re.compile(r"\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.tmp$")
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -66,6 +63,8 @@ def remove_abandoned(folder: str) -> None:
 
 
 def _is_alive(pid: int) -> bool:
+    if sys.platform == "win32":  # 0 is Ctrl-C's
+        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -102,12 +101,12 @@ def alone(path: str, is_done: Callable[[], bool]) -> Iterator[bool]:
         return
     with open(path, "ab") as file:
         _locked.add(file)
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         try:
             yield not is_done()
         finally:
             if not file.closed:  # as in what was forked, which may not have come to it yet
-                fcntl.flock(file, fcntl.LOCK_UN)
+                unlock(file)
 
 
 _locked: WeakSet[BufferedWriter] = WeakSet()
@@ -118,4 +117,5 @@ def _close_locked() -> None:
         file.close()
 
 
-os.register_at_fork(after_in_child=_close_locked)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_locked)

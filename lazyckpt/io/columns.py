@@ -13,7 +13,11 @@ from lazyckpt.core.arrays import picked
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.prng import Indices, as_array
 
-_NUMBERS = "biuf"  # kinds of NumPy
+_NUMBERS = {  # types of pyarrow, whose own to_pandas_dtype needs pandas before its version 26
+    "bool": "bool", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
+    "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
+    "halffloat": "float16", "float": "float32", "double": "float64",
+}  # fmt: skip
 _TEXTS = {"string", "large_string", "string_view"}  # types of pyarrow
 
 
@@ -75,10 +79,7 @@ def _column(values: Any) -> Column:
 
 
 def _is_number(kind: Any) -> bool:
-    try:
-        return np.dtype(kind.to_pandas_dtype()).kind in _NUMBERS
-    except (AttributeError, NotImplementedError, TypeError):  # pyarrow has none for this type
-        return False
+    return str(kind) in _NUMBERS
 
 
 def _numbers(values: Any) -> Column:
@@ -94,9 +95,10 @@ def _numbers(values: Any) -> Column:
 
 
 def _filled(values: Any) -> NDArray[Any]:
-    """Numbers as an array, with zeros for what is missing."""
-    if values.null_count:
-        values = values.fill_null(np.dtype(values.type.to_pandas_dtype()).type(0).item())
+    """Numbers as an array, with anything for what is missing."""
+    zero = np.dtype(_NUMBERS[str(values.type)]).type(0).item()
+    if values.null_count and not isinstance(zero, float):  # of which pyarrow makes NaN
+        values = values.fill_null(zero)
     found: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -21,6 +20,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.io.cache import write_whole, writing
 from lazyckpt.io.encoders import Encoder, JsonLines, Parquet, Tar, Tokens
 from lazyckpt.io.files import Files
+from lazyckpt.io.locks import folder_lock
 from lazyckpt.io.progress import shown
 from lazyckpt.io.storage import storage_of
 from lazyckpt.io.tokens import MEGATRON_TYPES, numbers_check
@@ -271,18 +271,12 @@ def _described(name: str, path: str) -> dict[str, Any]:
 @contextmanager
 def _alone(folder: str) -> Iterator[None]:
     """While no other process converts into a folder. The lock ends with the process."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(folder_lock(folder, waits=False))
         except BlockingIOError:
             raise PipelineError(f"another process converts into {folder}") from None
-        try:
-            yield
-        finally:
-            fcntl.flock(number, fcntl.LOCK_UN)  # a process that was forked meanwhile has it too
-    finally:
-        os.close(number)
+        yield
 
 
 def _tokens_check(value: Any) -> Any:

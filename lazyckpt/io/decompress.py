@@ -56,9 +56,10 @@ class _Inflate:
 
 
 try:
-    from isal import igzip_lib
+    from isal import __version__, igzip_lib
 
-    _IGZIP: Any = igzip_lib
+    # Before 1.9 the interpreter aborts at spans behind a window.
+    _IGZIP: Any = igzip_lib if [*map(int, __version__.split(".")[:2])] >= [1, 9] else None
 except ImportError:  # it takes 0.6 of zlib's time, and isn't built for every machine
     _IGZIP = None
 

@@ -17,8 +17,9 @@ def shown(
     if not progress or total == 0:
         return items
     try:
-        bar_class = tqdm()
+        without_thread = {"monitor_interval": 0}  # beside which workers would be forked
+        bar_class = type("Bar", (tqdm(),), without_thread)
     except ImportError:
         return items
-    bar: Iterable[T] = bar_class(items, total=total, desc=what, unit=unit, initial=done)
+    bar: Iterable[T] = bar_class(items, total=total, desc=what, unit=unit, initial=done, miniters=1)
     return bar

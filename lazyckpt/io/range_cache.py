@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,6 +11,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from lazyckpt.errors import PipelineError
+from lazyckpt.io.locks import folder_lock
 from lazyckpt.io.numbers import hashed
 
 Fetch: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
@@ -164,17 +164,13 @@ def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    try:
-        os.makedirs(folder, exist_ok=True)
-        held = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            stack.enter_context(folder_lock(folder))
+        except OSError as error:
+            raise _unwritable(folder, error) from error
         yield
-    finally:
-        fcntl.flock(held, fcntl.LOCK_UN)  # a process that was forked meanwhile has it too
-        os.close(held)
 
 
 def _unwritable(folder: str, error: OSError) -> PipelineError:

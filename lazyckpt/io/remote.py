@@ -89,7 +89,7 @@ class ObstoreStorage(RemoteStorage):
         with _naming(pattern):
             if fixed == key:
                 return [self._listed(pattern, store, key)]
-            folder, matches = fixed.rpartition("/")[0], _matcher(key)
+            folder, matches = fixed.rpartition("/")[0], matcher(key)
             found = {
                 each["path"]: each
                 for some in self._obstore.list(store, prefix=folder or None)
@@ -282,7 +282,7 @@ def _is_folder(key: str, keys: Sequence[str]) -> bool:
 _MAGIC = re.compile(r"((?<![^/])\*\*(?:/|$)|[*?]|\[[^]]+\])")
 
 
-def _matcher(pattern: str) -> Callable[[str], object]:
+def matcher(pattern: str) -> Callable[[str], object]:
     """Whether a key matches: `*` within a folder, `**` across folders."""
     parts = _MAGIC.split(pattern)
     return re.compile("".join(map(_expression, parts)), re.DOTALL).fullmatch

@@ -20,9 +20,12 @@ from lazyckpt.io.rows import RecordError, Rows
 from lazyckpt.io.storage import File, storage_of
 from lazyckpt.io.stored_file import StoredFile
 
-_BLOCK = tarfile.BLOCKSIZE
+_BLOCK = 512
+_BEFORE = (b"x", b"g", b"X", b"L", b"K")  # types of what says more of the next member
+_MAP = 1 << 16  # bytes in which the map of a sparse member ends
 _NAME = re.compile(r"((?:.*/)?[^/.]+)\.([^/]+)", re.DOTALL)
 _FLUSH = 1 << 12  # samples whose places are given at once
+_SKIPPED = 1 << 20  # bytes of a stream that are passed over at once
 _BUFFER = 1 << 13  # bytes that are read at once for a header
 
 
@@ -52,29 +55,24 @@ class SampleScan(ContentScan):
 
     def _bounds(self, file: File) -> Iterator[int]:
         source = self._source(file)
-        is_stream = not source.seekable()
-        last, end, is_cut = "", 0, False
-        try:
-            with tarfile.open(fileobj=source, mode="r|" if is_stream else "r:") as archive:
-                while (member := archive.next()) is not None:
-                    vars(archive)["members"].clear()  # of which it would keep all
-                    key, _ = split_name(member)
-                    if key and key != last:
-                        yield member.offset
-                        last = key
-                    end = vars(archive)["offset"]
-        except tarfile.ReadError as error:
-            if not end:
-                raise RecordError(f"{file.path}: {error}") from error
-            is_cut = True
-        size = source.drained() if is_stream else file.size
+        last, end = "", 0
+        for member, start, stop in _spans(source):
+            key, _ = split_name(member)
+            end = stop
+            if key and key != last:
+                yield start
+                last = key
+        size = source.drained() if isinstance(source, _Stream) else file.size
+        is_ended = size >= end + _BLOCK and self._is_end(file, end)
+        if not (end or is_ended):
+            raise RecordError(f"{file.path}: it doesn't begin with a header of tar")
         if end <= size:
             yield end
-        if is_cut or size < end + _BLOCK or not self._is_end(file, end):
+        if not is_ended:
             yield size
 
     def _is_end(self, file: File, end: int) -> bool:
-        """Whether the archive says that it ends, where tarfile found no header."""
+        """Whether the archive says that it ends, where there is no header."""
         (block,) = self.content(file).read_ranges(file, [(end, end + _BLOCK)])
         return not any(block)
 
@@ -88,15 +86,65 @@ def _is_plain(file: File) -> bool:
     return inferred(file.path) == "none"
 
 
+def _spans(source: Any) -> Iterator[tuple[tarfile.TarInfo, int, int]]:
+    """Members, each with where its first header begins and where its last block ends.
+
+    They end where there is no header, and are not kept, as `TarFile` keeps them.
+    """
+    stop = 0
+    while (found := _header(source)) is not None:
+        member, length, left = found
+        source.seek(left, io.SEEK_CUR)
+        start, stop = stop, stop + length + left
+        yield member, start, stop
+
+
+def _header(source: Any) -> tuple[tarfile.TarInfo, int, int] | None:
+    """A member, how many bytes were read of it, and how many are left; None if there is none."""
+    content = b""
+    try:
+        while (member := _block(header := source.read(_BLOCK))).type in _BEFORE:
+            content += header + source.read(_padded(member.size))
+        size, is_plain = member.size, not content
+        content += header
+        is_more = member.type == tarfile.GNUTYPE_SPARSE and header[482]
+        while is_more:  # of its map
+            content += source.read(_BLOCK)
+            is_more = content[-8]
+        read = 0
+        if not is_plain:
+            if b" GNU.sparse.major=1\n" in content:
+                content += source.read(read := min(_padded(size), _MAP))
+            with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+                named = archive.next()
+            member = _checked(named)
+            size = int(member.pax_headers.get("size", size))
+    except (tarfile.TarError, ValueError, IndexError):
+        return None
+    is_empty = member.islnk() or member.issym() or member.isdir() or member.isdev()
+    return member, len(content), 0 if is_empty else _padded(size) - read
+
+
+def _block(header: bytes) -> tarfile.TarInfo:
+    return _checked(tarfile.TarInfo.frombuf(header, tarfile.ENCODING, "surrogateescape"))
+
+
+def _checked(member: tarfile.TarInfo | None) -> tarfile.TarInfo:
+    if member is None or member.size < 0 or int(member.pax_headers.get("size", 0)) < 0:
+        raise tarfile.HeaderError("no header, or a size below 0")
+    return member
+
+
+def _padded(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
 class _Stream:
     """Chunks, as a file that is read from the front."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._left = chunks, b""
         self._passed = 0
-
-    def seekable(self) -> bool:
-        return False
 
     def read(self, size: int) -> bytes:
         parts = [self._left]
@@ -109,6 +157,11 @@ class _Stream:
         found = b"".join(parts)
         self._left = found[size:] if missing <= 0 else b""
         return found[:size]
+
+    def seek(self, count: int, whence: int) -> None:
+        """Go on, from here."""
+        while count > 0 and (part := self.read(min(count, _SKIPPED))):
+            count -= len(part)
 
     def drained(self) -> int:
         """How many bytes there are in all."""
@@ -170,25 +223,25 @@ def _plain_members(record: bytes) -> list[tuple[tarfile.TarInfo, bytes]] | None:
     while at < len(record):
         header = record[at : at + _BLOCK]
         try:
-            member = tarfile.TarInfo.frombuf(header, tarfile.ENCODING, "surrogateescape")
+            member = _block(header)
         except tarfile.HeaderError:
             return None
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             return None
         start = at + _BLOCK
         found.append((member, record[start : start + member.size]))
-        at = start + -(-member.size // _BLOCK) * _BLOCK
+        at = start + _padded(member.size)
     return found if at == len(record) else None
 
 
 def _members(record: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     """Members of whatever kind."""
     with tarfile.open(fileobj=io.BytesIO(record), mode="r:") as archive:
-        while (member := archive.next()) is not None:
+        for member in archive:
             part = archive.extractfile(member) if member.isreg() else None
             yield member, b"" if part is None else part.read()
-        if vars(archive)["offset"] != len(record):
-            raise ValueError("a header is damaged, or the archive is cut")
+    if [0, *(stop for *_, stop in _spans(io.BytesIO(record)))][-1] != len(record):
+        raise ValueError("a header is damaged, or the archive is cut")
 
 
 def read_tar(

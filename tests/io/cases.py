@@ -14,7 +14,10 @@ import numpy as np
 
 import lazyckpt as lz
 from lazyckpt import testing
+from lazyckpt.io.decompress import zstd_module
 from lazyckpt.testing import equal
+
+zstd = zstd_module()  # the standard library's, or its backport
 
 
 def folder() -> Path:

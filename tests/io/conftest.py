@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.io.buckets import client, failing, server  # noqa: F401
-
 
 @pytest.fixture(autouse=True, scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,12 +13,12 @@ from gzip import compress as gzip
 from typing import Any, NamedTuple
 
 import numpy as np
-from backports.zstd import compress as zstd
 from google_crc32c import value as crc32c
 from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 import lazyckpt as lz
+from tests.io.cases import zstd
 from tests.io.tables import tables
 
 Contents = tuple[list[bytes], list[Any]]  # of files, and the rows of all
@@ -36,7 +36,7 @@ COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "none": ("", bytes),
     "gzip": (".gz", gzip),
     "bgzf": (".bgz", bgzf),
-    "zstd": (".zst", zstd),
+    "zstd": (".zst", zstd.compress),
 }
 
 

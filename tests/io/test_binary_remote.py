@@ -13,7 +13,6 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
-import zarr
 from google_crc32c import value as crc32c
 from pyarrow import feather, parquet
 
@@ -108,10 +107,3 @@ def test_shards_are_read_from_fsspec(compression: str) -> None:
 def test_chunks_are_read_from_fsspec(name: str) -> None:
     index = f"{remote(DATA / 'litdata' / name)}/index.json"
     check_reader(lz.io.read_litdata(index), [litdata(n) for n in range(5)])
-
-
-def test_zarr_is_read_from_fsspec(tmp_path: Path) -> None:
-    array = zarr.create_array(tmp_path / "a.zarr", shape=(10,), chunks=(3,), dtype="u2")
-    array[:] = np.arange(10)
-    reader = lz.io.read_zarr(remote(tmp_path / "a.zarr"), length=4, stride=6)
-    check_reader(reader, [np.arange(n, n + 4, dtype=np.uint16) for n in (0, 6)])

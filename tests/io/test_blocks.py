@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io import framed
 from lazyckpt.io import gzip as gzip_content
-from tests.io.cases import folder, written
+from tests.io.cases import folder, written, zstd
 from tests.io.test_compressed import bgzf
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))

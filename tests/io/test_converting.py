@@ -8,11 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
-from backports import zstd
 
 import lazyckpt as lz
 from lazyckpt.cli.main import main
-from tests.io.cases import folder, written
+from tests.io.cases import folder, written, zstd
 
 LINES = b"".join(b'{"n": %d, "ids": [%d, 1]}\n' % (n, n) for n in range(10))
 ROWS = [json.loads(line) for line in LINES.splitlines()]

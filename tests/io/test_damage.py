@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from backports.zstd import compress as zstd
 from google_crc32c import value as crc32c
 from pyarrow import feather, parquet
 
 import lazyckpt as lz
-from tests.io.cases import folder, written
+from tests.io.cases import folder, written, zstd
 
 TEXT = "".join(f'{{"n": {n}, "é": "{"x" * (n % 9)}"}}\n' for n in range(60)).encode()
 
@@ -67,7 +66,7 @@ FORMATS: dict[str, tuple[bytes, Callable[..., lz.io.Rows[Any]]]] = {
     ".txt": (TEXT, lz.io.read_text),
     ".jsonl": (TEXT, lz.io.read_jsonl),
     ".jsonl.gz": (gzip(TEXT) + gzip(TEXT), lz.io.read_jsonl),
-    ".jsonl.zst": (zstd(TEXT) + zstd(TEXT), lz.io.read_jsonl),
+    ".jsonl.zst": (zstd.compress(TEXT) + zstd.compress(TEXT), lz.io.read_jsonl),
     ".csv": (b"a,b\n" + b'1,"x\n""y"\n' * 20, lz.io.read_csv),
     ".tar": (saved(samples), lz.io.read_tar),
     ".tar.gz": (gzip(saved(samples)), lz.io.read_tar),

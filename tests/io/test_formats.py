@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.testing import equal
-from tests.io.buckets import BUCKET
 from tests.io.cases import check_reader, folder, written
 from tests.io.formats import COMPRESSIONS, STREAMED, WHOLE, compressed
 
@@ -44,31 +42,5 @@ def test_readers_keep_all_laws(name: str, compression: str, storage: Any) -> Non
         contents, rows = drawn
         found = [compressed(content, compression, size) for content in contents]
         check_reader(form.read(storage(found, f"{form.suffix}{ending}"), index_dir=folder()), rows)
-
-    holds()
-
-
-@pytest.mark.parametrize(("name", "compression"), CASES)
-def test_rows_of_a_bucket_are_those_of_a_disk(
-    name: str,
-    compression: str,
-    client: Any,
-) -> None:
-    form, ending = FORMATS[name], COMPRESSIONS[compression][0]
-
-    @settings(FEW, max_examples=2)
-    @given(drawn=form.contents.filter(lambda drawn: drawn[1]))
-    def holds(drawn: Any) -> None:
-        contents, rows = drawn
-        place = f"laws/{next(_numbers)}"
-        for number, content in enumerate(contents):
-            key = f"{place}/{number:03}{form.suffix}{ending}"
-            body = compressed(content, compression, 700)
-            client.put_object(Bucket=BUCKET, Key=key, Body=body)
-        found = form.read(lz.io.files(f"s3://{BUCKET}/{place}/*"), index_dir=folder())
-        assert equal(found[::-1], rows[::-1])
-        assert equal(found[len(rows) // 2], rows[len(rows) // 2])
-        state = lz.state_at(lz.source(found), len(rows) // 2)
-        assert equal(list(lz.run(lz.source(found), state)), rows[len(rows) // 2 :])
 
     holds()

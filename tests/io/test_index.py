@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
 import os
 import pickle
@@ -23,6 +22,7 @@ import lazyckpt as lz
 from lazyckpt.io import File, Files, Index
 from lazyckpt.io.cache import alone, cache_folder, writing
 from lazyckpt.io.lines import LineScan
+from lazyckpt.io.locks import lock
 from tests.helpers import until
 from tests.io.cases import folder, written
 
@@ -233,7 +233,7 @@ def test_what_a_builder_has_forked_does_not_keep_its_lock(place: Path) -> None:
         there.close()
         here.recv(1)  # by now it has closed what it inherited
     with open(place / "lock") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file, waits=False)
     here.close()
     assert os.waitpid(child, 0)[1] == 0
 

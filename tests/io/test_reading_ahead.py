@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import lazyckpt as lz
@@ -109,29 +108,6 @@ def test_a_bad_row_fails_in_its_place(place: int) -> None:
     lenient = lz.run(pipeline, on_error="skip")
     assert [*lenient] == order[:place] + order[place + 1 :]
     assert lenient.skipped == 1
-
-
-def frame() -> pd.DataFrame:
-    return pd.DataFrame({"a": range(300), "b": [str(each) for each in range(300)]})
-
-
-def series() -> pd.Series[int]:
-    return pd.Series(range(300))
-
-
-@pytest.mark.filterwarnings("ignore:The inplace keyword")
-@pytest.mark.parametrize("make", [frame, series])
-def test_rows_of_frames(make: Any) -> None:
-    data = make()
-    plain = list(lz.source(data))
-    order = list(lz.source(range(300)) | lz.shuffle(seed=0))
-    pipeline = lz.source(data) | lz.shuffle(seed=0)
-    assert list(pipeline) == [plain[index] for index in order]
-    run = lz.run(pipeline)
-    assert len([*islice(run, 30)]) == 30
-    data.drop(data.index[200:], inplace=True)
-    with pytest.raises(lz.SourceChanged):
-        list(run)
 
 
 class Own(list[int]):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import webdataset
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from tests.io.cases import check_reader, folder, written
+from lazyckpt.io.tar import SampleScan
+from tests.io.cases import check_reader, folder, written, zstd
 
 FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
 
@@ -64,20 +64,6 @@ def test_samples_keep_all_laws(files: Any, form: int, long: bool, others: bool) 
         contents.append(archive(members, form))
         rows += [{"__key__": f"{prefix}{n}", **each} for n, each in enumerate(samples)]
     check_reader(lz.io.read_tar(written(contents, ".tar")), rows)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its open file
-def test_samples_are_those_of_webdataset() -> None:
-    place = folder()
-    with webdataset.TarWriter(f"{place}/a.tar") as sink:
-        for n in range(20):
-            sink.write({"__key__": f"x/{n:03}", "txt": f"{n}", "npy": np.arange(n), "A.B": b"c"})
-    found = list(lz.io.read_tar(f"{place}/a.tar"))
-    theirs = webdataset.WebDataset(f"{place}/a.tar", shardshuffle=False, empty_check=False)
-    assert found == [
-        {name: value for name, value in each.items() if name not in ("__url__", "__local_path__")}
-        for each in theirs
-    ]
 
 
 def test_an_index_of_energon_is_read() -> None:
@@ -150,6 +136,71 @@ def test_a_damaged_header_ends_what_can_be_read(suffix: str) -> None:
     with pytest.raises(lz.io.RecordError, match=r"record 1 at byte 2,560 of .*: "):
         reader[1]
     assert len(reader) == 2
+
+
+def sparse(form: int) -> bytes:
+    """An archive of a sample of two members, of which the first is 5 zeros and "abc"."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as made:
+        if form == tarfile.PAX_FORMAT:
+            info, content = tarfile.TarInfo("GNUSparseFile.0/1.txt"), b"1\n5\n3\n".ljust(512, b"\0") + b"abc"  # fmt: skip  # noqa: E501
+            info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "d/1.txt", "GNU.sparse.realsize": "8"}  # fmt: skip  # noqa: E501
+        else:
+            info, content = tarfile.TarInfo("d/1.txt"), b"abc"
+        info.size = len(content)
+        made.addfile(info, io.BytesIO(content))
+        info = tarfile.TarInfo("d/1.cls")
+        info.size = 1
+        made.addfile(info, io.BytesIO(b"7"))
+    found = bytearray(out.getvalue())
+    if form == tarfile.GNU_FORMAT:  # its map, of which one span is in the header and one behind
+        spans = [b"%011o\0%011o\0" % pair for pair in ((5, 3), (8, 0))]
+        found[156:157] = tarfile.GNUTYPE_SPARSE
+        found[386 : 386 + 24] = spans[0]
+        found[482:483] = b"\1"
+        found[483 : 483 + 12] = b"%011o\0" % 8
+        found[148:156] = b" " * 8
+        found[148:156] = b"%06o\0 " % sum(found[:512])
+        found[512:512] = spans[1].ljust(512, b"\0")
+    return bytes(found)
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
+def test_sparse_members_are_whole(suffix: str, form: int) -> None:
+    content = sparse(form)
+    with tarfile.open(fileobj=io.BytesIO(content)) as found:
+        assert found.getmembers()[0].issparse()
+    files = written([content if suffix == ".tar" else packed(content, ".gz")], suffix)
+    check_reader(lz.io.read_tar(files), [{"__key__": "d/1", "txt": bytes(5) + b"abc", "cls": b"7"}])
+
+
+@pytest.mark.parametrize("kind", [b"0", b"x", b"L"])
+def test_a_size_below_zero_ends_what_can_be_read(kind: bytes) -> None:
+    content = bytearray(archive(flat(SAMPLE)))
+    header = content[2560 : 2560 + 512]
+    header[124:136] = b"\xff" * 12
+    header[156:157] = kind
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    content[2560 : 2560 + 512] = header
+    reader = lz.io.read_tar(written([bytes(content)], ".tar"))
+    assert reader[0]["cls"] == b"1"
+    with pytest.raises(lz.io.RecordError, match=r"record 1 at byte 2,560 of .*: "):
+        reader[1]
+    assert len(reader) == 2
+
+
+def test_members_are_not_kept() -> None:
+    files = written([archive([(f"{n}.txt", b"") for n in range(5_000)], tarfile.USTAR_FORMAT)], ".tar")  # fmt: skip  # noqa: E501
+    tracemalloc.start()
+    try:
+        scanned = sum(len(bounds) for bounds in SampleScan("none", "")(files[0]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert scanned == 5_001
+    assert peak < 1_000_000
 
 
 def test_two_members_of_one_extension() -> None:

@@ -17,6 +17,7 @@ import lazyckpt as lz
 from lazyckpt.io.zarr import ZarrRows, _opened
 from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder
+from tests.io.test_binary_remote import remote
 
 FEW = settings(max_examples=max(4, settings.default.max_examples // 12))
 
@@ -145,3 +146,10 @@ def test_a_fork_reads_too() -> None:
         os._exit(int(reader[70][0]))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
     assert reader[80] == [80]
+
+
+def test_zarr_is_read_from_fsspec(tmp_path: Path) -> None:
+    array = zarr.create_array(tmp_path / "a.zarr", shape=(10,), chunks=(3,), dtype="u2")
+    array[:] = np.arange(10)
+    reader = lz.io.read_zarr(remote(tmp_path / "a.zarr"), length=4, stride=6)
+    check_reader(reader, [np.arange(n, n + 4, dtype=np.uint16) for n in (0, 6)])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
 
 from lazyckpt.io import remote, storage
-from tests.io.faults import Proxy, proxy
+from tests.world.io.faults import Proxy, proxy
 
 BUCKET = "corpus"
 SECRET = "no-one-may-see"
@@ -20,10 +22,8 @@ SECRET = "no-one-may-see"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
     """A client of boto's, of a server that has one bucket."""
-    boto3 = pytest.importorskip("boto3")
-    moto = pytest.importorskip("moto.server")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
     patch = pytest.MonkeyPatch()
@@ -50,7 +50,7 @@ def client(
     monkeypatch.setattr(storage, "_opened", {})
     if request.param == "s3fs":
         monkeypatch.setattr(remote, "_OBSTORE", set())
-        pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # of another server
+        s3fs.S3FileSystem.clear_instance_cache()  # of another server
     for found in server.list_objects_v2(Bucket=BUCKET).get("Contents", []):
         server.delete_object(Bucket=BUCKET, Key=found["Key"])
     storage.storage_of("s3://x")
@@ -73,8 +73,6 @@ def failing(client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     with proxy(int(url.rpartition(":")[2])) as found:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
         monkeypatch.setattr(storage, "_opened", {})
-        if "s3fs" in sys.modules:
-            sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
+        s3fs.S3FileSystem.clear_instance_cache()
         yield found
-    if "s3fs" in sys.modules:
-        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()
+    s3fs.S3FileSystem.clear_instance_cache()
