@@ -1,4 +1,4 @@
-"""`StreamWrapper` item by item of what it promises; what is compared with emloop itself is in tests/world."""
+"""`StreamWrapper`, item by item of what it promises; beside emloop itself in tests/world."""
 
 from __future__ import annotations
 
