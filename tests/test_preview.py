@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -76,8 +75,6 @@ def told(value: Any) -> tuple[str, ...]:
         (np.arange(9), ("ndarray", "(9,)", "int64", "72 B", "[0, 1, 2, 3, ...]")),
         (np.float32(2), ("float32", "()", "float32", "4 B", "2.0")),
         (np.zeros((0, 3)), ("ndarray", "(0, 3)", "float64", "0 B", "")),
-        (torch.arange(4), ("Tensor", "(4,)", "torch.int64", "32 B", "[0, 1, 2, 3]")),
-        (torch.ones(()), ("Tensor", "()", "torch.float32", "4 B", "1.0")),
         (Unshowable(), ("Unshowable", "", "", "56 B", "<Unshowable>")),
         (Fragile(), ("Fragile", "", "", "<Fragile>", "<Fragile>")),
         (Sample("a", 1), ("Sample", "", "", "29 B", "Sample(text='a', tokens=1)")),
@@ -93,7 +90,7 @@ def test_what_is_told_of_an_item(value: Any, expected: tuple[str, ...]) -> None:
 
 
 def test_what_an_item_consists_of_has_lines_of_its_own() -> None:
-    item = {"image": np.zeros((2, 2)), "sample": Sample("a", [torch.ones(1), {"deep": {}}])}
+    item = {"image": np.zeros((2, 2)), "sample": Sample("a", [np.ones(1), {"deep": {}}])}
     names = [line.name for line in lines("0", item)]
     assert names == ["0", "0['image']", "0['sample']", "0['sample'].text", "0['sample'].tokens"]
     assert [line.name for line in lines("0", [1, 2, 3])] == ["0"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-from itertools import islice
 from multiprocessing import parent_process
 from operator import mul
 from threading import Event, Thread
@@ -165,13 +164,3 @@ def test_any_thread_may_ask() -> None:
     items = [stats.items for stats in found]
     assert items == sorted(items)
     assert run.stats.items == 20_000
-
-
-def test_to_a_device_too() -> None:
-    run: Any
-    executor = lz.to_device(lz.threads(2), "cpu")
-    with lz.run(lz.source(range(9)), executor=executor) as run:
-        assert run.stats.items == 0
-        assert len([*islice(run, 4)]) == 4
-        assert (run.stats.items, run.stats.restarts) == (4, 0)
-        assert 0 <= run.stats.waiting <= 1

@@ -6,7 +6,6 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from functools import lru_cache
 from itertools import islice, tee
 from typing import Any
@@ -46,14 +45,25 @@ def sampler(sampler: Any, *, window: int = 0) -> Pipeline[Any]:
     return sampler_source(epochs, {"length": epochs.length}, kept)
 
 
+class _Anew(Iterable[Any]):
+    """What an iterator gives, from its beginning each time."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = iter(items)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._items, found = tee(self._items)
+        return found
+
+
 class _SamplerEpochs:
-    """A sampler of the user's: a list of an epoch's items, or where it has no len a `tee`.
+    """A sampler of the user's: a list of an epoch's items, or `_Anew` if it has no len.
 
     Its len may be an estimate, unless it has to be `exact`.
     """
 
     def __init__(self, sampler: Any, exact: bool) -> None:
-        self._sampler = tee(sampler, 1)[0] if isinstance(sampler, Iterator) else sampler
+        self._sampler = _Anew(sampler) if isinstance(sampler, Iterator) else sampler
         self._exact = exact
         self._begun = 0
         self._marks: dict[int, int] = {}
@@ -65,7 +75,7 @@ class _SamplerEpochs:
     def __call__(self, epoch: int) -> Iterable[Any]:
         length = self.length
         if length is None:
-            return tee(self._sampler, 1)[0]
+            return _Anew(self._sampler)
         if not hasattr(self._sampler, "set_epoch"):
             for _ in range(self._begun, epoch):  # a generator of its own moves on with each
                 deque(self._sampler, 0)
@@ -85,7 +95,7 @@ class _SamplerEpochs:
 def sampler_source(
     order: Callable[[int], Iterable[Any]], described: dict[str, Any], kept: int = 1
 ) -> Machine[Any]:
-    """The items of `order(epoch)`, a list or a `tee`, of which so many are kept.
+    """The items of `order(epoch)`, which can be gone through again; so many epochs are kept.
 
     A state has what is `described`, which has the `length` or None, and a checksum of the
     last item. At the end of an epoch it says so, for the sampler may be set to the next
@@ -97,7 +107,7 @@ def sampler_source(
         """An epoch's items from a position on, and how many it has in all, if that is known."""
         epoch, index, _ = position
         items = known(epoch)
-        rest, size = iter(copy(items)), len(items) if isinstance(items, list) else None
+        rest, size = iter(items), len(items) if isinstance(items, list) else None
         if place(epoch, *_taken(rest, index), size) != position:
             raise _changed(f"the state stands {index} items into epoch {epoch}")
         return rest, size

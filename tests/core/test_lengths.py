@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from torch.utils.data import BatchSampler
 
 import lazyckpt as lz
 from lazyckpt.combinators.sampler import sampler
@@ -45,7 +44,6 @@ NO_LENGTH = {
     "none": Endless(),
     "an unwritten one": Sized(unwritten),
     "that of what has none": Sized(lambda: len(iter([]))),  # type: ignore[arg-type]  # so it is
-    "a batch sampler's": BatchSampler(Endless(), 2, False),
     "an endless sequence's": smap(abs, Endless()),
     "a stream's": lz.source(Endless()) | lz.filter(bool),
 }

@@ -60,13 +60,16 @@ def _check_guard(method: str) -> None:
 def _line_of(main: dict[str, Any]) -> int | None:
     """Which line of the main module is being run, by its thread or this one."""
     frames = sys._current_frames()
-    for ident in (threading.get_ident(), threading.main_thread().ident or 0):
-        frame: FrameType | None = frames.get(ident)
-        while frame is not None:
-            if frame.f_globals is main and frame.f_code.co_name == "<module>":
-                return frame.f_lineno
-            frame = frame.f_back
-    return None
+    try:
+        for ident in (threading.get_ident(), threading.main_thread().ident or 0):
+            frame: FrameType | None = frames.get(ident)
+            while frame is not None:
+                if frame.f_globals is main and frame.f_code.co_name == "<module>":
+                    return frame.f_lineno
+                frame = frame.f_back
+        return None
+    finally:
+        frames.clear()  # of this function's own frame: a cycle that keeps what its callers hold
 
 
 def _is_guard(statement: ast.stmt) -> bool:

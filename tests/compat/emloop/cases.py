@@ -1,34 +1,15 @@
-"""emloop's own class, and streams that log what is asked of them."""
+"""Streams that log what is asked of them."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.metadata import distribution
 from itertools import count
-from types import ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
 
 END = "end of epoch"
-
-
-def reference() -> Any:
-    """emloop's own class, without its packages, which need others that are gone (pkg_resources)."""
-    root = distribution("emloop").locate_file("emloop")
-    for name in ("emloop", "emloop.datasets", "emloop.utils"):
-        package = ModuleType(name)
-        package.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
-        sys.modules[name] = package
-    module = import_module("emloop.datasets.stream_wrapper")
-    module.EL_BUFFER_SLEEP = 0  # its 0.02 s a batch are not what is compared
-    return module.StreamWrapper
-
-
-Original = reference()
 
 
 def workers() -> list[threading.Thread]:
@@ -72,4 +53,5 @@ def asked(stream: Any, times: int = 1) -> list[Any]:
     return [next(stream, END) for _ in range(times)]
 
 
+sizes = st.lists(st.integers(1, 5), min_size=1, max_size=3)
 epoch_sizes = st.sampled_from([-1, 0, 1, 2, 3, 4, 7])

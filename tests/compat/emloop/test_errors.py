@@ -11,7 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.compat.emloop import StreamWrapper
-from tests.compat.emloop.cases import END, Original, Source, asked
+from tests.compat.emloop.cases import END, Source, asked
 
 
 def failing(source: Source, at: tuple[int, int], error: Exception) -> Callable[[], Iterator[Any]]:
@@ -27,17 +27,10 @@ def failing(source: Source, at: tuple[int, int], error: Exception) -> Callable[[
     return stream
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
-)  # the original's
 def test_el10_a_producer_that_fails_is_a_child_process_error_with_its_cause() -> None:
     error = KeyError("broken")
-    for kind in (StreamWrapper, Original):
-        stream = kind(failing(Source(2), (0, 0), error), 2, name="train")
-        with stream, pytest.raises(ChildProcessError):
-            next(stream)
-        with pytest.raises(KeyError, match="broken"):
-            next(kind(failing(Source(2), (0, 0), error)))
+    with pytest.raises(KeyError, match="broken"):
+        next(StreamWrapper(failing(Source(2), (0, 0), error)))
     stream = StreamWrapper(failing(Source(2), (0, 0), error), 2, name="train")
     with stream, pytest.raises(ChildProcessError, match=r"'train'.*broken") as caught:
         next(stream)
@@ -83,7 +76,7 @@ def test_el12_none_is_a_batch_and_so_is_all_else(buffer_size: int) -> None:
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("left_at", range(1, 9))
 def test_el13_leaving_wherever_leaves_each_epoch_its_size(size: int, left_at: int) -> None:
-    model = asked(Original(Source(3), 0, size), 12)
+    model = asked(StreamWrapper(Source(3), 0, size), 12)
     source = Source(3)
     stream = StreamWrapper(source, 3, size)
     source.lets = threading.Semaphore(0)
@@ -114,7 +107,7 @@ def test_el14_an_empty_stream_is_an_empty_epoch(buffer_size: int, epoch_size: in
 def test_el16_after_an_error_the_same_batch_comes(
     buffer_size: int, epoch_size: int, at: int
 ) -> None:
-    model = asked(Original(Source(4), 0, epoch_size), 12)
+    model = asked(StreamWrapper(Source(4), 0, epoch_size), 12)
     stream = StreamWrapper(failing(Source(4), (0, at), KeyError(at)), buffer_size, epoch_size)
     found: list[Any] = []
     with stream:

@@ -1,4 +1,4 @@
-"""`StreamWrapper` against emloop itself, item by item of what it promises."""
+"""`StreamWrapper`, item by item of what it promises; beside emloop itself in tests/world."""
 
 from __future__ import annotations
 
@@ -14,57 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyckpt.compat.emloop import StreamWrapper
-from tests.compat.codes import covered
-from tests.compat.emloop.cases import END, Original, Source, asked, epoch_sizes, workers
-
-
-def test_every_code_has_a_test() -> None:
-    assert covered(__file__, "el") == {*range(1, 15), 16, 18}
-
-
-sizes = st.lists(st.integers(1, 5), min_size=1, max_size=3)
+from tests.compat.emloop.cases import END, Source, asked, epoch_sizes, sizes, workers
 
 steps = st.sampled_from(["next", "next", "next", "with", "leave", "allow"])
-
-
-@given(sizes, epoch_sizes, st.lists(steps, max_size=30))
-def test_el3_and_all_else_without_a_buffer_to_the_last_pull(
-    sizes: list[int], epoch_size: int, script: list[str]
-) -> None:
-    times: list[dict[str, list[float]]] = [{}, {}]
-    sources = Source(*sizes), Source(*sizes)
-    kinds = StreamWrapper, Original
-    pair = [
-        kind(source, 0, epoch_size, "s", profile)
-        for kind, source, profile in zip(kinds, sources, times, strict=True)
-    ]
-    for what in script:
-        if what == "next":
-            ours, theirs = (asked(stream) for stream in pair)
-            assert ours == theirs
-        elif what == "with":
-            assert [stream.__enter__() is stream for stream in pair] == [True, True]
-        elif what == "leave":
-            for stream in pair:
-                stream.__exit__(None, None, None)
-        else:
-            for stream in pair:
-                with stream.allow_buffering:
-                    pass
-        assert sources[0].log == sources[1].log
-        assert [stream.empty() for stream in pair] == [True, True]
-        mine, other = ([len(each) for each in profile.values()] for profile in times)
-        assert mine == other
-    assert list(times[0]) == list(times[1])
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 2), st.integers(1, 15))
-def test_el4_one_stop_ends_an_epoch_of_one_pass_an_empty_one_too(
-    sizes: list[int], buffer_size: int, times: int
-) -> None:
-    with StreamWrapper(Source(*sizes), buffer_size) as stream:
-        assert asked(stream, times) == asked(Original(Source(*sizes)), times)
-        assert iter(stream) is stream
 
 
 @given(sizes, epoch_sizes, st.integers(1, 3), st.lists(steps, max_size=20), st.integers(1, 3))
@@ -73,7 +25,7 @@ def test_el6_with_a_buffer_it_is_what_it_is_without(
 ) -> None:
     source = Source(*sizes)
     stream = StreamWrapper(source, buffer_size, epoch_size)
-    model = Original(Source(*sizes), 0, epoch_size)
+    model = StreamWrapper(Source(*sizes), 0, epoch_size)
     inside, was_entered = 0, False
     stack: list[Any] = []
     for what in [*script, *["next"] * more]:
@@ -103,24 +55,6 @@ def test_el6_with_a_buffer_it_is_what_it_is_without(
     while len(whole.log) < len(source.log):
         next(once, None)
     assert source.log == whole.log, "all is asked for once"
-
-
-@given(sizes, epoch_sizes, st.integers(1, 3), st.integers(1, 12))
-def test_el6_the_original_with_a_buffer_gives_the_same(
-    sizes: list[int], epoch_size: int, buffer_size: int, times: int
-) -> None:
-    found = []
-    for kind in (StreamWrapper, Original):
-        stream = kind(Source(*sizes), buffer_size, epoch_size)
-        given: list[Any] = []
-        while len(given) < times:
-            with stream:  # left where an epoch ends, as emloop's main loop does
-                for batch in stream:
-                    with stream.allow_buffering:
-                        given.append(batch)
-            given.append(END)
-        found.append(given)
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("buffer_size", [0, 2])
@@ -177,7 +111,7 @@ def test_el5_after_leaving_batches_go_on(
     sizes: list[int], epoch_size: int, buffer_size: int, legs: list[int]
 ) -> None:
     stream = StreamWrapper(Source(*sizes), buffer_size, epoch_size)
-    model = Original(Source(*sizes), 0, epoch_size)
+    model = StreamWrapper(Source(*sizes), 0, epoch_size)
     with stream:
         pass
     for times in legs:
@@ -186,16 +120,6 @@ def test_el5_after_leaving_batches_go_on(
         assert asked(stream, times) == asked(model, times)
         assert list(stream) == list(model)
         assert not workers()
-
-
-def test_el5_as_in_the_original() -> None:
-    for kind in (StreamWrapper, Original):
-        stream = kind(Source(9), buffer_size=3)
-        found = []
-        for _ in range(4):
-            with stream:
-                found.append(next(stream))
-        assert found + list(stream) == [(0, n) for n in range(9)]
 
 
 def test_el5_what_is_ready_comes_first_and_no_thread_is_left_behind() -> None:

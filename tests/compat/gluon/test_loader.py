@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +17,6 @@ from lazyckpt.compat.gluon import (
     ShardedDataLoader,
     default_batchify_fn,
 )
-from tests.compat.codes import covered
 from tests.compat.gluon.cases import (
     LAST,
     TENS,
@@ -30,10 +28,6 @@ from tests.compat.gluon.cases import (
     model,
     orders_of,
 )
-
-
-def test_every_item_of_the_list_has_a_test() -> None:
-    assert covered(__file__, "gl") == {*range(1, 22)}
 
 
 def test_gl1_what_does_not_go_together_is_refused() -> None:
@@ -181,7 +175,6 @@ def test_gl6_tuples_are_indices() -> None:
     [
         np.array([[0, 1], [2, 3]]),
         [np.array([0, 1]), np.array([2, 3])],
-        torch.tensor([[0, 1], [2, 3]]),
         [range(2), range(2, 4)],
         ([0, 1], [2, 3]),
     ],
@@ -190,7 +183,7 @@ def test_gl6_shards_may_be_arrays(sharded: Any) -> None:
     assert list(loader(4, batch_sampler=[sharded])) == [[[0, 10], [20, 30]]]
 
 
-@pytest.mark.parametrize("flat", [np.array([1, 2]), torch.tensor([1, 2]), (1, 2), range(1, 3)])
+@pytest.mark.parametrize("flat", [np.array([1, 2]), (1, 2), range(1, 3)])
 def test_gl6_flat_batches_may_be_arrays(flat: Any) -> None:
     assert list(loader(4, batch_sampler=[flat])) == [[10, 20]]
 
@@ -198,7 +191,6 @@ def test_gl6_flat_batches_may_be_arrays(flat: Any) -> None:
 def test_gl7_batchify_stacks() -> None:
     found = default_batchify_fn([np.ones(2), np.zeros(2)])
     assert found.tolist() == [[1, 1], [0, 0]]
-    assert torch.equal(default_batchify_fn([torch.ones(2)] * 2), torch.ones(2, 2))
     assert default_batchify_fn([1, 2]).dtype == np.int64
     assert default_batchify_fn([0.5, 2]).tolist() == [0.5, 2]
     assert default_batchify_fn([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]]

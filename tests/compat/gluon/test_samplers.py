@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,13 +163,6 @@ def test_a_shard_of_a_pipeline_may_stand_for_a_sharded_iterator(contiguous: bool
     next(epoch)
     resumed.load_state_dict(ranks[0].state_dict())
     assert list(resumed) == list(epoch)
-
-
-def test_gl21_samplers_serve_torch_too() -> None:
-    batches = FixedBucketSampler([1, 2, 3, 4], 2, 2, shuffle=True, seed=0)
-    made = torch.utils.data.DataLoader(TENS[:4], batch_sampler=batches, collate_fn=list)  # type: ignore[arg-type]
-    assert len(made) == 2
-    assert sorted(joined(made)) == [0, 10, 20, 30]
 
 
 def test_samplers_pickle() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,18 +68,6 @@ def test_gl10_len_is_that_of_the_batch_sampler(plan: list[list[int]]) -> None:
     assert len(iter(loader(batch_sampler=plan))) == len(plan)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="len"):
         len(loader(batch_sampler=(batch for batch in plan)))
-
-
-@pytest.mark.parametrize("workers", WORKERS[:2])
-def test_gl10_pinned_memory_shard_by_shard(workers: dict[str, Any]) -> None:
-    data = [(torch.ones(2), np.ones(2), "text") for _ in range(3)]
-    with ShardedDataLoader(data, batch_sampler=[[[0, 1], [2]]], pin_memory=True, **workers) as made:
-        ((first, second),) = list(made)
-    for (tensor, array, text), size in ((first, 2), (second, 1)):
-        assert tensor.shape == array.shape == (size, 2)
-        assert text == ["text"] * size
-        assert isinstance(array, np.ndarray)
-        assert tensor.is_pinned() is torch.cuda.is_available()
 
 
 @pytest.mark.parametrize("workers", WORKERS)

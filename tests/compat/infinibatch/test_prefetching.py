@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from infinibatch import iterators as old
 
 from lazyckpt.compat.infinibatch import iterators
@@ -25,7 +25,7 @@ def test_ib35_prefetch_refuses() -> None:
 
 def test_ib36_prefetch_gives_what_the_source_gives() -> None:
     inner = iterators.PrefetchIterator(stream(iterators), 3)
-    outer = iterators.PrefetchIterator(iterators.MapIterator(inner, torch.tensor), 4)
+    outer = iterators.PrefetchIterator(iterators.MapIterator(inner, np.array), 4)
     it = iterators.FixedBatchIterator(outer, 5)
     found = [[int(x) for x in batch] for batch in it]
     assert found == some(old.FixedBatchIterator(stream(old), 5))

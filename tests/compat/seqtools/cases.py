@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
-import numpy as np
-import torch
+import pytest
 from hypothesis import strategies as st
-from torch.utils.data import (
-    IterableDataset,
-)
+
+from lazyckpt.compat import seqtools as ours
+
+theirs: Any = import_module("seqtools") if sys.version_info < (3, 13) else None
+LIBRARIES: list[Any] = [ours] if theirs is None else [ours, theirs]
+beside_theirs = pytest.mark.skipif(theirs is None, reason="SeqTools has no wheel for this Python")
 
 REFUSED = ValueError  # by both libraries, each in words of its own
 
@@ -31,14 +35,13 @@ def as_list(batch: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Something that `==` compares, of any batch."""
-    if isinstance(value, torch.Tensor):
-        return "tensor", str(value.dtype), value.tolist()
-    if isinstance(value, np.ndarray):
-        return "array", str(value.dtype), value.tolist()
+    kind = type(value).__name__
+    if kind in ("ndarray", "Tensor"):
+        return kind, str(value.dtype), value.tolist()
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value).__name__, [plain(each) for each in value]
+        return kind, [plain(each) for each in value]
     return value
 
 
@@ -76,7 +79,7 @@ def same(x: Any) -> Any:
     return x
 
 
-class IterableTen(IterableDataset[int]):
+class IterableTen:
     """A stream."""
 
     def __init__(self, size: int = 10) -> None:

@@ -3,55 +3,79 @@
 from __future__ import annotations
 
 import pickle
-import warnings
-from itertools import islice
+from itertools import chain, islice, pairwise
 from typing import Any
 
 import pytest
-import seqtools as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import ITEMS, REFUSED, Endless, double, fails_at_five, outcomes
+from tests.compat.seqtools.cases import (
+    ITEMS,
+    LIBRARIES,
+    REFUSED,
+    Endless,
+    beside_theirs,
+    double,
+    fails_at_five,
+    outcomes,
+    theirs,
+)
 
 
 @given(st.lists(st.lists(st.integers(), max_size=4), min_size=1, max_size=3))
 def test_sq21_collate(sequences: list[list[int]]) -> None:
     if len(set(map(len, sequences))) > 1:
-        for library in (ours, theirs):
+        for library in LIBRARIES:
             with pytest.raises(REFUSED):
                 library.collate(sequences)
         return
-    mine, other = ours.collate(sequences), theirs.collate(sequences)
-    assert (list(mine), len(mine)) == (list(other), len(other))
+    for library in LIBRARIES:
+        sequence = library.collate(sequences)
+        assert list(sequence) == list(zip(*sequences, strict=True))
+        assert len(sequence) == len(sequences[0])
     assert list(ours.collate([sequences[0], ours.repeat(0)])) == [(x, 0) for x in sequences[0]]
 
 
 @given(st.lists(ITEMS, max_size=4))
 def test_sq22_concatenate(sequences: list[list[Any]]) -> None:
     nested = [sequences[:1], sequences[1:]]
+    expected = list(chain.from_iterable(sequences))
+    for library in LIBRARIES:
+        sequence = library.concatenate([library.concatenate(each) for each in nested])
+        assert (list(sequence), len(sequence)) == (expected, len(expected))
     mine = ours.concatenate([ours.concatenate(each) for each in nested])
-    other = theirs.concatenate([theirs.concatenate(each) for each in nested])
-    assert (list(mine), len(mine)) == (list(other), len(other))
     assert len(mine.pipeline.calls) == 1
-    assert [mine[i] for i in range(len(mine))] == list(other)
+    assert [mine[i] for i in range(len(mine))] == expected
 
 
 @given(st.lists(st.integers(), max_size=12), st.integers(1, 5), st.booleans(), st.booleans())
 def test_sq23_batch(items: list[int], k: int, drop_last: bool, padded: bool) -> None:
     pad = 0 if padded else None
     mine = ours.batch(items, k, drop_last, pad, list)
-    with warnings.catch_warnings():
-        other = theirs.batch(items, k, drop_last, None if drop_last else pad, list)
+    expected = [items[at : at + k] for at in range(0, len(items), k)]
+    if len(items) % k:
+        *whole, last = expected
+        last = last + [0] * (k - len(last)) * padded
+        expected = whole if drop_last else [*whole, last]
+    assert (list(mine), len(mine)) == (expected, len(expected))
+    with pytest.raises(REFUSED):
+        ours.batch(items, 0)
+
+
+@beside_theirs
+@given(st.lists(st.integers(), max_size=12), st.integers(1, 5), st.booleans(), st.booleans())
+def test_sq23_batch_as_theirs(items: list[int], k: int, drop_last: bool, padded: bool) -> None:
+    pad = 0 if padded and not drop_last else None
+    mine = list(ours.batch(items, k, drop_last, pad, list))
+    other = theirs.batch(items, k, drop_last, pad, list)
     expected = list(other)
     if padded and not drop_last and expected and len(items) % k == 0:
         assert len(expected[-1]) == 2 * k  # a whole batch was padded with k more
         expected[-1] = expected[-1][:k]
-    assert (list(mine), len(mine)) == (expected, len(other))
-    with pytest.raises(REFUSED):
-        ours.batch(items, 0)
+    assert (mine, len(mine)) == (expected, len(other))
 
 
 def test_sq23_batch_of_no_end() -> None:
@@ -65,10 +89,13 @@ def test_sq24_unbatch(items: list[int], k: int) -> None:
     mine = ours.unbatch(ours.batch(items, k), k, last or None)
     assert list(mine) == items == [mine[i] for i in range(len(items))]
     assert len(mine) == len(items)
-    if items:
-        assert list(theirs.unbatch(theirs.batch(items, k), k, last)) == items
-    else:
-        assert len(theirs.unbatch([], k)) == k  # of nothing
+
+
+@beside_theirs
+@given(st.lists(st.integers(), min_size=1, max_size=12), st.integers(1, 5))
+def test_sq24_theirs_unbatches_all_but_nothing(items: list[int], k: int) -> None:
+    assert list(theirs.unbatch(theirs.batch(items, k), k, len(items) % k)) == items
+    assert len(theirs.unbatch([], k)) == k
 
 
 def test_sq24_each_batch_is_made_once_and_wrong_sizes_are_told() -> None:
@@ -116,14 +143,25 @@ def test_sq25_split(size: int, data: st.DataObject) -> None:
         )
     )
     if isinstance(edges, int) and size % (edges + 1):
-        for library in (ours, theirs):
+        for library in LIBRARIES:
             with pytest.raises(REFUSED):
                 library.split(items, edges)
         return
-    mine, other = ours.split(items, edges), theirs.split(items, edges)
-    assert (list(mine), len(mine)) == (list(other), len(other))
+    if isinstance(edges, int):
+        bounds = list(pairwise(range(0, size + 1, size // (edges + 1))))
+    else:
+        is_paired = isinstance(edges[0], tuple)
+        bounds = edges if is_paired else list(pairwise([0, *edges, size]))
+    expected = [items[start:stop] for start, stop in bounds]
+    for library in LIBRARIES:
+        sequence = library.split(items, edges)
+        assert (list(sequence), len(sequence)) == (expected, len(expected))
     lazily = ours.split(ours.smap(double, items), edges)
-    assert [list(part) for part in lazily] == [[2 * x for x in part] for part in other]
+    assert [list(part) for part in lazily] == [[2 * x for x in part] for part in expected]
     assert list(ours.split(items, [])) == [items]
     assert list(ours.split(items, [size, size])) == [items, [], []]
-    assert list(theirs.split(items, [size, size]))[1] == items[-1:]  # which comes twice
+
+
+@beside_theirs
+def test_sq25_theirs_gives_the_last_item_twice_of_an_edge_at_the_end() -> None:
+    assert list(theirs.split([0, 1, 2], [3, 3]))[1] == [2]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import seqtools as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyckpt.compat import seqtools as ours
 from lazyckpt.compat.seqtools import instrument as instrument_module
-from tests.compat.seqtools.cases import double
+from tests.compat.seqtools.cases import beside_theirs, double, theirs
 
 
+@beside_theirs
 @given(st.lists(st.integers(-4, 3), max_size=8), st.one_of(st.none(), st.integers(0, 5)))
 def test_sq35_debug(reads: list[int], most: int | None) -> None:
     seen: dict[str, list[Any]] = {"ours": [], "theirs": []}

@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 import pytest
-import seqtools as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyckpt.compat import seqtools as ours
+from tests.compat.seqtools.cases import LIBRARIES
 
 
 @given(st.data(), st.integers(0, 4), st.integers(1, 3), st.booleans())
@@ -29,8 +29,9 @@ def test_sq19_uniter(data: st.DataObject, cache: int, parallel: int, sized: bool
     assert list(pickle.loads(pickle.dumps(mine))) == items
     if sized:
         assert (len(mine), mine[-1]) == (9, "i8")
-        other = theirs.uniter(items, cache, parallel, 9)
-        assert [other[i] for i in range(9)] == items
+        for library in LIBRARIES:
+            again = library.uniter(items, cache, parallel, 9)
+            assert [again[i] for i in range(9)] == items
 
 
 def test_sq19_uniter_goes_back_no_more_than_it_must() -> None:
@@ -106,7 +107,7 @@ def test_sq26_add_cache_keeps_what_was_used_last(size: int, reads: list[int], ow
 
 
 def test_sq26_theirs_was_first_in_first_out() -> None:
-    for library, expected in ((ours, [0, 1, 2]), (theirs, [0, 1, 2, 0])):
+    for library, expected in zip(LIBRARIES, ([0, 1, 2], [0, 1, 2, 0]), strict=False):
         made: list[int] = []
         cached = library.add_cache(library.smap(lambda x, made=made: made.append(x), range(3)), 2)
         for index in (0, 1, 0, 2, 0):

@@ -8,16 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import (
-    BatchSampler,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-)
-from torch.utils.data import DataLoader as TorchLoader
 
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
@@ -36,8 +28,9 @@ KINDS = ("order", "sampler", "batch_sampler", "many")
 
 @st.composite
 def arguments(
-    draw: st.DrawFn, kinds: tuple[str, ...] = (*KINDS, "iterable")
+    draw: st.DrawFn, kinds: tuple[str, ...] = (*KINDS, "iterable"), torch: Any = None
 ) -> tuple[Any, dict[str, Any]]:
+    """A data set and options, with samplers of `torch.utils.data` too if that is given."""
     size = draw(st.integers(1, 12))
     dataset: Any = draw(
         st.sampled_from(
@@ -50,16 +43,12 @@ def arguments(
     if kind == "batch_sampler":
         k = draw(st.integers(1, 4))
         batches = [indices[i : i + k] for i in range(0, len(indices), k)]
-        found["batch_sampler"] = draw(
-            st.sampled_from(
-                [batches, Repeated(batches), BatchSampler(SequentialSampler(dataset), k, False)]
-            )
-        )
+        torchs = [torch.BatchSampler(torch.SequentialSampler(dataset), k, False)] if torch else []
+        found["batch_sampler"] = draw(st.sampled_from([batches, Repeated(batches), *torchs]))
         return dataset, found
     if kind == "sampler":
-        found["sampler"] = draw(
-            st.sampled_from([indices, Repeated(indices), SequentialSampler(dataset)])
-        )
+        torchs = [torch.SequentialSampler(dataset)] if torch else []
+        found["sampler"] = draw(st.sampled_from([indices, Repeated(indices), *torchs]))
     elif kind == "many":
         dataset = Many(range(size))
     elif kind == "iterable":
@@ -70,17 +59,33 @@ def arguments(
     return dataset, found
 
 
-@given(arguments(), st.data())
-def test_sq1_batches_are_torchs_and_resume_anywhere(
-    given_: tuple[Any, dict[str, Any]], data: st.DataObject
-) -> None:
-    dataset, options = given_
-    mine, other = ours.DataLoader(dataset, **options), TorchLoader(dataset, **options)
-    expected = plain(list(other))
+def naive(
+    dataset: Any,
+    *,
+    batch_size: int | None = 1,
+    drop_last: bool = False,
+    sampler: Any = None,
+    batch_sampler: Any = None,
+) -> list[Any]:
+    """What a loader gives whose `collate_fn` changes nothing."""
+    if sampler is None:
+        sampler = range(len(dataset)) if hasattr(dataset, "__len__") else None
+    items = list(dataset) if sampler is None else [dataset[i] for i in sampler]
+    many = (lambda each: ("many", each)) if isinstance(dataset, Many) else same
+    if batch_sampler is not None:
+        return [[many(dataset[i]) for i in batch] for batch in batch_sampler]
+    if batch_size is None:
+        return items
+    starts = range(0, len(items) - (batch_size - 1 if drop_last else 0), batch_size)
+    return [[many(each) for each in items[at : at + batch_size]] for at in starts]
+
+
+def resumes_anywhere(dataset: Any, options: dict[str, Any], expected: Any, cut: int) -> None:
+    """From a cut of all batches, which are expected to be these."""
+    mine = ours.DataLoader(dataset, **options)
     assert plain(list(mine)) == expected == plain(list(mine))
-    if not isinstance(dataset, IterableDataset):
-        assert len(mine) == len(other) == len(expected[1])
-    cut = data.draw(st.integers(0, len(expected[1])))
+    if hasattr(dataset, "__len__"):
+        assert len(mine) == len(expected[1])
     loader = ours.DataLoader(dataset, **options)
     batches = iter(loader)
     seen = list(islice(batches, cut))
@@ -92,16 +97,21 @@ def test_sq1_batches_are_torchs_and_resume_anywhere(
     assert len(json.dumps(state)) < 1024
 
 
-@settings(max_examples=6)
-@given(arguments(KINDS), st.data())
-def test_sq1_workers_make_the_same_batches_and_states(
+@given(arguments(), st.data())
+def test_sq1_batches_are_those_of_a_naive_loader_and_resume_anywhere(
     given_: tuple[Any, dict[str, Any]], data: st.DataObject
 ) -> None:
     dataset, options = given_
+    expected = plain(naive(dataset, **options))
+    cut = data.draw(st.integers(0, len(expected[1])))
+    resumes_anywhere(dataset, {**options, "collate_fn": same}, expected, cut)
+
+
+def workers_make_the_same(dataset: Any, options: dict[str, Any], expected: Any, cut: int) -> None:
+    """As expected, and states, whoever makes the batches."""
     inline = ours.DataLoader(dataset, **options, seed=1)
     loader = ours.DataLoader(dataset, **options, num_workers=2, seed=1)
-    expected = plain(list(ours.DataLoader(dataset, **options, seed=1)))
-    cut = data.draw(st.integers(0, len(expected[1])))
+    assert plain(list(ours.DataLoader(dataset, **options, seed=1))) == expected
     first, second = iter(inline), iter(loader)
     seen = list(islice(second, cut))
     list(islice(first, cut))
@@ -111,7 +121,17 @@ def test_sq1_workers_make_the_same_batches_and_states(
     fresh.load_state_dict(state)
     assert plain(seen + list(fresh)) == expected
     assert plain(seen + list(second)) == expected
-    assert plain(list(TorchLoader(dataset, **options, num_workers=2))) == expected
+
+
+@settings(max_examples=6)
+@given(arguments(KINDS), st.data())
+def test_sq1_workers_make_the_same_batches_and_states(
+    given_: tuple[Any, dict[str, Any]], data: st.DataObject
+) -> None:
+    dataset, options = given_
+    expected = plain(naive(dataset, **options))
+    cut = data.draw(st.integers(0, len(expected[1])))
+    workers_make_the_same(dataset, {**options, "collate_fn": same}, expected, cut)
 
 
 def test_sq1_every_position_of_a_long_run_resumes_twice() -> None:
@@ -165,15 +185,6 @@ def test_sq1_states_of_others_are_refused() -> None:
         with pytest.raises(lz.InvalidState):
             loader.load_state_dict(bad)  # type: ignore[arg-type]
     loader.load_state_dict(good)
-    drawing = ours.DataLoader(
-        range(9), 2, sampler=RandomSampler(range(9), generator=torch.Generator())
-    )
-    drawn = drawing.state_dict()
-    for bad in ([1], 3, ["q"], [None]):
-        with pytest.raises(lz.InvalidState):
-            drawing.load_state_dict({**drawn, "sampler_seeds": bad})
-    with pytest.raises(lz.StateMismatch, match="2 generators"):
-        drawing.load_state_dict({**drawn, "sampler_seeds": ["0x1", "0x2"]})
 
 
 def test_sq1_a_state_that_is_refused_changes_nothing() -> None:

@@ -6,12 +6,11 @@ import sys
 from typing import Any
 
 import pytest
-import seqtools as theirs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import REFUSED, double, fails_at_five, outcomes, same
+from tests.compat.seqtools.cases import LIBRARIES, REFUSED, double, fails_at_five, outcomes, same
 
 
 def steals(x: int) -> int:
@@ -26,15 +25,16 @@ def test_sq11_smap_is_as_long_as_the_shortest(sequences: list[list[int]]) -> Non
     def added(*args: int) -> int:
         return sum(args)
 
-    mine, other = ours.smap(added, *sequences), theirs.smap(added, *sequences)
-    assert list(mine) == list(other)
-    assert len(mine) == len(list(mine)) == min(map(len, sequences))  # theirs: the first's
     zipped = list(zip(*sequences, strict=False))
-    assert list(ours.starmap(added, zipped)) == list(theirs.starmap(added, zipped)) == list(mine)
+    expected = [sum(args) for args in zipped]
+    for library in LIBRARIES:
+        assert list(library.smap(added, *sequences)) == expected
+        assert list(library.starmap(added, zipped)) == expected
+    assert len(ours.smap(added, *sequences)) == len(expected)  # theirs: the first's
 
 
 def test_sq11_wrong_arguments() -> None:
-    for library in (ours, theirs):
+    for library in LIBRARIES:
         with pytest.raises(TypeError):
             library.smap(None, [1])
         with pytest.raises(REFUSED):
@@ -69,10 +69,13 @@ def test_sq12_the_index_is_that_in_the_failing_stage(order: list[int], k: int, w
 
     mine = build(ours)
     number = next(i for i in range(len(mine)) if 5 in [order[(23 - j) % 8] for j in span(i, k)])
-    with pytest.raises(ours.EvaluationError, match=f"item {order.index(5)} of smap"):
-        list(mine) if walks else mine[number]
-    with pytest.raises(theirs.EvaluationError, match=f"item {order.index(5)} in Mapping"):
-        build(theirs)[number]
+    if walks:
+        with pytest.raises(ours.EvaluationError, match=f"item {order.index(5)} of smap"):
+            list(mine)
+    for library, where in zip(LIBRARIES, ("of smap", "in Mapping"), strict=False):
+        sequence = build(library)
+        with pytest.raises(library.EvaluationError, match=f"item {order.index(5)} {where}"):
+            sequence[number]
 
 
 def span(number: int, k: int) -> range:
@@ -99,7 +102,7 @@ def test_sq12_going_through_goes_on_behind_each_error(order: list[int], times: i
 
 def test_sq12_passthrough_raises_the_error_itself() -> None:
     sequence = ours.smap(fails_at_five, range(6))
-    assert ours.seterr() == theirs.seterr() == "wrap"
+    assert {library.seterr() for library in LIBRARIES} == {"wrap"}
     try:
         assert ours.seterr("passthrough") == "passthrough"
         for read in (lambda: sequence[5], lambda: list(sequence)):
@@ -108,7 +111,7 @@ def test_sq12_passthrough_raises_the_error_itself() -> None:
             assert any("item 5 of smap" in note for note in caught.value.__notes__)
     finally:
         ours.seterr("wrap")
-    for library in (ours, theirs):
+    for library in LIBRARIES:
         with pytest.raises(ValueError, match="evaluation"):
             library.seterr("other")
 

@@ -15,11 +15,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import seqtools as theirs
 
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import REFUSED, TOLD, Ends, double, fails_at_five, outcomes, tell
+from tests.compat.seqtools.cases import (
+    LIBRARIES,
+    REFUSED,
+    TOLD,
+    Ends,
+    double,
+    fails_at_five,
+    outcomes,
+    tell,
+)
 
 
 def dies(x: int) -> int:
@@ -32,6 +40,9 @@ def rows(x: int) -> np.ndarray[Any, Any]:
     return np.full(5000, x)
 
 
+FORKS_AMONG_THREADS = pytest.mark.filterwarnings(
+    "ignore:processes. workers are forked while:RuntimeWarning"
+)
 METHODS = ["process", "thread"]  # in a process with threads, processes start slowly
 
 
@@ -50,16 +61,18 @@ def test_sq27_prefetch_is_ordered_and_follows_jumps(method: str, workers: int) -
     assert list(ours.prefetch([], workers, method)) == []
 
 
+@FORKS_AMONG_THREADS
 def test_sq27_as_theirs() -> None:
     data = list(range(50))
     for method in METHODS:
-        mine = ours.prefetch(ours.smap(double, data), 2, method, 5)
-        other = theirs.prefetch(theirs.smap(double, data), 2, method, 5)
-        assert list(mine) == [other[i] for i in range(50)]
-    assert ours.prefetch(data) is theirs.prefetch(data) is data
+        for library in LIBRARIES:
+            ahead = library.prefetch(library.smap(double, data), 2, method, 5)
+            assert [ahead[i] for i in range(50)] == [2 * each for each in data]
+        assert list(ours.prefetch(ours.smap(double, data), 2, method, 5)) == list(map(double, data))
+    assert all(library.prefetch(data) is data for library in LIBRARIES)
     left = len(os.sched_getaffinity(0))
     assert list(ours.prefetch(data, 1 - left)) == data
-    for library in (ours, theirs):
+    for library in LIBRARIES:
         for wrong in ({"method": "other"}, {"max_buffered": 0}, {"nworkers": -left}):
             with pytest.raises(REFUSED):
                 library.prefetch(data, **{"nworkers": 1} | wrong)
@@ -75,7 +88,7 @@ def test_sq27_endless_sources(method: str) -> None:
         ours.prefetch(Ends(), 2, method)[7]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("library", [ours, theirs])
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("method", METHODS)
 def test_sq27_workers_start_and_make_items_when_it_is_made(
     method: str, library: Any, tmp_path: Any
@@ -218,6 +231,7 @@ def test_sq33_a_raising_start_hook_is_an_error(method: str) -> None:
         assert isinstance(caught.value.__cause__, OSError)
 
 
+@FORKS_AMONG_THREADS
 def test_sq33_workers_start_off_the_main_thread() -> None:
     found: list[list[int]] = []
     data = ours.smap(double, range(5))

@@ -16,7 +16,8 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data import DataLoader as TorchLoader
 
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import IterableTen, as_list
+from tests.compat.seqtools.cases import as_list
+from tests.world.compat.seqtools.cases import IterableTen
 
 
 def loader(**options: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.compat.seqtools.behaviours import Behaviour
+from tests.world.compat.seqtools.behaviours import Behaviour
 
 TORCH = [
     Behaviour(
@@ -14,7 +14,7 @@ TORCH = [
         "the same with workers, also more than there are batches",
         theirs="test_sequential_workers test_seqential_batch_workers",
         held=(
-            "test_loader_states::test_sq1_workers_make_the_same_batches_and_states "
+            "test_loader_states::test_sq1_workers_make_torchs_batches_and_the_same_states "
             "test_like_torch::test_more_workers_than_batches"
         ),
     ),
@@ -62,7 +62,7 @@ TORCH = [
     Behaviour(
         "the order is reproducible by manual_seed or generator",
         theirs="test_shuffle_reproducibility",
-        held="test_loader::test_sq2_each_epoch_has_its_own_permutation",
+        held="test_loader::test_sq2_a_seed_is_torchs_generators",
     ),
     Behaviour(
         "a generator's later seeds count",
@@ -95,7 +95,7 @@ TORCH = [
             "test_loader::test_sq2_a_sampler_is_iterated_over_whatever_its_indices_give "
             "test_loader::test_sq4_iterables_and_endless_samplers "
             "test_like_torch::test_large_indices "
-            "test_loader_states::test_sq1_workers_make_the_same_batches_and_states"
+            "test_loader_states::test_sq1_workers_make_torchs_batches_and_the_same_states"
         ),
     ),
     Behaviour(

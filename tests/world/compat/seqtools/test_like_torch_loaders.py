@@ -25,7 +25,10 @@ from torch.utils.data import (
 from torch.utils.data import DataLoader as TorchLoader
 
 from lazyckpt.compat import seqtools as ours
-from tests.compat.seqtools.cases import IterableTen, as_list, plain, same
+from tests.compat.seqtools.cases import as_list, plain, same
+from tests.world.compat.seqtools.cases import FORKS_AMONG_THREADS, IterableTen
+
+pytestmark = FORKS_AMONG_THREADS
 
 
 class Told(Dataset[Any]):

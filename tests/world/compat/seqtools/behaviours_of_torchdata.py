@@ -5,7 +5,7 @@ Its `test_dataloader.py` is torch's for its own loader: see there, but for `enum
 
 from __future__ import annotations
 
-from tests.compat.seqtools.behaviours import Behaviour
+from tests.world.compat.seqtools.behaviours import Behaviour
 
 TORCHDATA = [
     Behaviour(

@@ -1,0 +1,5 @@
+"""What is there after each of these tests."""
+
+from tests.compat.emloop.conftest import _ends_its_workers
+
+__all__ = ["_ends_its_workers"]
