@@ -1,0 +1,40 @@
+"""Arrays and tensors come out of processes as they were made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lazyckpt as lz
+from lazyckpt.testing import equal
+from tests.executors.test_executor import SOURCES, Pair, come_alike
+
+
+def made(rng: np.random.Generator, x: int) -> Any:
+    image = rng.normal(size=(60, 70))
+    return [
+        Pair(image, x),
+        {"a": torch.full((5000,), x), "b": [None, "text", image.T]},
+        image[::2],
+        np.float32(x),
+        torch.tensor([x], dtype=torch.bfloat16),
+    ][x % 5]
+
+
+def alike(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(alike(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(alike, a, b))
+    return equal(a, b)
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("name", SOURCES)
+def test_arrays_and_tensors(name: str, method: str) -> None:
+    come_alike(SOURCES[name] | lz.random_map(made, seed=2), method, alike)
