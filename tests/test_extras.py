@@ -34,15 +34,15 @@ NEEDS = {
     "lz.load('memory://a.json')": "fsspec",
     "lz.io.files('memory://a')": "fsspec",
     "lz.io.files('s3://a/b')": "s3",
-    "lz.io.read_parquet(FILE)": "parquet",
+    "lz.io.read_parquet(FILE)": "arrow",
     "lz.io.read_arrow(FILE)": "arrow",
     "lz.io.read_duckdb(FILE, 'select 1')": "duckdb",
     "lz.io.read_zarr(FILE)": "zarr",
     "lz.io.read_array_record(FILE)": "array_record",
     "lz.io.decode_image(b'')": "image",
-    "lz.io.decode_audio(b'')": "audio",
-    "lz.io.decode_video(b'')": "video",
-    "lz.seen(lz.source([1]), 1).to_parquet('a.parquet')": "parquet",
+    "lz.io.decode_audio(b'')": "av",
+    "lz.io.decode_video(b'')": "av",
+    "lz.seen(lz.source([1]), 1).to_parquet('a.parquet')": "arrow",
 }
 
 TRIAL = """

@@ -77,7 +77,7 @@ def decode_audio(content: bytes, *, rate: int | None = None) -> tuple[NDArray[An
     >>> samples.shape, float(samples[0, 0]), rate
     ((1, 800), 0.5, 8000)
     """
-    library = optional_module("av", "audio", "decode_audio")
+    library = optional_module("av", "av", "decode_audio")
     wanted = checked("decode_audio", "rate", rate, optional(positive))
     with _decoding("sound", content), library.open(BytesIO(content)) as container:
         stream = container.streams.audio[0]
@@ -118,7 +118,7 @@ def decode_video(content: bytes, *, frames: Sequence[int] | None = None) -> NDAr
     >>> lz.io.decode_video(file.getvalue(), frames=[2, 0])[:, 0, 0, 0]
     array([200,   0], dtype=uint8)
     """
-    library = optional_module("av", "video", "decode_video")
+    library = optional_module("av", "av", "decode_video")
     numbers = checked("decode_video", "frames", frames, optional(index_sequence))
     if numbers is not None and not len(numbers):
         raise ArgumentError("decode_video: frames must name at least one frame, got none")

@@ -129,8 +129,8 @@ class Parquet:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._arrow = optional_module("pyarrow", "parquet", "writing Parquet")
-        self._parquet = optional_module("pyarrow.parquet", "parquet", "writing Parquet")
+        self._arrow = optional_module("pyarrow", "arrow", "writing Parquet")
+        self._parquet = optional_module("pyarrow.parquet", "arrow", "writing Parquet")
 
     def write(self, rows: Iterable[Any], first: int, *paths: str) -> None:
         found = list(encoded(rows, first, _fields))

@@ -49,7 +49,7 @@ class GroupScan:
 
     def _matching(self, file: File) -> Any:
         expression = _parquet().filters_to_expression(self.filters)
-        kind = optional_module("pyarrow.dataset", "parquet", "read_parquet").ParquetFileFormat()
+        kind = optional_module("pyarrow.dataset", "arrow", "read_parquet").ParquetFileFormat()
         fragment = kind.make_fragment(_source(file))
         some = fragment.subset(filter=expression, schema=fragment.physical_schema)
         return [group.id for group in some.row_groups]
@@ -73,11 +73,11 @@ def _group(metadata: Any, number: int) -> Group:
 
 
 def _arrow() -> Any:
-    return optional_module("pyarrow", "parquet", "read_parquet")
+    return optional_module("pyarrow", "arrow", "read_parquet")
 
 
 def _parquet() -> Any:
-    return optional_module("pyarrow.parquet", "parquet", "read_parquet")
+    return optional_module("pyarrow.parquet", "arrow", "read_parquet")
 
 
 @lru_cache(maxsize=64)

@@ -14,8 +14,8 @@ from lazyckpt.io.storage import optional_module
 
 def write_parquet(blocks: Iterable[Any], path: str | os.PathLike[str], row_group: int) -> int:
     """Write blocks to a file, some in a row group; the number of rows."""
-    arrow = optional_module("pyarrow", "parquet", "Seen.to_parquet")
-    parquet = optional_module("pyarrow.parquet", "parquet", "Seen.to_parquet")
+    arrow = optional_module("pyarrow", "arrow", "Seen.to_parquet")
+    parquet = optional_module("pyarrow.parquet", "arrow", "Seen.to_parquet")
     texts = arrow.dictionary(arrow.int32(), arrow.string())
     kinds = {"stage": texts, "file": texts}
     names = ("item", "stage", "epoch", "place", "file", "record")
