@@ -271,8 +271,8 @@ def test_a_stream_resumes_by_file_and_record() -> None:
     pipeline = lz.source(files) | lz.flat_map(lz.io.iter_text)
     lines = TEXT.splitlines() * 2
     state = lz.state_at(pipeline, 1100)
+    Path(files[0].path).unlink()  # which isn't read again
     assert list(lz.run(pipeline, state)) == lines[1100:]
-    assert Path(files[0].path).suffix == ".xz"
 
 
 @pytest.mark.parametrize(

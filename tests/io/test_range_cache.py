@@ -142,6 +142,7 @@ def test_a_kill_leaves_whole_blocks_within_the_bound(when: str) -> None:
     for number in range(1, 5):
         cache, fetch = RangeCache(str(folder()), 300), Fetch()
         if not (child := os.fork()):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(30)
             _kill_at(number, when)
             for start in range(0, 1000, 100):

@@ -180,8 +180,9 @@ def test_an_array_of_another_shape_is_refused(values: Any) -> None:
 
 def test_what_is_cut_is_named() -> None:
     files = listed([np.arange(100)], "npy")
+    content = Path(files[0].path).read_bytes()
     for size in (0, 5, 60, 300):
-        Path(files[0].path).write_bytes(Path(files[0].path).read_bytes()[:size])
+        Path(files[0].path).write_bytes(content[:size])
         with pytest.raises(lz.io.RecordError, match=r"000\.npy: "):
             lz.io.read_tokens(files[0].path, length=2)
     odd = folder() / "a.bin"
