@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from _thread import start_new_thread
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment, needs_reader
 from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
 from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
+from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.failures.skipping import read_again, skip_log_of
 
@@ -120,11 +122,17 @@ def _stop(pools: list[WorkerPool], owner: int) -> None:
             pool.stop()
 
 
+def _stop_beside(pools: list[WorkerPool], owner: int) -> None:
+    # Waiting lists this thread, and up to Python 3.12 as long as the process lives.
+    own_threads.add(threading.current_thread())
+    _stop(pools, owner)
+
+
 def _finalize(pools: list[WorkerPool], owner: int) -> None:
     """Stop pools; in a thread where that may wait, as garbage collection may interrupt anything."""
     if any(pool.is_external for pool in pools):
         with suppress(RuntimeError):  # the interpreter ends
-            start_new_thread(_stop, (pools, owner))
+            start_new_thread(_stop_beside, (pools, owner))
     else:
         _stop(pools, owner)
 

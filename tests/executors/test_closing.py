@@ -137,11 +137,21 @@ def rest(threads: ThreadPoolExecutor) -> None:
     meeting.wait(SOON)
 
 
-@pytest.mark.parametrize(
-    "name", ["threads", "threads2", "futures", "fork2", "inline", "to_device", "to_device inline"]
-)
+@pytest.mark.parametrize("name", ["threads", "threads2", "futures", "fork2", "inline"])
 @pytest.mark.parametrize("files", FILES)
 def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        executors = {
+            **QUICK,
+            "futures": lz.futures(threads, buffer_size=2),
+            "inline": lz.inline(),
+        }
+        closes_files(files, executors[name], tmp_path, lambda: rest(threads))
+
+
+def closes_files(
+    files: str, executor: Executor, tmp_path: Path, rest: Callable[[], None] = lambda: None
+) -> None:
     paths = [tmp_path / str(number) for number in range(80)]
     for path in paths:
         path.write_text(f"{path}\n" * 9)
@@ -149,30 +159,22 @@ def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
     gc.collect()
     gc.disable()
     try:
-        with ThreadPoolExecutor(2) as threads:
-            executor = {
-                **QUICK,
-                "futures": lz.futures(threads, buffer_size=2),
-                "inline": lz.inline(),
-                "to_device": lz.to_device(lz.threads(2), "cpu"),
-                "to_device inline": lz.to_device(lz.inline(), "cpu"),
-            }[name]
-            run, found = lz.run(pipeline, executor=executor), list[Any]()
-            for is_settled in (False, True, False):
-                with run:
-                    found += [next(run), next(run)]
-                    if is_settled:  # so that workers have items ready
-                        sleep(0.05)
-                rest(threads)
-                until(lambda: not open_files(tmp_path), SOON)
-                assert run.state.items == len(found)
-                assert not open_files(tmp_path)
+        run, found = lz.run(pipeline, executor=executor), list[Any]()
+        for is_settled in (False, True, False):
             with run:
                 found += [next(run), next(run)]
-                run.close()
+                if is_settled:  # so that workers have items ready
+                    sleep(0.05)
+            rest()
             until(lambda: not open_files(tmp_path), SOON)
-            assert run.state == lz.state_at(pipeline, len(found))
-            assert found == list(islice(pipeline, len(found)))
+            assert run.state.items == len(found)
+            assert not open_files(tmp_path)
+        with run:
+            found += [next(run), next(run)]
+            run.close()
+        until(lambda: not open_files(tmp_path), SOON)
+        assert run.state == lz.state_at(pipeline, len(found))
+        assert found == list(islice(pipeline, len(found)))
     finally:
         gc.enable()
 
@@ -276,26 +278,20 @@ if __name__ == "__main__":
 )
 @pytest.mark.parametrize("stage", ["map(slowly)", "filter(lambda x: True)"])
 @pytest.mark.parametrize(
-    "executor",
+    ("executor", "processes"),
     [
-        "lz.threads()",
-        "lz.threads(2)",
-        "lz.processes(2, start_method='fork')",
-        "lz.processes(start_method='forkserver')",
+        ("lz.threads()", 0),
+        ("lz.threads(2)", 0),
+        ("lz.processes(2, start_method='fork')", 2),
+        ("lz.processes(start_method='forkserver')", 1),
     ],
 )
 def test_the_interpreter_ends_with_an_unclosed_run(
-    executor: str, stage: str, end: str, code: int, error: str, tmp_path: Path
+    executor: str, processes: int, stage: str, end: str, code: int, error: str, tmp_path: Path
 ) -> None:
     text = UNCLOSED.format(executor=executor, stage=stage, end=end)
     pids = script(tmp_path, text, code, error).split()
-    assert (
-        len(pids)
-        == {"threads": 0, "processe": "1" if "server" in executor else 2}.get(
-            executor[3:11].rstrip("("), len(pids)
-        )
-        or pids
-    )
+    assert len(pids) == processes
     until(lambda: not any(is_alive(int(pid)) for pid in pids))
 
 

@@ -99,9 +99,7 @@ def test_arrays(name: str, method: str) -> None:
     come_alike(SOURCES[name] | lz.random_map(made, seed=2), method, equal)
 
 
-def come_alike(
-    pipeline: lz.Pipeline[Any], method: str, alike: Callable[[Any, Any], bool]
-) -> None:
+def come_alike(pipeline: lz.Pipeline[Any], method: str, alike: Callable[[Any, Any], bool]) -> None:
     expected = steps(lz.run(pipeline), 99)
     for count, shared in ((1, True), (2, True), (2, False)):
         executor = lz.processes(count, start_method=method, shared_memory=shared, buffer_size=6)

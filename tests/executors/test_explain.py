@@ -163,7 +163,6 @@ def test_what_it_says_beside_the_counts() -> None:
     plain = lz.source(Stream()) | lz.map(str)
     assert "in parts" not in sentence(plain, lz.threads(2))
     assert "joined" not in sentence(plain, lz.threads(2))
-    assert sentence(plain, lz.to_device(lz.threads(2), "cpu")) == sentence(plain, lz.threads(2))
     assert sentence(plain, lz.inline()) == ""
 
 

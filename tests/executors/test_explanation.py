@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
+from rich.console import Console
 
 import lazyckpt as lz
 from lazyckpt.state.positions import layers
@@ -29,13 +30,7 @@ class UntouchedStream:
         raise AssertionError("it was read")
 
 
-EXECUTORS = (
-    None,
-    lz.threads(1),
-    lz.threads(3),
-    lz.processes(2),
-    lz.to_device(lz.threads(2), "cpu"),
-)
+EXECUTORS = (None, lz.threads(1), lz.threads(3), lz.processes(2))
 STREAM = lz.source(UntouchedStream())
 
 
@@ -53,9 +48,13 @@ def wide() -> lz.Pipeline[Any]:
 
 @given(strategies.pipelines())
 def test_every_stage_has_its_number_and_place(pipeline: lz.Pipeline[Any]) -> None:
+    have_numbers_and_places(pipeline, EXECUTORS)
+
+
+def have_numbers_and_places(pipeline: lz.Pipeline[Any], executors: Iterable[Any]) -> None:
     state = lz.init(pipeline)
     numbers = {each.stage for each in layers(state.stages, state.position)}
-    for executor in EXECUTORS:
+    for executor in executors:
         found = lz.explain(pipeline, executor)
         inner = [each.stage for each in found.stages]  # a digest stands for all of a pipeline
         assert all(any(f"{each}.".startswith(f"{n}.") for each in inner) for n in numbers)
@@ -69,9 +68,13 @@ def test_every_stage_has_its_number_and_place(pipeline: lz.Pipeline[Any]) -> Non
 
 @pytest.mark.parametrize("made", [long, wide])
 def test_it_reads_nothing_and_starts_nothing(made: Any) -> None:
+    reads_and_starts_nothing(made, EXECUTORS)
+
+
+def reads_and_starts_nothing(made: Any, executors: Iterable[Any]) -> None:
     threads = threading.active_count()
     for pipeline in (made(), STREAM | lz.shuffle(9, seed=0), lz.zip(STREAM, STREAM) | lz.batch(2)):
-        for executor in EXECUTORS:
+        for executor in executors:
             found = lz.explain(pipeline, executor)
             assert str(found)
             assert found._repr_html_()
@@ -122,7 +125,7 @@ def test_html_escapes_what_users_write() -> None:
 
 
 def test_rich_prints_it_in_as_many_columns_as_there_are() -> None:
-    console = pytest.importorskip("rich.console").Console(width=40, no_color=True)
+    console = Console(width=40, no_color=True)
     with console.capture() as capture:
         console.print(lz.explain(lz.source([[1]]) | lz.map(sum)))
     assert capture.get().endswith(lz.explain(lz.source([[1]]) | lz.map(sum)).to_text(40) + "\n")

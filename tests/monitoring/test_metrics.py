@@ -33,17 +33,6 @@ def test_metrics_are_the_stats_as_floats() -> None:
     }
 
 
-def test_a_tracker_takes_them(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch.utils.tensorboard import SummaryWriter
-
-    run = lz.run(lz.source(range(10)))
-    next(run)
-    with SummaryWriter(str(tmp_path)) as writer:
-        for name, value in lz.metrics(run).items():
-            writer.add_scalar(name, value, 1)
-    assert [*tmp_path.glob("events*")]
-
-
 @pytest.mark.parametrize("wrong", [None, [1], lz.source([1])])
 def test_what_is_no_run_is_refused(wrong: Any) -> None:
     with pytest.raises(lz.ArgumentError, match=r"metrics: run must be a Run"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import re
 import signal
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import islice
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter, sleep, thread_time
 from typing import Any
 
 import pytest
@@ -182,7 +181,10 @@ def test_the_stage_that_takes_the_time_is_named_with_a_remedy() -> None:
     assert re.match(r"map\(waits\) takes \d+% of the time, mostly waiting", waiting.bottleneck)
     assert "lz.threads(" in waiting.bottleneck
     working = lz.profile(data | lz.batch(2) | lz.unbatch() | lz.map(works))
-    assert working.stages[-1].working > 0.5 * working.stages[-1].seconds or _is_crowded()
+    begun = thread_time()
+    for x in range(40):
+        works(x)
+    assert working.stages[-1].working > 0.5 * (thread_time() - begun)
     assert working.bottleneck.startswith("map(works) takes")
     in_order = lz.profile(lz.source(Stream(40)) | lz.scan(_slow_sum, 0))
     assert "in one place" in in_order.bottleneck
@@ -194,10 +196,6 @@ def test_the_stage_that_takes_the_time_is_named_with_a_remedy() -> None:
 def _slow_sum(total: int, x: int) -> tuple[int, int]:
     sleep(0.002)
     return total + x, x
-
-
-def _is_crowded() -> bool:
-    return os.getloadavg()[0] > 1
 
 
 def test_workers_that_wait_are_busy_and_those_for_large_items_are_not() -> None:
@@ -279,8 +277,11 @@ class Rude:
         return self.text
 
 
-@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "‮abc", "x" * 10**6, "$\\bad{$"])
-def test_names_are_escaped_and_cut(text: str, tmp_path: Path) -> None:
+RUDE = ["<script>alert(1)</script>", "‮abc", "x" * 10**6, "$\\bad{$"]
+
+
+@pytest.mark.parametrize("text", RUDE)
+def test_names_are_escaped_and_cut(text: str) -> None:
     pipeline = lz.source(range(3)) | lz.map(Rude(text))
     found = lz.profile(pipeline)
     page = _Page()
@@ -288,21 +289,7 @@ def test_names_are_escaped_and_cut(text: str, tmp_path: Path) -> None:
     assert {*page.tags} <= {"div", "table", "tr", "th", "td"}
     assert all(line.isprintable() for line in str(found).splitlines())
     assert max(map(len, str(found).splitlines())) < 200
-    found.plot().figure.savefig(tmp_path / "profile.png")
     assert pickle.loads(pickle.dumps(found)) == found
-
-
-def test_the_picture_has_a_bar_for_each_stage() -> None:
-    import matplotlib.pyplot as plt
-
-    found = lz.profile(lz.source(range(9)) | lz.map(waits) | lz.batch(2))
-    ax = plt.subplots()[1]
-    assert found.plot(ax) is ax
-    working, waiting = ax.containers
-    for stage, a, b in zip(found.stages, working, waiting, strict=True):
-        assert a.get_width() + b.get_width() == pytest.approx(stage.seconds)
-    assert [each.get_text() for each in ax.get_yticklabels()] == [*counted(found)]
-    plt.close("all")
 
 
 @pytest.mark.parametrize("executor", [None, lz.processes(2)], ids=repr)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
 import sys
+import termios
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-import nbformat
-import pexpect
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,6 @@ from tqdm.auto import tqdm
 
 import lazyckpt as lz
 from tests.helpers import printed_without
-from tests.test_notebook import executed
 
 BAR = re.compile(r"(\d+)(?:/(\d+))?(?: items)? \[")
 
@@ -115,33 +116,25 @@ def test_without_tqdm_the_error_names_the_extra() -> None:
     assert 'pip install "lazyckpt[progress]"' in found
 
 
+def shown(screen: TextIO) -> Iterator[str]:
+    with suppress(OSError):  # as the end of a terminal is told
+        yield from screen
+
+
 def test_a_narrow_terminal_has_one_line() -> None:
     code = (
         "import lazyckpt as lz, time\n"
         "for _ in lz.progress(lz.source(range(30)), desc='training'): time.sleep(0.01)\n"
     )
     root = str(Path(lz.__file__).parents[1])
-    child = pexpect.spawn(
-        sys.executable, ["-c", code], dimensions=(24, 40), encoding="utf-8", cwd=root
-    )
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
-    drawn = [each for each in re.split(r"[\r\n]+", child.before or "") if each.strip()]
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 40))
+    command = [sys.executable, "-c", code]
+    with os.fdopen(ours) as screen, os.fdopen(theirs, "w") as terminal:
+        done = subprocess.run(command, stdout=terminal, stderr=terminal, cwd=root, timeout=60)
+        assert done.returncode == 0
+        terminal.close()
+        text = "".join(shown(screen))
+    drawn = [each for each in re.split(r"[\r\n]+", text) if each.strip()]
     assert "30/30" in drawn[-1]
     assert max(map(len, drawn)) <= 40
-
-
-def test_a_notebook_without_ipywidgets_is_not_warned() -> None:
-    code = (
-        "import sys, warnings\n"
-        "sys.modules['ipywidgets'] = None\n"
-        "warnings.simplefilter('error')\n"
-        "import lazyckpt as lz\n"
-        "print(sum(lz.progress(lz.source(range(5)))))"
-    )
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
-    outputs = executed(notebook).cells[0].outputs
-    texts = {each.name: each.text for each in outputs if each.output_type == "stream"}
-    assert "10" in texts["stdout"]
-    assert "5/5" in texts["stderr"]

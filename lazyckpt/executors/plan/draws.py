@@ -22,6 +22,8 @@ _SEEDED = {
     "uuid5",
 }
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "IMPORT_NAME"}
+# Each Python has more of these, as LOAD_FAST_BORROW and STORE_FAST_LOAD_FAST.
+_BETWEEN = ("CACHE", "PUSH_NULL", "STORE_FAST", "LOAD_FAST")
 
 
 def draws(function: Any) -> str:
@@ -46,7 +48,7 @@ def _all(code: CodeType, known: dict[str, Any]) -> Iterator[str]:
             loaded = [each.argval]
         elif each.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") and loaded:
             loaded.append(each.argval)
-        elif each.opname not in ("CACHE", "PUSH_NULL", "STORE_FAST", "LOAD_FAST"):
+        elif not each.opname.startswith(_BETWEEN):
             yield _found(loaded, known)
             loaded = []
     for constant in code.co_consts:

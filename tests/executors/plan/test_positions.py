@@ -39,7 +39,6 @@ EXECUTORS = {
     "threads2": lz.threads(2, buffer_size=20),
     "fork": lz.processes(start_method="fork"),
     "fork2": lz.processes(2, start_method="fork"),
-    "to_device": lz.to_device(lz.threads(), "cpu"),
 }
 
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.executors.pools import forking
+from tests.executors.cases import Stream, square
+from tests.helpers import until, workers
 
 SCRIPT = """
 import os, threading, time
@@ -44,3 +54,22 @@ def test_one_thread_forks_at_a_time(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
     assert not done.stderr
+
+
+def test_a_run_that_was_dropped_leaves_no_thread_to_tell_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though Python up to 3.12 lists the thread in which it was stopped as long as it lives."""
+    monkeypatch.setattr(forking, "_is_said", False)
+    with ThreadPoolExecutor(1) as pool:
+        run = lz.run(
+            lz.source(Stream(9)) | lz.map(square), executor=lz.futures(pool, buffer_size=1)
+        )
+        assert next(run) == 0
+        del run
+        gc.collect()
+        until(lambda: not workers())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with forking.forking(tell=True):
+            pass

@@ -1,11 +1,11 @@
-"""Executors of others: a thread pool, a process pool, loky, a local Dask cluster."""
+"""Executors of others: a thread pool, a process pool; more are in tests/world."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -20,12 +20,7 @@ from lazyckpt.executors.plan.handlers import Reader
 from lazyckpt.executors.pools import futures as module
 from tests.executors.cases import PIPELINES, Stream, image, like_inline, square, until_error
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what their packages say about each other at import
-    import loky
-from tests.executors.pool_cases import SPAWN, cluster
-
-KINDS = ["threads", "processes", "loky", "dask"]
+SPAWN = multiprocessing.get_context("spawn")  # this process has threads
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +28,11 @@ def pools() -> Iterator[dict[str, Any]]:
     with (
         ThreadPoolExecutor(2) as threads,
         ProcessPoolExecutor(2, mp_context=SPAWN) as processes,
-        cluster() as client,
     ):
-        pool = loky.ProcessPoolExecutor(2)
-        yield {
-            "threads": threads,
-            "processes": processes,
-            "loky": pool,
-            "dask": client.get_executor(),
-        }
-        pool.shutdown(wait=True)
+        yield {"threads": threads, "processes": processes}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["threads", "processes"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -83,17 +70,6 @@ def test_arrays_can_be_written_to(pool: Any) -> None:
     pipeline = lz.source([0, 1]) | lz.map(image)
     for item in lz.run(pipeline, executor=lz.futures(pool, buffer_size=2)):
         item["pixels"] += 1
-
-
-@pytest.mark.parametrize("kind", ["processes"])
-def test_tensors(pool: Any) -> None:
-    torch = pytest.importorskip("torch")
-    pipeline = lz.source([0, 1]) | lz.map(lambda x: (torch.full((90, 90), x), torch.tensor(x)))
-    executor = lz.futures(pool, buffer_size=2)
-    for number, (large, small) in enumerate(lz.run(pipeline, executor=executor)):
-        assert large.eq(number).all()
-        assert small.item() == number
-        large.add_(1)
 
 
 class Recorded:
@@ -268,8 +244,11 @@ def test_an_error_that_cannot_be_pickled(kind: str, pool: Any) -> None:
         next(run)
 
 
-@pytest.mark.parametrize("kind", ["processes", "dask"])
-def test_leaving_and_going_on(pool: Any) -> None:
+def test_leaving_and_going_on(pools: dict[str, Any]) -> None:
+    is_left_and_goes_on(pools["processes"])
+
+
+def is_left_and_goes_on(pool: Any) -> None:
     run = lz.run(PIPELINES["stream"], executor=lz.futures(pool, buffer_size=3))
     items = []
     for _ in range(3):
@@ -314,8 +293,6 @@ def test_arguments(pools: dict[str, Any]) -> None:
         lz.futures(pools["threads"])  # type: ignore[call-arg]
     with pytest.raises(lz.ArgumentError, match="buffer_size must be an int >= 1"):
         lz.futures(pools["threads"], buffer_size=0)
-    with pytest.raises(lz.ArgumentError, match=r"get_executor\(\)"):
-        lz.futures(pools["dask"]._client, buffer_size=1)
     with pytest.raises(lz.ArgumentError, match=r"write futures\("):
         lz.run(lz.source([1]), executor=pools["threads"])
 

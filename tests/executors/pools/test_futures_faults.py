@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import threading
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -16,13 +15,8 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.cases import Stream, until_error
+from tests.executors.pools.test_futures import SPAWN
 from tests.helpers import until
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # what their packages say about each other at import
-    import dask
-    import loky
-from tests.executors.pool_cases import SPAWN, cluster
 
 
 class Deadly:
@@ -39,11 +33,11 @@ class Deadly:
 
 
 @pytest.mark.parametrize("source", [range(12), Stream(12)], ids=["seekable", "stream"])
-@pytest.mark.parametrize("make", [ProcessPoolExecutor, loky.ProcessPoolExecutor])
-def test_a_pool_that_breaks(make: Callable[..., Any], source: Any, tmp_path: Path) -> None:
-    def fresh() -> Any:
-        return make(1, **({"mp_context": SPAWN} if make is ProcessPoolExecutor else {}))
+def test_a_pool_that_breaks(source: Any, tmp_path: Path) -> None:
+    breaks(lambda: ProcessPoolExecutor(1, mp_context=SPAWN), source, tmp_path)
 
+
+def breaks(fresh: Callable[[], Any], source: Any, tmp_path: Path) -> None:
     pipeline = lz.source(source) | lz.map(Deadly(tmp_path / "died"))
     pool = fresh()
     with lz.run(pipeline, executor=lz.futures(pool, buffer_size=2)) as run:
@@ -60,23 +54,6 @@ def test_a_pool_that_breaks(make: Callable[..., Any], source: Any, tmp_path: Pat
     with lz.run(pipeline, state, executor=lz.futures(other, buffer_size=2)) as run:
         assert list(run) == [*range(len(items), 12)]
     other.shutdown()
-
-
-def test_dask_mends_itself(tmp_path: Path) -> None:
-    pipeline = lz.source(range(12)) | lz.map(Deadly(tmp_path / "died"))
-    with cluster(1) as client:
-        run = lz.run(pipeline, executor=lz.futures(client.get_executor(), buffer_size=2))
-        assert list(run) == [*range(12)]
-
-
-def test_dask_gives_up_and_the_run_goes_on(tmp_path: Path) -> None:
-    pipeline = lz.source(range(12)) | lz.map(Deadly(tmp_path / "died"))
-    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), cluster(1) as client:
-        run = lz.run(pipeline, executor=lz.futures(client.get_executor(), buffer_size=2))
-        items, error = until_error(run)
-        assert type(error) is lz.WorkerDied
-        assert type(error.__cause__).__name__ == "KilledWorker"
-        assert items + list(run) == [*range(12)]
 
 
 def test_a_pool_that_was_shut_down() -> None:

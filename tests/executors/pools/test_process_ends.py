@@ -89,26 +89,6 @@ def test_a_process_with_an_open_run_ends(method: str, ends: Callable[[], None]) 
         process.kill()
 
 
-def rank(index: int, folder: str) -> None:
-    run = lz.run(seekable(sleepy), executor=lz.processes(2, start_method="fork"))
-    next(run)
-    (Path(folder) / str(index)).touch()
-    until((Path(folder) / str(1 - index)).exists)
-    if index:
-        raise ValueError("mine")
-    time.sleep(60)
-
-
-def test_a_rank_of_torch_that_fails_ends_the_others(tmp_path: Path) -> None:
-    spawning = pytest.importorskip("torch.multiprocessing")
-    ranks = spawning.start_processes(
-        rank, args=(str(tmp_path),), nprocs=2, join=False, start_method="fork"
-    )
-    with pytest.raises(spawning.ProcessRaisedException, match="mine"):
-        until(lambda: ranks.join(SOON))
-    until(lambda: not any(map(is_alive, ranks.pids())))
-
-
 INTERRUPTED_TWICE = """
 import multiprocessing, signal, time
 import lazyckpt as lz

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import sleep
 from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
@@ -111,19 +113,17 @@ def exit_init(index: int) -> None:
 
 
 def library_threads(item: int) -> set[int]:
-    import threadpoolctl
-    import torch
-
     np.ones((200, 200)) @ np.ones((200, 200))
-    pools = threadpoolctl.threadpool_info()
-    return {torch.get_num_threads(), *(pool["num_threads"] for pool in pools)}
+    return {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
 
 
 @each({"fork": lz.processes(start_method="fork"), "spawn": lz.processes(start_method="spawn")})
 def test_libraries_use_one_thread(executor: Executor) -> None:
-    pytest.importorskip("threadpoolctl")
-    pytest.importorskip("torch")
-    with lz.run(lz.source(range(20)) | lz.map(library_threads), executor=executor) as run:
+    use_one_thread(library_threads, executor)
+
+
+def use_one_thread(threads: Callable[[int], set[int]], executor: Executor) -> None:
+    with lz.run(lz.source(range(20)) | lz.map(threads), executor=executor) as run:
         *_, last = run
     assert last == {1}
 

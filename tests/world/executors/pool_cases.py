@@ -1,8 +1,7 @@
-"""Pools of others, and what is sent to them."""
+"""A Dask cluster on this machine."""
 
 from __future__ import annotations
 
-import multiprocessing
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +9,6 @@ from contextlib import contextmanager
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what their packages say about each other at import
     from distributed import Client, LocalCluster
-
-SPAWN = multiprocessing.get_context("spawn")  # this process has threads
 
 
 @contextmanager

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 import lazyckpt as lz
 from lazyckpt.executors.device import DeviceTransfer
 from tests.executors.cases import PIPELINES, Stream, image, square, trace, until_error
-
-torch = pytest.importorskip("torch")
 
 
 class Pair(NamedTuple):

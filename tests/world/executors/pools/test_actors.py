@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import sys
 import warnings
@@ -62,9 +61,9 @@ def test_states_resume_elsewhere() -> None:
 
 def test_arrays_can_be_written_to() -> None:
     with lz.run(lz.source([0, 1]) | lz.map(image), executor=lz.ray(workers=1)) as run:
-        for item in run:
+        for number, item in enumerate(run):
             item["pixels"] += 1
-            assert item["pixels"].flags.owndata or item["pixels"].base is not None
+            assert (item["pixels"] == number + 1).all()
 
 
 class Images:
@@ -173,15 +172,9 @@ def test_what_cannot_be_sent(tmp_path: Path) -> None:
             list(lz.run(pipeline, executor=lz.ray(workers=1)))
 
 
-# --- the value ---
-
-
-def test_the_value() -> None:
-    executor = lz.ray(workers=2, num_cpus=1, resources={"loader": 1})
-    assert repr(executor) == "ray(workers=2, num_cpus=1, resources={'loader': 1})"
-    assert executor == lz.ray(workers=2, num_cpus=1, resources={"loader": 1})
-    assert executor != lz.ray(workers=2)
-    assert pickle.loads(pickle.dumps(executor)) == executor
+def test_options_that_ray_does_not_know() -> None:
+    with pytest.raises(lz.ArgumentError, match="num_cpu"):
+        lz.run(lz.source([1]), executor=lz.ray(workers=1, num_cpu=1))
 
 
 def test_what_runs_where() -> None:
@@ -194,15 +187,3 @@ def test_what_runs_where() -> None:
     assert one.layout.splitlines()[0] == (
         "source(<Stream>) | map(square)  in one Ray actor, as one stream; 3 items ahead"
     )
-
-
-def test_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(lz.ArgumentError, match="workers must be an int >= 1"):
-        lz.ray(workers=0)
-    with pytest.raises(lz.ArgumentError, match="workers"):
-        lz.ray()  # type: ignore[call-arg]
-    with pytest.raises(lz.ArgumentError, match="num_cpu"):
-        lz.run(lz.source([1]), executor=lz.ray(workers=1, num_cpu=1))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(lz.ArgumentError, match=r"lazyckpt\[ray\]"):
-        lz.run(lz.source([1]), executor=lz.ray(workers=1))
