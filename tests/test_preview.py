@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from itertools import islice
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def told(value: Any) -> tuple[str, ...]:
         (np.arange(9), ("ndarray", "(9,)", "int64", "72 B", "[0, 1, 2, 3, ...]")),
         (np.float32(2), ("float32", "()", "float32", "4 B", "2.0")),
         (np.zeros((0, 3)), ("ndarray", "(0, 3)", "float64", "0 B", "")),
-        (Unshowable(), ("Unshowable", "", "", "56 B", "<Unshowable>")),
+        (Unshowable(), ("Unshowable", "", "", f"{getsizeof(Unshowable())} B", "<Unshowable>")),
         (Fragile(), ("Fragile", "", "", "<Fragile>", "<Fragile>")),
         (Sample("a", 1), ("Sample", "", "", "29 B", "Sample(text='a', tokens=1)")),
         (Pair(1, None), ("Pair", "len 2", "", "28 B", "Pair(left=1, right=None)")),
