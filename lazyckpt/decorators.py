@@ -15,11 +15,21 @@ from lazyckpt.core.registry import Combinator
 from lazyckpt.core.show import written_at
 from lazyckpt.core.stages import passing
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Keeping, Pipeline, Stage
+from lazyckpt.pipeline import (
+    Grouping,
+    Keeping,
+    Listing,
+    Numbering,
+    Pipeline,
+    Sliding,
+    Stage,
+    Unbatching,
+)
 from lazyckpt.state.steering import check_controls
 
 A = TypeVar("A")
 B = TypeVar("B")
+K = TypeVar("K")
 P = ParamSpec("P")
 Composed = TypeVar("Composed", bound=Chain)
 
@@ -27,7 +37,7 @@ Composed = TypeVar("Composed", bound=Chain)
 @overload
 def combinator(
     *, keeps_items: Literal[True], pointwise: bool = False, **options: Unpack[Options]
-) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[A]]], Callable[P, Keeping]]: ...
+) -> Callable[[Callable[Concatenate[Machine[A], P], Machine[A]]], Callable[P, Keeping[object]]]: ...
 @overload
 def combinator(
     *, pointwise: bool = False, **options: Unpack[Options]
@@ -136,6 +146,43 @@ def source_combinator(
         )
 
     return wrap
+
+
+@overload
+def giving(
+    shape: type[Keeping[Any]],
+) -> Callable[[Callable[P, Stage[A, B]]], Callable[P, Keeping[A]]]: ...
+@overload
+def giving(
+    shape: type[Listing[Any]],
+) -> Callable[[Callable[P, Stage[A, B]]], Callable[P, Listing[A]]]: ...
+@overload
+def giving(
+    shape: type[Grouping[Any, Any]],
+) -> Callable[[Callable[P, Stage[A, tuple[K, B]]]], Callable[P, Grouping[A, K]]]: ...
+@overload
+def giving(
+    shape: type[Numbering],
+) -> Callable[[Callable[P, Stage[Any, Any]]], Callable[P, Numbering]]: ...
+@overload
+def giving(
+    shape: type[Sliding],
+) -> Callable[[Callable[P, Stage[Any, Any]]], Callable[P, Sliding]]: ...
+@overload
+def giving(
+    shape: type[Unbatching],
+) -> Callable[[Callable[P, Stage[Any, Any]]], Callable[P, Unbatching]]: ...
+def giving(shape: Any) -> Any:
+    """Tell type checkers, and them alone, which stages a combinator makes.
+
+    >>> from lazyckpt.core.machine import Machine
+    >>> from lazyckpt.pipeline import Listing
+    >>> @giving(Listing)
+    ... @combinator(registered=False)
+    ... def chunks(upstream: Machine[A]) -> Machine[list[A]]: ...
+    >>> # words | chunks() is a Pipeline[list[str]] if words is a Pipeline[str]
+    """
+    return lambda public: public
 
 
 @overload

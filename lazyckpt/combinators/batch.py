@@ -20,9 +20,9 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.core.views import items_at
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Stage
+from lazyckpt.pipeline import Listing, Stage
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 B = TypeVar("B")
 
 _SHAPE, _DTYPE = attrgetter("shape"), attrgetter("dtype")
@@ -35,7 +35,7 @@ class _Batch(Protocol):
     @overload
     def __call__(
         self, batch_size: int, *, drop_last: bool = False, collate: None = None, pad: Any = None
-    ) -> Stage[Any, list[Any]]: ...
+    ) -> Listing[object]: ...
     @overload
     def __call__(
         self,

@@ -24,10 +24,11 @@ from lazyckpt.core.checks import (
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Role
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError
+from lazyckpt.pipeline import Listing
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 
 def _size(value: Any) -> Any:
@@ -54,6 +55,7 @@ def _branched(here: Position, own: Position, was: int, /, *, shuffle: bool, **_:
     return window, given, *(branched(given, tuple(branches), was) if shuffle else branches)
 
 
+@giving(Listing)
 @combinator(
     checks={
         "batch_size": _size,

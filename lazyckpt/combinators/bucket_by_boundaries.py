@@ -16,10 +16,11 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import ArgumentError, SourceChanged
+from lazyckpt.pipeline import Listing
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 _BLOCK = 256  # items read between places to go on from, where none has to be given soon
 
@@ -59,6 +60,7 @@ def _fitting(boundaries: Any, batch_size: Any, drop_last: bool, max_wait: Any, *
         )
 
 
+@giving(Listing)
 @combinator(
     checks={
         "boundaries": _increasing,

@@ -12,12 +12,14 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import SourceChanged
+from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 
+@giving(Keeping)
 @combinator(checks={"key": function, "window": positive}, functions={"key": "look"})
 def dedupe(upstream: Machine[A], key: Callable[[A], Hashable], *, window: int) -> Machine[A]:
     """The items whose key none of the `window` items before has.

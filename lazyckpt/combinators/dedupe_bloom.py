@@ -13,10 +13,11 @@ from lazyckpt.core.checks import Unfit, finite, function, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import PipelineError, SourceChanged
+from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 _NAME = "dedupe_bloom"
 
@@ -27,6 +28,7 @@ def _folder(value: Any) -> str:
     return os.fsdecode(value)
 
 
+@giving(Keeping)
 @combinator(
     checks={
         "key": function,

@@ -15,16 +15,18 @@ from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, Rate, countable, within
 from lazyckpt.core.prng import derive, hashed, hashes_at
 from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Numbering
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 B = TypeVar("B")
 
 _MASK = (1 << 64) - 1
 
 
+@giving(Numbering)
 @combinator(checks={"start": integer}, pointwise=True)
-def enumerate(upstream: Machine[Any], start: int = 0) -> Machine[tuple[int, Any]]:
+def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
     """Every item with its number in the epoch: `(number, item)`.
 
     Before `shard` the numbers are those of the whole stream; behind it, each

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar, TypeVarTuple, overload
 
 from lazyckpt.core.checks import function
 from lazyckpt.core.control import applying
@@ -11,11 +11,27 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
+from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 Ts = TypeVarTuple("Ts")
 
 
+class _Filter(Protocol):
+    """What a lambda takes is told by overloads alone, which the decorator can't make."""
+
+    @overload
+    def __call__(self, predicate: Callable[[A], Any]) -> Keeping[A]: ...
+    @overload
+    def __call__(self, predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Keeping[A]: ...
+
+
+def selecting(public: Any) -> _Filter:
+    found: _Filter = public
+    return found
+
+
+@selecting
 @combinator(
     checks={"predicate": function},
     functions={"predicate": "predicate"},

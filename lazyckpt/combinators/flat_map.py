@@ -15,11 +15,11 @@ from lazyckpt.core.frames import is_reader
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Reread, entered, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import Pipeline, Stage
+from lazyckpt.pipeline import Pipeline, Stage, Unbatching
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 B = TypeVar("B")
 
 
@@ -66,6 +66,7 @@ def _traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
     return flat_map(rows)
 
 
+@giving(Unbatching)
 @combinator(trace=_traced_rows, itemwise=True)
 def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     """The items of every batch: the inverse of `batch`, with or without `collate=stack`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lazyckpt.combinators.flat_map import check_inside, opened
 from lazyckpt.core.checks import function, optional
@@ -15,7 +15,7 @@ from lazyckpt.core.user_state import Own, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Pipeline
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 B = TypeVar("B")
 S = TypeVar("S")
 

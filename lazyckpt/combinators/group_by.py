@@ -12,12 +12,14 @@ from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import End, Machine, Reread, begun
 from lazyckpt.core.show import same
 from lazyckpt.core.stages import stateless
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Grouping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 K = TypeVar("K")
 
 
+@giving(Grouping)
 @combinator(checks={"key": function}, functions={"key": "look"})
 def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, list[A]]]:
     """Runs of consecutive items with equal keys, as `(key, items)`.

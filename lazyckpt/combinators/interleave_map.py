@@ -14,7 +14,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import InvalidState, SourceChanged
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 B = TypeVar("B")
 
 _END: Any = object()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lazyckpt.combinators.token_rows import token_count
 from lazyckpt.core.checks import function, natural
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 
+@giving(Keeping)
 @combinator(checks={"tokens": natural, "key": function}, functions={"key": "look"})
 def limit(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Machine[A]:
     """The first items of an epoch that have at most so many tokens together.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast, overload
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.combinators.flat_map import unstacked
@@ -14,12 +14,41 @@ from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
+from lazyckpt.pipeline import Keeping, Stage
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 B = TypeVar("B")
 Ts = TypeVarTuple("Ts")
 
 
+class _Map(Protocol):
+    """The second is for functions of more, which need no more, in which pyright finds no `Ts`."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[[*Ts, A], B], *args: *Ts, vectorized: bool = False
+    ) -> Stage[A, B]: ...
+    @overload
+    def __call__(self, fn: Callable[[A], B], *, vectorized: bool = False) -> Stage[A, B]: ...
+
+
+class _Tap(Protocol):
+    """Whatever keeps items takes any, as the decorator says; but a function may not."""
+
+    def __call__(self, fn: Callable[[A], Any]) -> Keeping[A]: ...
+
+
+def _typed_map(public: Any) -> _Map:
+    found: _Map = public
+    return found
+
+
+def _typed_tap(public: Any) -> _Tap:
+    found: _Tap = public
+    return found
+
+
+@_typed_map
 @combinator(
     checks={"fn": function, "vectorized": boolean},
     unrecorded=("vectorized", "args"),
@@ -130,6 +159,7 @@ def starmap(upstream: Machine[Any], fn: Callable[..., B]) -> Machine[B]:
     return applied(upstream, lambda item: fn(*item))
 
 
+@_typed_tap
 @combinator(keeps_items=True, checks={"fn": function}, functions={"fn": "tap"}, pointwise=True)
 def tap(upstream: Machine[A], fn: Callable[[A], Any]) -> Machine[A]:
     """The items as they are, after `fn(item)` was called for each.

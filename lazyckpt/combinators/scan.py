@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lazyckpt.core.checks import function
 from lazyckpt.core.flow import Flow, Position, counted
@@ -12,7 +12,7 @@ from lazyckpt.core.stages import stateful
 from lazyckpt.core.user_state import freeze, storable, thaw
 from lazyckpt.decorators import combinator
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 B = TypeVar("B")
 S = TypeVar("S")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from numbers import Real
 from typing import Any, TypeVar
@@ -11,11 +11,13 @@ from lazyckpt.combinators.map import applied
 from lazyckpt.combinators.shard import check_index
 from lazyckpt.core.checks import brief, function, natural, positive
 from lazyckpt.core.machine import Machine
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 
+@giving(Keeping)
 @combinator(
     checks={"num_shards": positive, "index": natural, "key": function},
     validate=lambda num_shards, index, key: check_index("shard_batch", num_shards, index),
@@ -24,7 +26,7 @@ A = TypeVar("A")
     pointwise=True,
 )
 def shard_batch(
-    upstream: Machine[list[A]], *, num_shards: int, index: int, key: Callable[[A], float]
+    upstream: Machine[Sequence[A]], *, num_shards: int, index: int, key: Callable[[A], float]
 ) -> Machine[list[A]]:
     """This rank's items of every batch, such that all ranks' cost nearly the same.
 

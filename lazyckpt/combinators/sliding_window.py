@@ -6,23 +6,24 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain, cycle, islice, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate, Reread, begun
 from lazyckpt.core.stages import stateless
-from lazyckpt.decorators import combinator
-from lazyckpt.pipeline import Stage
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Sliding, Stage
+
+A = TypeVar("A")
 
 
+@giving(Sliding)
 @combinator(
     checks={"width": positive, "stride": positive},
     trace=lambda call, tracing: Stage((call,)),
 )
-def sliding_window(
-    upstream: Machine[Any], width: int, *, stride: int = 1
-) -> Machine[tuple[Any, ...]]:
+def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Machine[tuple[A, ...]]:
     """Tuples of `width` consecutive items, each window beginning `stride` items after the last.
 
     A stream shorter than `width` has none. Items between windows, where

@@ -27,9 +27,9 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import derive, hashes
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Stage
+from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 _CHUNK = 1 << 20  # indices hashed at once
 _NEAR = 1e-9  # how far fractions may be from a sum of 1
@@ -138,17 +138,17 @@ def _fractions(value: Any) -> list[float]:
 
 @overload
 def split(
-    fractions: Mapping[str, float], *, seed: int, by: Callable[[A], Key] | None = None
-) -> dict[str, Stage[A, A]]: ...
+    fractions: Mapping[str, float], *, seed: int, by: Callable[[Any], Key] | None = None
+) -> dict[str, Keeping[object]]: ...
 @overload
 def split(
-    fractions: Sequence[float], *, seed: int, by: Callable[[A], Key] | None = None
-) -> tuple[Stage[A, A], ...]: ...
+    fractions: Sequence[float], *, seed: int, by: Callable[[Any], Key] | None = None
+) -> tuple[Keeping[object], ...]: ...
 def split(
     fractions: Mapping[str, float] | Sequence[float],
     *,
     seed: int,
-    by: Callable[[A], Key] | None = None,
+    by: Callable[[Any], Key] | None = None,
 ) -> Any:
     """Stages for disjoint parts of the data, such as train, validation and test.
 
@@ -178,8 +178,8 @@ def split(
 
 
 def kfold(
-    k: int, *, seed: int, by: Callable[[A], Key] | None = None
-) -> list[tuple[Stage[A, A], Stage[A, A]]]:
+    k: int, *, seed: int, by: Callable[[Any], Key] | None = None
+) -> list[tuple[Keeping[object], Keeping[object]]]:
     """Stages for training and validation data, k times: each item is once in the latter.
 
     Args:

@@ -8,11 +8,13 @@ from typing import Any
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, positive
 from lazyckpt.core.machine import Machine
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Listing
 
 
+@giving(Listing)
 @combinator(checks={"n": positive}, pointwise=True)
-def split_batch(upstream: Machine[Any], n: int) -> Machine[list[Any]]:
+def split_batch(upstream: Machine[object], n: int) -> Machine[list[Any]]:
     """Each batch as a list of n parts, one a device, of consecutive items.
 
     A batch is a list of items, an array or tensor of rows, or a dict or tuple of

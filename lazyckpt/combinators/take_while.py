@@ -6,17 +6,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, TypeVarTuple
 
+from lazyckpt.combinators.filter import selecting
 from lazyckpt.core.checks import function
 from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Keeping
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 Ts = TypeVarTuple("Ts")
 
 
+@selecting
 @combinator(
     checks={"predicate": function},
     functions={"predicate": "look"},
@@ -69,6 +72,7 @@ def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: 
     )
 
 
+@giving(Keeping)
 @combinator(checks={"predicate": function}, functions={"predicate": "look"})
 def drop_while(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
     """The items of an epoch from the first on for which `predicate(item)` is false.

@@ -12,9 +12,10 @@ from lazyckpt.core.checks import boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun
 from lazyckpt.core.stages import stateless
-from lazyckpt.decorators import combinator
+from lazyckpt.decorators import combinator, giving
+from lazyckpt.pipeline import Listing
 
-A = TypeVar("A")
+A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
 
 
 def _padded(key: Callable[[A], int], multiple: int, item: A) -> int:
@@ -38,6 +39,7 @@ def _longer(max_tokens: int, size_of: Callable[[Any], int], item: Any) -> str | 
     return f"{size} tokens are more than max_tokens={max_tokens}" if size > max_tokens else None
 
 
+@giving(Listing)
 @combinator(
     checks={
         "max_tokens": positive,

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Iterator
 from itertools import chain, repeat
 from operator import call
-from typing import Any
+from typing import Any, Protocol, TypeVar, overload
 
 from lazyckpt.combinators.join import joined
 from lazyckpt.core.checks import boolean
@@ -17,7 +17,48 @@ from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.pipeline import Pipeline
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
+
+class _Zip(Protocol):
+    """The types of a few, each its own, as of the built-in `zip`."""
+
+    @overload
+    def __call__(self, a: Pipeline[A], /, *, strict: bool = False) -> Pipeline[tuple[A]]: ...
+    @overload
+    def __call__(
+        self, a: Pipeline[A], b: Pipeline[B], /, *, strict: bool = False
+    ) -> Pipeline[tuple[A, B]]: ...
+    @overload
+    def __call__(
+        self, a: Pipeline[A], b: Pipeline[B], c: Pipeline[C], /, *, strict: bool = False
+    ) -> Pipeline[tuple[A, B, C]]: ...
+    @overload
+    def __call__(
+        self,
+        a: Pipeline[A],
+        b: Pipeline[B],
+        c: Pipeline[C],
+        d: Pipeline[D],
+        /,
+        *,
+        strict: bool = False,
+    ) -> Pipeline[tuple[A, B, C, D]]: ...
+    @overload
+    def __call__(
+        self, *pipelines: Pipeline[A], strict: bool = False
+    ) -> Pipeline[tuple[A, ...]]: ...
+
+
+def _typed(public: Any) -> _Zip:
+    found: _Zip = public
+    return found
+
+
+@_typed
 @source_combinator(
     checks={"strict": boolean},
     unrecorded=("strict",),

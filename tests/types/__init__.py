@@ -1,0 +1,1 @@
+"""Pipelines with their types, for mypy and pyright."""
