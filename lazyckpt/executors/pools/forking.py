@@ -80,15 +80,7 @@ def forking(*, tell: bool) -> Iterator[None]:
     me = threading.get_ident()
     with resting():
         try:
-            _forking.add(me)
-            while _forking != {me}:
-                if min(_forking) != me:  # so that one of several that wait goes on
-                    _forking.discard(me)
-                sleep(_TICK)
-                _forking.add(me)
-            deadline = monotonic() + _PATIENCE
-            while _working and monotonic() < deadline:
-                sleep(_TICK)
+            _await_turn(me)
             if tell:
                 _tell()
             with warnings.catch_warnings():
@@ -98,6 +90,23 @@ def forking(*, tell: bool) -> Iterator[None]:
             _forking.discard(me)
         finally:  # done twice, as a signal's handler may raise just before either
             _forking.discard(me)
+
+
+def _await_turn(me: int) -> None:
+    """Wait until this thread alone forks, and none works.
+
+    In a function, as a loop's jump back may be outside of the `try` around it, from
+    Python 3.13 on: an interrupt there would be none of that `try`'s.
+    """
+    _forking.add(me)
+    while _forking != {me}:
+        if min(_forking) != me:  # so that one of several that wait goes on
+            _forking.discard(me)
+        sleep(_TICK)
+        _forking.add(me)
+    deadline = monotonic() + _PATIENCE
+    while _working and monotonic() < deadline:
+        sleep(_TICK)
 
 
 def _tell() -> None:

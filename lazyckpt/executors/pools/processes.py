@@ -78,6 +78,19 @@ def _stop_all() -> None:
         kill_all(unreaped)
 
 
+def _let_go(workers: list[WorkerProcess]) -> None:
+    """Take in what has come, and hang up; in a function, see `forking._await_turn`."""
+    for worker in workers:
+        with suppress(OSError):
+            worker.receive_ready()
+    for worker in workers:
+        worker.hang_up()
+        if not worker.is_receiving:
+            worker.receiver.close()
+        for pending in worker.pending_tasks.values():
+            pending.handle = None
+
+
 def _opened(message: Message) -> Outcome:
     try:
         return Outcome(*message.open())
@@ -214,15 +227,7 @@ class ProcessPool(WorkerPool):
         try:
             self.generation += bool(self._workers)  # first, so that who waits knows it is over
             workers, self._workers = self._workers, []
-            for worker in workers:
-                with suppress(OSError):
-                    worker.receive_ready()
-            for worker in workers:
-                worker.hang_up()
-                if not worker.is_receiving:
-                    worker.receiver.close()
-                for pending in worker.pending_tasks.values():
-                    pending.handle = None
+            _let_go(workers)
         finally:
             self._lock.release()
         reap([worker.process for worker in workers if worker.process is not None])

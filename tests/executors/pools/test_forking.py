@@ -8,6 +8,8 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import pytest
 
@@ -73,3 +75,32 @@ def test_a_run_that_was_dropped_leaves_no_thread_to_tell_of(
         warnings.simplefilter("error")
         with forking.forking(tell=True):
             pass
+
+
+class Interrupt(BaseException):
+    pass
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="nothing tells of jumps")
+def test_an_interrupt_while_a_fork_waits_lets_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At a loop's jump back, too, where a signal's handler may run."""
+    monkeypatch.setattr(forking, "_working", {0})
+    monitoring: Any = sys.monitoring
+    tool, jump = monitoring.DEBUGGER_ID, monitoring.events.JUMP
+
+    def interrupt(code: CodeType, *_: int) -> None:
+        if code.co_filename == forking.__file__:
+            raise Interrupt
+
+    monitoring.use_tool_id(tool, "interrupts")
+    try:
+        monitoring.register_callback(tool, jump, interrupt)
+        monitoring.set_events(tool, jump)
+        with pytest.raises(Interrupt), forking.forking(tell=False):
+            pass
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.free_tool_id(tool)
+    assert not forking._forking
