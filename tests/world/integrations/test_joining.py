@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from tests.world.integrations.ranks import LONG, RANKS, filtered, items, on_ranks, outcomes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 few = settings(max_examples=max(3, settings.default.max_examples // 15))
 
 

@@ -62,7 +62,7 @@ def trained(folder: Path, step: int, batch: Any, rank: int | None = None) -> Non
 
 def starts(file: str, folder: Path, *words: str, killed_at: int = 0) -> subprocess.Popen[str]:
     """A training, in a process that is killed at a step, if at any."""
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     env = dict(os.environ, PYTHONPATH=root, HF_HUB_OFFLINE="1", JAX_PLATFORMS="cpu")
     env |= {_WANTED: str(killed_at), "OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
     command = [sys.executable, file, str(folder), *words]
