@@ -99,4 +99,3 @@ def test_the_first_screen_is_twelve_lines_of_code() -> None:
 
 if __name__ == "__main__":
     README.write_text(with_results(README.read_text("utf-8")), "utf-8")
-
