@@ -13,6 +13,7 @@ from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator
 from lazyckpt.core.show import written_at
+from lazyckpt.core.signatures import signature_of
 from lazyckpt.core.stages import passing
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import (
@@ -228,7 +229,7 @@ def _composite(
     def mark(upstream: Machine[Any], /, *args: Any, **kwargs: Any) -> Machine[Any]:
         return passing(upstream)
 
-    signature = inspect.signature(make)
+    signature = signature_of(make)
     first = inspect.Parameter("upstream", inspect.Parameter.POSITIONAL_ONLY)
     wraps(make)(mark)
     mark.__signature__ = signature.replace(  # type: ignore[attr-defined]  # unknown to mypy

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
+import toolz
 
 from lazyckpt.combinators.indexed import by_index, by_row, indexed, looking_up
 from lazyckpt.core.arrays import picked, read_only
@@ -162,10 +163,10 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     if not arrays:
         raise ArgumentError("columns: at least one column is needed, got none")
     table = {name: read_only(_column(name, values)) for name, values in arrays.items()}
-    lengths = {name: len(values) for name, values in table.items()}
+    lengths: dict[str, int] = toolz.valmap(len, table)
     if len(set(lengths.values())) != 1:
         raise ArgumentError(f"columns: all must have one length, got {lengths}")
-    length = next(iter(lengths.values()))
+    length = toolz.first(lengths.values())
     pairs = tuple(table.items())
 
     def get(index: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import toolz
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import brief, is_integer, one_of
@@ -52,7 +53,7 @@ def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
         raise ValueError(f"{stage}: the features of an item have unequal lengths {sizes}")
     if taken := [name for name in _OURS if name in features]:
         raise ValueError(f"{stage}: a feature is named {taken[0]!r}, as one that is added")
-    return len(next(iter(features.values()))), features
+    return len(toolz.first(features.values())), features
 
 
 def cut_to_fit(
@@ -62,7 +63,7 @@ def cut_to_fit(
     if overflow == "error":
         raise ValueError(
             f"{stage}: a sequence of {size} tokens is longer than length={length}: "
-            f"{brief(next(iter(features.values()))[:_SHOWN].tolist())}; "
+            f"{brief(toolz.first(features.values())[:_SHOWN].tolist())}; "
             'say by overflow="split", "truncate" or "drop" what becomes of it'
         )
     kept = {"split": size, "truncate": length, "drop": 0}[overflow]
@@ -94,7 +95,7 @@ def filled_row(stage: str, parts: list[Features], length: int) -> Features:
                 f"{stage}: an item has features {list(part)}, others have {list(first)}"
             )
     columns = {name: [part[name] for part in parts] for name in first}
-    sizes = [len(each) for each in columns[next(iter(columns))]]
+    sizes = [len(each) for each in toolz.first(columns.values())]
     full = sum(sizes)
     row = {}
     for name, arrays in columns.items():

@@ -11,6 +11,8 @@ from operator import attrgetter
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
+import toolz
+
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Shown, brief
 from lazyckpt.core.control import Control, replaced
@@ -179,7 +181,7 @@ class Call(Frozen):
         if self.controls:
             fixed = self.with_values({each.name: each.first for each in self.controls})
             moving = self.combinator.steered(self._arguments)
-            found = {k: v for k, v in fixed._decisive(machine).items() if k not in moving}
+            found: dict[str, Any] = toolz.dissoc(fixed._decisive(machine), *moving)
             return found | {
                 CONTROLS: {
                     each.name: described_state(each.initial, each.name) for each in self.controls

@@ -12,6 +12,7 @@ from lazyckpt.core.checks import Check
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.show import written_at
+from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
 
 
@@ -58,7 +59,7 @@ def define(
     controls: tuple[str, ...] | Callable[..., tuple[str, ...]] = (),
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
-    signature = inspect.signature(build)
+    signature = signature_of(build)
     if not is_source:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
 
@@ -114,7 +115,7 @@ def _register(combinator: Combinator) -> None:
 
 def _returned(build: Callable[..., Any], is_source: bool) -> Any:
     """What users get, in place of the machine that is built: `Stage[A, B]` or `Pipeline[T]`."""
-    found = inspect.signature(build)
+    found = signature_of(build)
     given = _item(found.return_annotation)
     if is_source:
         return f"Pipeline[{given}]"

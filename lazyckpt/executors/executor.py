@@ -10,6 +10,7 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.show import same, show
+from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Executor(Frozen):
         return []
 
     def __repr__(self) -> str:
-        parameters = inspect.signature(self.public).parameters
+        parameters = signature_of(self.public).parameters
         shown = []
         for name, value in self.arguments.items():
             parameter = parameters.get(name, _option)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Check, checked, plural
+from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.counting import recorders_of
@@ -217,7 +218,7 @@ def pool_executor(
     """
 
     def wrap(spec: Callable[P, PoolSpec]) -> Callable[P, Executor]:
-        signature = inspect.signature(spec)
+        signature = signature_of(spec)
         kinds = {p.kind: p.name for p in signature.parameters.values()}
         more = kinds.get(inspect.Parameter.VAR_KEYWORD)
 

@@ -7,6 +7,8 @@ from itertools import chain, pairwise
 from operator import index
 from typing import Any, NamedTuple, TypeAlias
 
+import toolz
+
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
@@ -115,7 +117,7 @@ def _content(body: Mapping[str, Any]) -> Content:
 def _skipped(found: Any) -> Skipped:
     if not isinstance(found, dict):
         raise InvalidState(f"not a record of skipped items: {brief(found)}")
-    return Skipped.from_json({name: decode(value) for name, value in found.items()})
+    return Skipped.from_json(toolz.valmap(decode, found))
 
 
 def _rebased(found: Any, items: int) -> Rebased:

@@ -9,6 +9,8 @@ from operator import attrgetter
 from os import PathLike
 from typing import Any, TypeAlias
 
+import toolz
+
 from lazyckpt.core.checks import brief, plural
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
@@ -199,7 +201,7 @@ class State(Pictured):
             fields["changes"] = dumps(changes.to_json())
         if skipped or skipped.lost:
             left_out = skipped.to_json()
-            fields["skipped"] = dumps({name: encode(value) for name, value in left_out.items()})
+            fields["skipped"] = dumps(toolz.valmap(encode, left_out))
         return fields
 
     @staticmethod

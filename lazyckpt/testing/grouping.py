@@ -23,11 +23,7 @@ def batch(items: Items, batch_size: int, drop_last: bool, collate: Any, pad: Any
 
 
 def sliding_window(items: Items, width: int, stride: int) -> Items:
-    def each(epoch: int) -> Iterator[Any]:
-        every = list(items(epoch))
-        return (tuple(every[i : i + width]) for i in range(0, len(every) - width + 1, stride))
-
-    return each
+    return lambda epoch: toolz.take_nth(stride, toolz.sliding_window(width, items(epoch)))
 
 
 def group_by(items: Items, key: Any) -> Items:

@@ -219,3 +219,18 @@ def test_ib45_bump_seed() -> None:
     for bump in (datasets.bump_seed, old_datasets.bump_seed):
         assert (bump(None), bump(4)) == (None, 5)
     assert datasets.bump_seed(4, 3) == 7
+
+
+SEEDED: dict[Any, tuple[list[int], list[int]]] = {
+    0: ([4, 2, 1, 0, 5, 3, 6, 7, 9, 8], [0, 1, 3, 7, 2, 9, 6, 8, 5, 4]),
+    -5: ([6, 3, 1, 0, 5, 2, 4, 8, 7, 9], [1, 2, 4, 5, 7, 0, 6, 8, 9, 3]),
+    2**80: ([4, 1, 5, 6, 0, 3, 2, 9, 7, 8], [0, 3, 5, 7, 9, 4, 1, 6, 8, 2]),
+    1.5: ([6, 0, 5, 3, 1, 2, 4, 9, 8, 7], [0, 4, 3, 1, 7, 8, 6, 5, 2, 9]),
+    "a": ([3, 5, 6, 1, 0, 4, 2, 7, 8, 9], [1, 3, 5, 4, 7, 6, 9, 0, 8, 2]),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDED, ids=repr)
+def test_orders_are_the_same_on_every_python(seed: Any) -> None:
+    kinds = (iterators.BlockwiseShuffleIterator, iterators.BufferedShuffleIterator)
+    assert tuple(some(kind(native(iterators, 10), 7, seed)) for kind in kinds) == SEEDED[seed]
