@@ -8,7 +8,7 @@
 
 Each module imports only from those before it:
 
-- core: secrets, iterators
+- core: secrets, iterators, signatures
 - errors
 - core: lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views, arrays
 - core: stages, user_state, show, control, frames, steered, entries, registry, call, define

@@ -19,7 +19,7 @@ from tests.helpers import loaded, printed
 ROOT = Path(lz.__file__).parent
 TESTS = Path(__file__).parent
 ROOMS = [
-    ["core.secrets", "core.iterators"],
+    ["core.secrets", "core.iterators", "core.signatures"],
     ["errors"],
     ["core.lengths", "core.cached_property", "core.frozen", "core.pictured"],
     ["core.checks"],

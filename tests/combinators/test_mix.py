@@ -164,7 +164,7 @@ def test_counts_are_read_through_stages_behind() -> None:
     for behind, expected in (
         (lz.batch(4), 8),
         (lz.map(str) | lz.take(9), 2),
-        (lz.flat_map(lambda x: [x]), 2),
+        (lz.flat_map(lambda x: [x]), 1),  # the second list may have more
         (lz.skip(0), 2),
     ):
         pipeline = mixed | behind

@@ -78,7 +78,8 @@ class DataLoader:
     Not torch's, and meant so: its permutations; one `torch.initial_seed()` a worker, and
     batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
     states of other types. Accelerate leaves the loader as it is, and Lightning takes
-    it for torch's. `tests/compat/seqtools/behaviours_of_torch.py` lists what torch's tests pin.
+    it for torch's. What torch's tests pin is listed in
+    `tests/world/compat/seqtools/behaviours_of_torch.py`.
 
     Arguments are torch's, of which these differ, or the original's ([D]).
 
