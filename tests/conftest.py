@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile("dev", max_examples=60, deadline=None, suppress_health_check=_slow)
-settings.register_profile("brief", settings.get_profile("dev"), derandomize=True)
+settings.register_profile("brief", settings.get_profile("dev"), max_examples=20, derandomize=True)
 settings.register_profile(
     "ci", max_examples=200, deadline=None, suppress_health_check=_slow, derandomize=True
 )

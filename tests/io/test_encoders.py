@@ -140,6 +140,6 @@ def test_a_missing_package_names_the_extra(
     names = {"pyarrow": ["pyarrow"], "zstd": ["backports.zstd", "compression.zstd"]}
     for name in names[module]:
         monkeypatch.setitem(__import__("sys").modules, name, None)
-    extra = "parquet" if form == "parquet" else "zstd"
+    extra = "arrow" if form == "parquet" else "zstd"
     with pytest.raises(lz.PipelineError, match=rf'pip install "lazyckpt\[{extra}\]"'):
         convert([{"a": 1}], form)

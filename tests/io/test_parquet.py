@@ -261,7 +261,7 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> N
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     files = numbers(3)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(lz.PipelineError, match=r"read_parquet needs pyarrow: .*lazyckpt\[parquet"):
+    with pytest.raises(lz.PipelineError, match=r"read_parquet needs pyarrow: .*lazyckpt\[arrow"):
         lz.io.read_parquet(files)
 
 
