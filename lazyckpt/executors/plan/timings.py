@@ -200,6 +200,6 @@ def receive(timings: list[Timings]) -> None:
 def _worker() -> tuple[int, int, str]:
     thread = threading.current_thread()
     name = thread.name
-    if thread is threading.main_thread() and (found := sys.modules.get("multiprocessing.process")):
+    if thread is threading.main_thread() and (found := sys.modules.get("multiprocessing")):
         name = found.current_process().name
     return os.getpid(), threading.get_ident(), name

@@ -63,7 +63,7 @@ if hasattr(os, "register_at_fork"):
 def _stop_at_exit() -> None:
     """Have all workers end before multiprocessing waits for them, in its own children too.
 
-    Those end without `atexit`.
+    Those end without `atexit`; so it is `Finalize`, which multiprocessing's documentation lacks.
     """
     global _at_exit
     if _at_exit is None or not _at_exit.still_active():
@@ -253,7 +253,9 @@ class ProcessPool(WorkerPool):
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
-            import_module("multiprocessing.forkserver").ensure_running()  # with no Ctrl-C held back
+            # With no Ctrl-C held back, as it would be in all that it starts. The documentation
+            # lacks this, and has nothing else that starts it and no process.
+            import_module("multiprocessing.forkserver").ensure_running()
         if method != "fork":
             self._serialized = self._serialized or serialize_handlers(*arguments)
             arguments = self._serialized

@@ -196,6 +196,7 @@ def _ensure_tracker() -> None:
     """Start the resource tracker, once: to ask whether it lives wakes that process up.
 
     A process that is forked meanwhile does not try, as it finds the tracker's lock taken.
+    multiprocessing's documentation has no way to start it beforehand.
     """
     global _is_tracked
     if not _is_tracked:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -179,15 +179,24 @@ class Locked:
 @pytest.mark.parametrize("stage", [lz.map(int), lz.filter(keep)], ids=str)
 def test_a_worker_inherits_no_lock_that_a_thread_of_a_run_holds(stage: Any) -> None:
     pipeline = lz.source(Locked()) | stage
+    executor = lz.processes(2, timeout=SOON, start_method="fork")
     with lz.run(pipeline, executor=lz.threads(2)) as beside:
         next(beside)
         for _ in range(20):
-            with lz.run(pipeline, executor=lz.processes(2, timeout=SOON)) as run:
+            with lz.run(pipeline, executor=executor) as run:
                 assert [next(run) for _ in range(3)] == [0, 1, 2]
         next(beside)
 
 
-@pytest.mark.usefixtures("_told_nothing")
+@pytest.fixture
+def _fork_is_the_default() -> Iterator[None]:
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("fork", force=True)
+    yield
+    multiprocessing.set_start_method(before, force=True)
+
+
+@pytest.mark.usefixtures("_told_nothing", "_fork_is_the_default")
 def test_a_fork_beside_threads_of_others_is_told_of_once() -> None:
     done = threading.Event()
     other = threading.Thread(target=done.wait, name="other")
@@ -207,7 +216,7 @@ def test_a_fork_beside_threads_of_others_is_told_of_once() -> None:
         other.join()
 
 
-@pytest.mark.usefixtures("_told_nothing")
+@pytest.mark.usefixtures("_told_nothing", "_fork_is_the_default")
 def test_a_fork_beside_a_function_that_takes_long_is_told_of(flag: Path) -> None:
     with lz.run(seekable(Fault(flag, 1, wait)), executor=lz.threads()) as beside:
         next(beside)
