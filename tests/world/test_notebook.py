@@ -198,8 +198,7 @@ def test_what_differs_from_machine_to_machine_need_only_be_there() -> None:
 
 
 CELLS = [
-    """from tests.pages import NOTEBOOKS
-import lazyckpt as lz
+    """import lazyckpt as lz
 
 def half(x):
     return 1 / x
