@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.helpers import printed
 
 
 def aim_texts(folder: Path) -> None:
@@ -27,17 +28,20 @@ def aim_texts(folder: Path) -> None:
     assert run.meta_run_tree is None
 
 
-def trackio_flush(folder: Path) -> None:
-    run = import_module("trackio.run").Run
-    assert callable(run._flush_queues_inline)
-    code = run.__init__.__code__.co_names
-    assert {"_is_local", "_client_lock"} <= {*code}
+TRACKIO = """
+from inspect import signature
+import trackio
+from trackio.run import Run
+from trackio.sqlite_storage import SQLiteStorage
+assert callable(Run._flush_queues_inline)
+assert {"_is_local", "_client_lock"} <= {*Run.__init__.__code__.co_names}
+signature(SQLiteStorage.get_metric_values).bind("project", "run", "metric", run_id="id")
+assert trackio.context_vars.current_run.get() is None
+"""
 
 
-def trackio_rows(folder: Path) -> None:
-    storage = import_module("trackio.sqlite_storage").SQLiteStorage
-    signature(storage.get_metric_values).bind("project", "run", "metric", run_id="id")
-    assert import_module("trackio").context_vars.current_run.get() is None
+def trackio_parts(folder: Path) -> None:
+    printed(TRACKIO)  # which asks where its files are when it is imported
 
 
 def torch_worker(folder: Path) -> None:
@@ -69,8 +73,7 @@ def accelerate_mark(folder: Path) -> None:
 
 PARTS: dict[str, Callable[[Path], None]] = {
     "aim: a run's texts beneath its sequences, meta_run_tree None once it is closed": aim_texts,
-    "trackio: Run._flush_queues_inline, ._is_local, ._client_lock": trackio_flush,
-    "trackio: SQLiteStorage.get_metric_values, context_vars.current_run": trackio_rows,
+    "trackio: how a run writes at once, how its rows are read": trackio_parts,
     "torch: _utils.worker._worker_info and WorkerInfo": torch_worker,
     "torch: RandomSampler's attributes, among them _num_samples": torch_sampler,
     "accelerate: _is_accelerate_prepared": accelerate_mark,
