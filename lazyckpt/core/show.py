@@ -29,7 +29,7 @@ def show(value: Any, name: Any = "") -> str:
         return repr(MASK)
     kind = type(value)
     if is_function(value):
-        name = getattr(value, "__qualname__", None)
+        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
         if name is None and hasattr(value, "func"):  # functools.partial
             return f"{kind.__name__}({show(value.func)}, ...)"
         return name.rsplit("<locals>.", 1)[-1] if name else f"<{kind.__name__}>"

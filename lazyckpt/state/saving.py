@@ -163,7 +163,7 @@ def _place(stage: str, path: str | os.PathLike[str]) -> _Place:
         raise PipelineError(
             f'{stage}: the URL {brief(name)} needs fsspec: pip install "lazyckpt[fsspec]"'
         ) from None
-    system, found = fsspec.url_to_fs(name)
+    system, found = fsspec.core.url_to_fs(name)
     if type(system) is fsspec.get_filesystem_class("file"):
         return _Place(os.path.realpath(found), _read, write_file)
 

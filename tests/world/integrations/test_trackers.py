@@ -131,6 +131,8 @@ def offline(tmp_path_factory: Any) -> Iterator[None]:
         patch.setenv("TRACKIO_DIR", str(folder / "trackio"))
         patch.setenv("DVC_NO_ANALYTICS", "true")
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        patch.setenv("MLFLOW_EXPERIMENT_ID", "0")  # which MLflow sets, and processes inherit
+        patch.delenv("MLFLOW_EXPERIMENT_ID")
         yield
 
 
