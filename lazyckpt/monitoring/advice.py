@@ -13,6 +13,7 @@ from lazyckpt.monitoring.report import Profile, cut_name, said_size, said_time
 CONSUMER = "the consumer"
 
 _QUICK = 20e-6  # seconds an item, which workers wouldn't save
+_BRIEF = 20e-3  # seconds in all, of which a busy machine may have been anything
 _MOST = 2 / 3  # of the time, from where on it is mostly that
 _BUSY = 0.8  # of the time that workers are at work, from where on more of them help
 _THREADS = 8  # to begin with, where they wait
@@ -46,6 +47,8 @@ def bottleneck(
             f"{said}, but an item takes {said_time(total / found.items)} in all: "
             "workers would cost more than they save"
         )
+    if total < _BRIEF:
+        return f"{said}, but {said_time(total)} in all is too little to tell: profile more items"
     if not can_share:
         kind = "threads" if is_waiting else "processes"
         return (

@@ -189,7 +189,7 @@ def test_the_stage_that_takes_the_time_is_named_with_a_remedy() -> None:
     in_order = lz.profile(lz.source(Stream(40)) | lz.scan(_slow_sum, 0))
     assert "in one place" in in_order.bottleneck
     quick = lz.profile(data | lz.map(abs))
-    assert "cost more than they save" in quick.bottleneck
+    assert re.search("cost more than they save|too little to tell", quick.bottleneck)
     assert lz.profile(data | lz.filter(bool) | lz.take(0)).bottleneck.startswith("nothing")
 
 
