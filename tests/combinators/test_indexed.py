@@ -19,7 +19,6 @@ from lazyckpt.testing import equal
 from lazyckpt.testing.laws import Stream
 
 # Pools of `concurrent.futures` leave threads for a while.
-pytestmark = pytest.mark.filterwarnings("ignore:processes. workers are forked while:RuntimeWarning")
 
 
 class Rows:

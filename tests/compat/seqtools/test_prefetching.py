@@ -40,9 +40,6 @@ def rows(x: int) -> np.ndarray[Any, Any]:
     return np.full(5000, x)
 
 
-FORKS_AMONG_THREADS = pytest.mark.filterwarnings(
-    "ignore:processes. workers are forked while:RuntimeWarning"
-)
 METHODS = ["process", "thread"]  # in a process with threads, processes start slowly
 
 
@@ -61,7 +58,6 @@ def test_sq27_prefetch_is_ordered_and_follows_jumps(method: str, workers: int) -
     assert list(ours.prefetch([], workers, method)) == []
 
 
-@FORKS_AMONG_THREADS
 def test_sq27_as_theirs() -> None:
     data = list(range(50))
     for method in METHODS:
@@ -231,7 +227,6 @@ def test_sq33_a_raising_start_hook_is_an_error(method: str) -> None:
         assert isinstance(caught.value.__cause__, OSError)
 
 
-@FORKS_AMONG_THREADS
 def test_sq33_workers_start_off_the_main_thread() -> None:
     found: list[list[int]] = []
     data = ours.smap(double, range(5))

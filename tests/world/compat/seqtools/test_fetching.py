@@ -20,11 +20,9 @@ from torchdata.stateful_dataloader.sampler import (
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, same
-from tests.world.compat.seqtools.cases import FORKS_AMONG_THREADS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
-    FORKS_AMONG_THREADS,
 ]
 
 READ: list[int] = []

@@ -26,9 +26,7 @@ from torch.utils.data import DataLoader as TorchLoader
 
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, plain, same
-from tests.world.compat.seqtools.cases import FORKS_AMONG_THREADS, IterableTen
-
-pytestmark = FORKS_AMONG_THREADS
+from tests.world.compat.seqtools.cases import IterableTen
 
 
 class Told(Dataset[Any]):

@@ -21,9 +21,7 @@ from tests.compat.seqtools.test_loader_states import (
     resumes_anywhere,
     workers_make_the_same,
 )
-from tests.world.compat.seqtools.cases import FORKS_AMONG_THREADS, IterableTen
-
-pytestmark = FORKS_AMONG_THREADS
+from tests.world.compat.seqtools.cases import IterableTen
 
 
 @given(arguments((*KINDS, "iterable"), torch.utils.data), st.data())

@@ -20,9 +20,6 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from lazyckpt.compat import seqtools as ours
 from tests.compat.seqtools.cases import as_list, fails_at_five, same
-from tests.world.compat.seqtools.cases import FORKS_AMONG_THREADS
-
-pytestmark = FORKS_AMONG_THREADS
 
 
 def draws() -> tuple[float, float, float]:
