@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, overload
 from lazyckpt.core.checks import function
 from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.machine import Machine, anchored
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping
@@ -76,9 +76,9 @@ def selected(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
                 return position, item
 
     def flow(position: Position) -> Flow[A]:
-        before = upstream.flow(position)
-        blocks = (before.pull,) if before.blocks is None else before.blocks
-        return Flow(_kept(blocks, before.fn, predicate), before.snapshot)
+        items = anchored(upstream, position)
+        blocks = (items.pull,) if items.blocks is None else items.blocks
+        return Flow(_kept(blocks, items.fn, predicate), items.snapshot, before=items.before)
 
     return stateless(upstream, step=step, flow=flow)
 

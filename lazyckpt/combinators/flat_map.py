@@ -10,10 +10,10 @@ import numpy as np
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.checks import brief, function
-from lazyckpt.core.flow import Flow, Position, counted, in_blocks
+from lazyckpt.core.flow import Flow, Position, counted, in_blocks, noted
 from lazyckpt.core.frames import is_reader
 from lazyckpt.core.iterators import iterate, remaining
-from lazyckpt.core.machine import Machine, Reread, entered, within
+from lazyckpt.core.machine import Machine, Reread, anchored, entered, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import SourceChanged
@@ -122,51 +122,56 @@ def unstacked(batch: Any) -> Iterable[Any]:
 
 
 def _expanding(name: str, upstream: Machine[A], fn: Callable[[A], Iterable[B]]) -> Machine[B]:
-    jump = upstream.skip
-
     def flow(position: Position) -> Flow[B]:
-        anchor, inside = first, _ = position
+        first, inside = position
         epoch = upstream.epoch(first)
-        before = upstream.flow(first)
-        sources, read = counted(before)
+        sources, last = noted(anchored(upstream, first))
+        anchor: Position = None  # just before the current item, once somebody has asked
+        rest = position  # where there is no current item: at the beginning, and at the end
         inner: Flow[B] | None = None
         taken: Callable[[], int]
+        inner_last: Callable[[], Position]
         whole: list[B] = []
         items: Any = iterate(whole)
         passed = 0  # items of the expansions before
 
         def expansions() -> Iterator[Iterator[B]]:
-            nonlocal anchor, inside, inner, taken, whole, items, passed
+            nonlocal anchor, rest, inside, inner, inner_last, taken, whole, items, passed
             begun = False
             for item in sources:
-                expansion = fn(item)
+                expansion, anchor = fn(item), None
                 if begun and type(expansion) is list:  # what `opened` does, for small ones
                     whole, items = expansion, iterate(expansion)
                     yield items
                     passed, whole = passed + len(whole), []
                 else:
-                    found = opened(expansion, inside, epoch)
-                    stream, taken = counted(found)
-                    inside, inner, begun = 0, found, True
+                    inner, inner_last = noted(opened(expansion, inside, epoch))
+                    stream, taken = counted(inner)
+                    inside, begun = 0, True
                     yield stream
                     passed, inner = passed + taken(), None
-                if jump is None:
-                    anchor = before.snapshot()
-            anchor, inside = before.snapshot(), 0
+            rest = sources.snapshot(), 0
 
         def here() -> Position:
-            """The place before the current item."""
-            return anchor if jump is None else jump(first, read() - 1)[0]
+            nonlocal anchor
+            if anchor is None:
+                anchor = last()
+            return anchor
 
         def snapshot() -> Position:
             if inner is not None:
                 return here(), inner.snapshot()
-            return (here(), len(whole) - remaining(items)) if whole else (anchor, inside)
+            return (here(), len(whole) - remaining(items)) if whole else rest
+
+        def before() -> Position:
+            if inner is not None:
+                return here(), inner_last()
+            return here(), len(whole) - remaining(items) - 1
 
         def given() -> int:
             return passed + (len(whole) - remaining(items) if inner is None else taken())
 
-        return in_blocks(expansions(), snapshot, given)
+        return in_blocks(expansions(), snapshot, given, before=before)
 
     return stateful(
         name,
@@ -196,14 +201,19 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     if type(expansion) is list and inside <= len(expansion):
         items = iterate(expansion, inside)
         reached: Callable[[], int] = lambda: len(expansion) - remaining(items)  # noqa: E731
-        return Flow(items, reached, taken=lambda: reached() - inside)
+        return _counting(items, reached, inside)
     if is_reader(expansion) and inside <= len(cast(Sized, expansion)):
         rows, given = counted(chain.from_iterable(cast(Any, expansion).iter_blocks(inside)))
-        return Flow(rows, lambda: inside + given(), taken=given)
+        return _counting(rows, lambda: inside + given(), inside)
     stream, taken = counted(expansion)
     passed = sum(1 for _ in islice(stream, inside)) if inside else 0
     if passed < inside:
         raise SourceChanged(
             f"the state stands after item {inside} of an expansion that now has {passed}"
         )
-    return Flow(stream, taken, taken=lambda: taken() - passed)
+    return _counting(stream, taken, passed)
+
+
+def _counting(items: Iterator[B], reached: Callable[[], int], start: int) -> Flow[B]:
+    """A flow whose position is how many items come before it."""
+    return Flow(items, reached, taken=lambda: reached() - start, before=lambda: reached() - 1)

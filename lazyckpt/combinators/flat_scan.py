@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from lazyckpt.combinators.flat_map import check_inside, opened
 from lazyckpt.core.checks import function, optional
-from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.machine import Machine, Reread
+from lazyckpt.core.flow import Flow, Position, counted, noted
+from lazyckpt.core.machine import Machine, Reread, anchored
 from lazyckpt.core.stages import stateful
 from lazyckpt.core.user_state import Own, freeze, storable, thaw
 from lazyckpt.decorators import combinator
@@ -71,21 +71,19 @@ def flat_scan(
         if inside == _ENDED:
             return Flow(iter(()), lambda: position)
         epoch = upstream.epoch(anchor)
-        before = upstream.flow(anchor)
+        before, last = noted(anchored(upstream, anchor))
         inner: Flow[B] | None = None
         begun = 0  # outputs given before those of the current item
         state = thaw(mine)
 
         def expansions() -> Iterator[Iterable[B]]:
             nonlocal anchor, mine, inside, inner, begun, state
-            here = anchor
             for item in before:
                 frozen = freeze(state, "flat_scan")
                 state, outputs = step(state, item)
                 inner = _entered(outputs, inside, epoch)
-                anchor, mine, inside, begun = here, frozen, 0, taken()
+                anchor, mine, inside, begun = last(), frozen, 0, taken()
                 yield inner or outputs
-                here = before.snapshot()
             frozen, here = freeze(state, "flat_scan"), before.snapshot()
             if flush is not None:
                 outputs = flush(state)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, noted
-from lazyckpt.core.machine import End, Machine, Reread, begun
+from lazyckpt.core.machine import Machine, Reread, anchored, begun
 from lazyckpt.core.show import same
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
@@ -53,29 +53,14 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
     >>> list(lz.source(["to", "be", "or", "not"]) | lz.group_by(len))
     [(2, ['to', 'be', 'or']), (3, ['not'])]
     """
-    jump = upstream.skip
-
-    def step(position: Position) -> tuple[Position, tuple[K, list[A]]]:
-        position, item = upstream.step(position)
-        found, run = key(item), [item]
-        while True:
-            try:
-                after, item = upstream.step(position)
-            except End as end:
-                return end.position, (found, run)
-            if not alike("group_by", found, key(item)):
-                return position, (found, run)
-            run.append(item)
-            position = after
 
     def flow(position: Position) -> Flow[tuple[K, list[A]]]:
-        before = upstream.flow(position)
-        items, last = noted(before) if jump is None else (iter(before), None)
-        given, ended = 0, False
-        mark = position
+        before, last = noted(anchored(upstream, position))
+        items = iter(before)
+        mark, ended = position, False
 
         def runs() -> Iterator[tuple[K, list[A]]]:
-            nonlocal given, ended, mark
+            nonlocal mark, ended
             for item in items:
                 found = key(item)
                 break
@@ -100,23 +85,15 @@ def group_by(upstream: Machine[A], key: Callable[[A], K]) -> Machine[tuple[K, li
                     ended = True
                     yield found, run
                     return
-                given += len(run)
-                if last is not None:
-                    mark = last()
+                mark = last()
                 yield found, run
                 found = new
 
-        def reached() -> Position:
-            if ended:
-                return before.snapshot()
-            return mark if jump is None else jump(position, given)[0]
-
-        return Flow(runs(), reached)
+        return Flow(runs(), lambda: before.snapshot() if ended else mark)
 
     return stateless(
         upstream,
         rereads=lambda position: [Reread(position, begun(upstream, position))],
-        step=step,
         flow=flow,
     )
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from lazyckpt.combinators.flat_map import opened
 from lazyckpt.core.checks import function, positive
-from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import End, Machine, Reread, within
+from lazyckpt.core.flow import Flow, Position, noted
+from lazyckpt.core.machine import End, Machine, Reread, anchored, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import InvalidState, SourceChanged
@@ -86,7 +86,7 @@ def interleave_map(
     def flow(position: Position) -> Flow[B]:
         before, ended, turn, given, places = position
         epoch = upstream.epoch(before)
-        inputs = upstream.flow(before)
+        inputs, last = noted(anchored(upstream, before))
         anchors: list[tuple[Position, Position] | tuple[()]] = list(places)
         flows: list[Flow[B] | None] = [None] * cycle_length
 
@@ -111,13 +111,12 @@ def interleave_map(
                         order.popleft()
                         continue
                     else:
-                        here = inputs.snapshot()
                         item = next(stream, _END)
                         if item is _END:
                             ended = 1
                             continue
                         current = opened(fn(item), 0, epoch)
-                        anchors[turn] = here, 0
+                        anchors[turn] = last(), 0
                     flows[turn], streams[turn] = current, iter(current)
                 for output in streams[turn]:
                     given += 1

@@ -10,8 +10,8 @@ import numpy as np
 from lazyckpt.combinators.map import map as mapped
 from lazyckpt.combinators.token_rows import Features
 from lazyckpt.core.call import Call
-from lazyckpt.core.flow import Flow, Position, counted, noted
-from lazyckpt.core.machine import Machine, Reread, within
+from lazyckpt.core.flow import Flow, Position, noted
+from lazyckpt.core.machine import Machine, Reread, anchored, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.pipeline import Stage
 
@@ -73,9 +73,5 @@ class Read(NamedTuple):
 
 
 def _read(upstream: Machine[Any], position: Position) -> Read:
-    flow, jump = upstream.flow(position), upstream.skip
-    if jump is not None:
-        items, taken = counted(flow)
-        return Read(items, lambda: jump(position, taken() - 1)[0], flow.snapshot)
-    items, last = noted(flow)
-    return Read(items, last, flow.snapshot)
+    flow, last = noted(anchored(upstream, position))
+    return Read(iter(flow), last, flow.snapshot)

@@ -293,7 +293,7 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
             reached = taken
             yield from stream
 
-        return Flow(items(), lambda: (epoch, reached()))
+        return Flow(items(), lambda: (epoch, reached()), before=lambda: (epoch, reached() - 1))
 
     return sourced("source", rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 

@@ -35,8 +35,9 @@ class Flow(Generic[T]):
     along, so that `map` costs no layer of its own. `taken()` is given where it
     comes free: how many items were taken from `pull`, after an error too.
 
-    `place()` is both, where that takes less time. `before()` is the position before the
-    item that was taken last, where nobody has to note it at each.
+    `place()` is both, where that takes less time. `before()` is the position just before the
+    item that was taken last, behind all that was dropped before it: from there the next item
+    is that one, and nothing else is made. It is given where nobody has to note it at each.
 
     `blocks` gives the same items as `pull`, cut into iterators, for who would go
     through these himself: one or the other. It comes with `taken`, which is right
@@ -84,7 +85,9 @@ class Flow(Generic[T]):
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
         both = fn if inner is None else lambda x: fn(inner(x))
-        return Flow(self.pull, self.snapshot, both, self.taken, blocks=self.blocks)
+        return Flow(
+            self.pull, self.snapshot, both, self.taken, blocks=self.blocks, before=self.before
+        )
 
     def placed(self, snapshot: Callable[[], Position]) -> Flow[T]:
         """The same items at other positions."""
@@ -190,13 +193,14 @@ def in_blocks(
     taken: Callable[[], int],
     place: Callable[[], tuple[Position, int]] | None = None,
     epoch_items: Callable[[], Sequence[U]] | None = None,
+    before: Callable[[], Position] | None = None,
 ) -> Flow[U]:
     """A flow of blocks of items, of which iterators over a sequence cost no more than that.
 
     `taken` says how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, None, taken, None, blocks, place, epoch_items)
+    return Flow(pull, snapshot, None, taken, None, blocks, place, epoch_items, before)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:
@@ -215,10 +219,10 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
     return compress(items, count), lambda: ENDLESS - remaining(count)
 
 
-def noted(flow: Flow[U]) -> tuple[Iterator[U], Callable[[], Position]]:
-    """The items, and a thunk for the position before the one taken last, once one was."""
+def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
+    """The flow, and its `before`, which is noted at each item where the flow has none."""
     if flow.before is not None:
-        return iter(flow), flow.before
+        return flow, flow.before
     position = flow.snapshot()
 
     def items() -> Iterator[U]:
@@ -227,4 +231,4 @@ def noted(flow: Flow[U]) -> tuple[Iterator[U], Callable[[], Position]]:
             yield item
             position = flow.snapshot()
 
-    return items(), lambda: position
+    return Flow(items(), flow.snapshot), lambda: position

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Flow, Position, View
+from lazyckpt.core.flow import Flow, Position, View, counted
 from lazyckpt.errors import InvalidState
 
 T = TypeVar("T", covariant=True)
@@ -213,8 +213,20 @@ def misfit(position: Position, error: Exception) -> InvalidState:
     return InvalidState(f"a state's position {brief(position)} does not fit: {error}")
 
 
+def anchored(machine: Machine[U], position: Position) -> Flow[U]:
+    """A flow that has its `before` also where random access tells it."""
+    flow, skip = machine.flow(position), machine.skip
+    if flow.before is None and skip is not None:
+        taken = flow.taken
+        if taken is None:
+            items, taken = counted(flow)
+            flow = Flow(items, flow.snapshot, taken=taken)
+        flow.before = lambda: skip(position, taken() - 1)[0]
+    return flow
+
+
 def entered(machine: Machine[U], position: Position) -> Flow[U]:
-    """A flow from a position out of a state; `InvalidState` if it doesn't fit."""
+    """A flow from a position out of a state, as of `anchored`; `InvalidState` if it doesn't fit."""
     with fitting(position):
         machine.check(position)
-        return machine.flow(position)
+        return anchored(machine, position)

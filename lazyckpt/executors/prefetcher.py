@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import partial
 from itertools import chain
@@ -93,7 +93,11 @@ class Prefetcher:
 
     def before(self) -> Position:
         """The position before the item that was taken last, once one was."""
-        return raise_or_position(self._chunk.position_after(self._chunk.given() - 1))
+        chunk = self._chunk
+        given = chunk.given()
+        if chunk.last is not None:
+            return chunk.last(given)
+        return raise_or_position(chunk.position_after(given - 1))
 
     def fill(self) -> None:
         """Have items made ahead; who is about to ask for one does so itself."""
@@ -193,11 +197,10 @@ class Prefetcher:
         following = self._chunk.following  # behind what was left out before an error
         if outcome.items or error is None:
             following = None if outcome.left or error else task.following
-        if settled and settled.following is not None:
-            following = settled.following
-        self._receive(outcome, position_after, task.log_skips, error, following)
-        if settled and settled.following is not None:
-            ahead.begin(self._chunk)
+        last = task.before
+        if outcome.befores:
+            last = partial(_before, outcome.befores, position_after)
+        self._receive(outcome, position_after, task.log_skips, error, following, last)
         if self._gate.is_open and error is None:
             ahead.fill(self._chunk)
 
@@ -217,6 +220,7 @@ class Prefetcher:
         log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
         error: Exception | None = None,
         following: Callable[[ChunkSizer], Tasks] | None = None,
+        last: Callable[[int], Position] | None = None,
     ) -> None:
         items: Iterator[Any] = iterate(outcome.items)
         if self._inner_log is not None and outcome.skipped:
@@ -225,7 +229,7 @@ class Prefetcher:
                 next(items, None)
         items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
-        chunk = Chunk(position_after, items, size, before, skipped, error, following=following)
+        chunk = Chunk(position_after, items, size, before, last, skipped, error, False, following)
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 
     def end_chunk(self) -> None:
@@ -265,6 +269,13 @@ class Prefetcher:
         """Have no more made."""
         self._ahead.close()
         self._rereader.close()
+
+
+def _before(
+    befores: Mapping[int, Position], position_after: Callable[[int], Position], number: int
+) -> Position:
+    found = befores.get(number)
+    return raise_or_position(position_after(number - 1) if found is None else found)
 
 
 class _Chunks:

@@ -22,7 +22,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None, Changes]"
 Tracking: TypeAlias = tuple[str, Ranges]
 
-FORMAT = 2
+FORMAT = 3
 # In the order of a text.
 _FIELDS = ("lazyckpt", "items", "stages", "rebased", "changes", "skipped", "tracked")
 IN_ALL = ("changes", "rebased", "skipped")  # that a flat state has, with null where there is none
@@ -65,10 +65,10 @@ def content_of(found: Any, is_checked: bool) -> tuple[Content, Tracking | None]:
 
 
 def _check_version(version: Any) -> None:
-    if version == 1 and type(version) is int:
+    if version in (1, 2) and type(version) is int:
         raise InvalidState(
-            "the state has format 1, of before the first release, which nothing reads any more: "
-            "begin anew"
+            f"the state has format {version}, of before the first release, which nothing reads "
+            "any more: begin anew"
         )
     if version != FORMAT or type(version) is not int:
         raise InvalidState(

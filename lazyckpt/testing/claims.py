@@ -11,6 +11,7 @@ from lazyckpt.combinators.enumerate import random_map
 from lazyckpt.combinators.shard import shard
 from lazyckpt.combinators.source import source
 from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.frames import is_frame, is_reader
 from lazyckpt.core.machine import Machine, apart, fitting
@@ -135,6 +136,43 @@ def itemwise(pipeline: Pipeline[Any], limit: int) -> None:
         same(f"{call!r}, item by item", list(together), alone)
         machine, end = whole.machine, together.state.position
         same(f"{call!r}, its own part", apart(machine, end)[1], apart(machine, machine.init(0))[1])
+
+
+def local(pipeline: Pipeline[Any], limit: int) -> None:
+    """Stages that go item by item have the same positions wherever in their data one begins."""
+    pairs = list(zip(pipeline.machines, pipeline.calls, strict=True))
+    size = next((n for n, (each, _) in enumerate(pairs) if each.skip is None), 0)
+    table, skip = pairs[size - 1][0], pairs[size - 1][0].skip
+    if not size or skip is None:
+        return
+    begin, machine = table.init(0), table
+    own = list[tuple[Any, ...]]()
+    for each, call in pairs[size:]:
+        is_itemwise = call.combinator.itemwise or (call.combinator.pointwise and not each.owns)
+        if call.controls or not is_itemwise:
+            break
+        machine = each
+        own += [each.init(0)[1:]] if each.owns else []
+    whole = _walked(machine, machine.init(0), limit)
+    last = skip(begin, limit)[1]
+    for cut in {0, 1, 2, last // 2, last - 1, last} & {*range(last + 1)}:
+        start: Position = skip(begin, cut)[0]
+        for part in own:
+            start = start, *part
+        found = _walked(machine, start, limit)
+        if found and found[0] in whole:
+            number = whole.index(found[0])
+            expected = whole[number:]
+            same(f"positions, begun at item {cut}", found[: len(expected)], expected)
+        else:
+            assert not found or len(whole) == limit, (
+                f"begun at item {cut}, the first position is {found[0]}, not one of {brief(whole)}"
+            )
+
+
+def _walked(machine: Machine[Any], start: Position, limit: int) -> list[Position]:
+    flow = machine.flow(start)
+    return [flow.snapshot() for _ in islice(flow, limit)]
 
 
 def _draws_by_place(before: Pipeline[Any], drawing: Stage[Any, Any], limit: int) -> None:

@@ -26,7 +26,7 @@ from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
 from lazyckpt.state.rebase import rebase
 from lazyckpt.state.reshard import reshard
 from lazyckpt.state.state import State
-from lazyckpt.testing.claims import itemwise, positions, rates, rereading, sharing
+from lazyckpt.testing.claims import itemwise, local, positions, rates, rereading, sharing
 from lazyckpt.testing.models import model
 from lazyckpt.testing.traces import Trace, raises, same
 from lazyckpt.testing.traces import lanes as all_lanes
@@ -286,6 +286,7 @@ LAWS: dict[str, Law] = {
     "positions": positions,
     "sharing": sharing,
     "itemwise": itemwise,
+    "local": local,
     "executors": executors,
 }
 

@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lz.save(lz.state_at(pipeline, 2), tmp_path / "2.json")
     lz.save(lz.state_at(pipeline, 3), tmp_path / "3.json")
     lz.save(lz.state_at(lz.source(range(9)), 3), tmp_path / "other.json")
-    (tmp_path / "bad.json").write_text(f'{{"lazyckpt": 2, "token": "{SECRET}"')
+    (tmp_path / "bad.json").write_text(f'{{"lazyckpt": 3, "token": "{SECRET}"')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

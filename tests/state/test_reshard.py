@@ -166,8 +166,8 @@ def test_what_lanes_refuse() -> None:
     for number in (0, 2, True, None, lz.take(3), [one]):
         with pytest.raises(lz.ArgumentError, match="reshard: pipeline must be a Pipeline"):
             lz.reshard([one, two, three], number)  # type: ignore[arg-type]
-    with pytest.raises(lz.InvalidState, match="format 3"):
-        lz.reshard([{**one.to_dict(), "lazyckpt": 3}], pair)
+    with pytest.raises(lz.InvalidState, match="format 4"):
+        lz.reshard([{**one.to_dict(), "lazyckpt": 4}], pair)
     with pytest.raises(lz.ArgumentError, match="6 lanes leave some of num_shards=7"):
         lz.lanes(LANES, num_shards=7, index=0)
     with pytest.raises(lz.ArgumentError, match="index must be below num_shards=2, got index=2"):

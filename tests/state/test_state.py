@@ -143,14 +143,14 @@ FOREIGN: dict[str, Any] = {
     "closed deep lists": "[" * 50_000 + "]" * 50_000,
     "deep dicts": '{"a":' * 100_000,
     "a deep position": TEXT.replace('"stages":', '"stages":' + "[" * 5000 + "]" * 5000),
-    "a huge int": '{"lazyckpt":2,"items":' + "9" * 100_000 + "}",
+    "a huge int": '{"lazyckpt":3,"items":' + "9" * 100_000 + "}",
     "zeros": "0" * 10_000_000,
     "zero bytes": b"\0" * 10_000_000,
     "spaces": " " * (1 << 24) + TEXT,
     "pickle": pickle.dumps(STATE),
     "no utf-8": b"\xff\xfe\x00",
     "surrogate": '{"lazyckpt":"\\ud800"}',
-    "a field missing": json.dumps({"lazyckpt": 2, "items": 0}),
+    "a field missing": json.dumps({"lazyckpt": 3, "items": 0}),
     "a field more": signed(extra=1),
     "no check": json.dumps({k: v for k, v in STATE.to_dict().items() if k != "check"}),
     "None": None,
@@ -159,7 +159,7 @@ FOREIGN: dict[str, Any] = {
     "bytearray": bytearray(TEXT.encode()),
     "a set": {1},
     "a run": lz.run(PIPELINE),
-    "keys of other kinds": {1: 2, None: 3, "lazyckpt": 2},
+    "keys of other kinds": {1: 2, None: 3, "lazyckpt": 3},
 }
 
 
@@ -187,13 +187,15 @@ def test_a_path_is_no_state(tmp_path: Path) -> None:
     assert lz.run(PIPELINE, path.read_text()).state == STATE
 
 
-@pytest.mark.parametrize("version", [3, 99, 0, -1, "2", "1", 2.0, 1.0, True, None, [], 2**70])
+@pytest.mark.parametrize("version", [4, 99, 0, -1, "3", "2", 3.0, 2.0, True, None, [], 2**70])
 def test_other_formats(version: Any) -> None:
-    with pytest.raises(lz.InvalidState, match=r"format .* reads 2; .*: upgrade"):
+    with pytest.raises(lz.InvalidState, match=r"format .* reads 3; .*: upgrade"):
         State.from_json(signed(lazyckpt=version))
 
 
-def test_the_format_before_the_first_release() -> None:
+def test_formats_before_the_first_release() -> None:
+    with pytest.raises(lz.InvalidState, match=r"format 2, of before the first .*begin anew"):
+        State.from_json(signed(lazyckpt=2))
     for old in (
         signed(lazyckpt=1),
         '{"lazyckpt":1,"items":3,"position":[0,3],"pipeline":[["source",{"length":7}]],'
@@ -437,7 +439,7 @@ FORMATS = sorted(Path(__file__).parent.glob("format-*.json"))
 
 def test_there_is_a_fixture_for_every_format() -> None:
     newest = json.loads(TEXT)["lazyckpt"]
-    assert [path.stem for path in FORMATS] == [f"format-{n}" for n in range(2, newest + 1)]
+    assert [path.stem for path in FORMATS] == [f"format-{n}" for n in range(3, newest + 1)]
 
 
 @pytest.mark.parametrize("path", FORMATS, ids=lambda path: path.stem)

@@ -310,7 +310,7 @@ def test_a_lane_that_ends_early_is_told_in_words() -> None:
 
 
 def test_every_law_has_a_case() -> None:
-    assert {law for law, _ in CASES} | {"itemwise"} == set(testing.LAWS)
+    assert {law for law, _ in CASES} | {"itemwise", "local"} == set(testing.LAWS)
 
 
 def test_a_stage_that_pulls_after_the_end_is_caught() -> None:
@@ -395,6 +395,34 @@ def test_what_is_not_itemwise_is_caught(build: Callable[..., Machine[Any]]) -> N
         else:
             testing.LAWS["itemwise"](pipeline, 60)
         del lz.registry[build.__name__]
+
+
+def anchors_where_upstream_stands(up: Machine[Any]) -> Machine[Any]:
+    """Expands each item into two, from where upstream stood when it was asked for."""
+
+    def flow(position: Position) -> Flow[Any]:
+        anchor, inside = position
+        items = up.flow(anchor)
+
+        def twice() -> Iterator[Any]:
+            nonlocal anchor, inside
+            for item in items:
+                for inside in range(inside + 1, 3):  # noqa: B020
+                    yield item
+                anchor, inside = items.snapshot(), 0
+
+        return Flow(twice(), lambda: (anchor, inside))
+
+    return stateful("anchors", up, check=lambda inside: None, flow=flow)
+
+
+def test_an_expansion_that_is_anchored_elsewhere_is_caught() -> None:
+    stage = lz.combinator(itemwise=True)(anchors_where_upstream_stands)()
+    numbers = lz.source(range(9))
+    testing.LAWS["local"](numbers | lz.filter(bool) | lz.flat_map(lambda x: [x, x]), 60)
+    with pytest.raises(AssertionError, match="begun at item"):
+        testing.LAWS["local"](numbers | lz.filter(lambda x: x % 3) | stage, 60)
+    del lz.registry["anchors_where_upstream_stands"]
 
 
 def test_the_checks_for_users_catch_the_same() -> None:

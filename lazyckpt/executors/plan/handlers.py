@@ -38,8 +38,8 @@ class Outcome(NamedTuple):
         seconds: How long it took.
         item_bytes: About how large an item is.
         skipped: Of a stream, what was left out, and after how many items.
+        befores: Of a run, as of `PositionLog`.
         left: Of a run of upstream items, how many are left to another part of it.
-        behind: Of a run, the places of its layers, as of `LimitedRun.behind`.
         recorded: Of a stream that joins pipelines, what was recorded of each, if it was.
         lost: The names of the records that were left out as workers were lost at them.
         timings: What its stages have taken, where that is measured.
@@ -56,8 +56,8 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     item_bytes: float = 0.0
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    befores: Mapping[int, Position] = {}  # nobody writes to it
     left: int = 0
-    behind: Mapping[int, Position] = {}  # nobody writes to it
     recorded: list[list[Recorded]] | None = None
     is_transfer_error: bool = False
     lost: tuple[int, ...] = ()

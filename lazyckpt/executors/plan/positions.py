@@ -5,7 +5,7 @@ The position of what joins a thousand pipelines takes a thousand times what an i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -24,6 +24,8 @@ class PositionLog:
 
     Attributes:
         known: They, as far as items were added.
+        befores: By the number of an item, from 1 on, the position just before it, where the flow
+            tells that and it isn't the one after the item before: some were dropped between them.
     """
 
     def __init__(self, flow: Flow[Any], *, is_counted: bool = False) -> None:
@@ -35,6 +37,7 @@ class PositionLog:
         """
         self._flow = flow
         self.known: list[Any] = []
+        self.befores: dict[int, Position] = {}
         self._cost = self._taken_at = 0.0
         self._take()
         self._is_wide = is_counted or is_wide(self.known[0])
@@ -52,6 +55,11 @@ class PositionLog:
             self.known.append(None)
         else:
             self._take()
+        last = self.known[-2]
+        if self._flow.before is not None and last is not None:
+            before = self._flow.before()
+            if before != last:
+                self.befores[len(self.known) - 1] = before
 
     def pass_over(self, count: int) -> None:
         """Note that so many items were given, with no position taken."""
@@ -134,6 +142,25 @@ class Rereader:
     def _position(self, known: Sequence[Any], recorded: Any, given: int) -> Any:
         if known[given] is not None:
             return known[given]
+        return try_snapshot(self._at(known, recorded, given))
+
+    def before(
+        self, known: Sequence[Any], befores: Mapping[int, Position]
+    ) -> Callable[[int], Position]:
+        """The position just before an item, by its number from 1 on."""
+
+        def find(number: int) -> Position:
+            if number in befores or known[number - 1] is not None:
+                return befores.get(number, known[number - 1])
+            flow = self._at(known, None, number)
+            if flow.before is not None:
+                return flow.before()
+            return raise_or_position(self._position(known, None, number - 1))
+
+        return find
+
+    def _at(self, known: Sequence[Any], recorded: Any, given: int) -> Flow[Any]:
+        """A flow that has given so many items."""
         place = next(place for place in range(given, -1, -1) if known[place] is not None)
         start = raise_or_position(known[place])
         opened, self._open = self._open, None  # so that an interrupt leaves none half read
@@ -142,7 +169,7 @@ class Rereader:
         _, passed, flow = opened
         pass_over(flow, given - passed)
         self._open = start, given, flow
-        return try_snapshot(flow)
+        return flow
 
     def _flow(self, start: Position, recorded: Any) -> Flow[Any]:
         if recorded is None or self._replay is None:

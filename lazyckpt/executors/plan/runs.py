@@ -8,6 +8,7 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.executors.plan.counted_runs import CountedPositions, CountedRun, NotCounted
 from lazyckpt.executors.plan.handlers import Outcome, item_bytes
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import LimitedRun, Part
@@ -63,8 +63,7 @@ class RunReader:
     def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
         self.calls, self._seekable = calls, seekable
         self._layers = Layers(calls, seekable)
-        self._is_counted = True  # as long as no expansion has another position than a count
-        self._open: OrderedDict[tuple[Position, int], CountedRun | LimitedRun] = OrderedDict()
+        self._open: OrderedDict[tuple[Position, int], LimitedRun] = OrderedDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         upstream = self._layers.upstream
@@ -83,15 +82,10 @@ class RunReader:
     def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         items = [] if items is None else items
-        try:
-            failure, part = self._read(run, items, begun)
-        except NotCounted:
-            self._is_counted = False
-            items.clear()
-            failure, part = self._read(run, items, begun)
+        failure, part = self._read(run, items, begun)
         seconds = perf_counter() - begun
         try:
-            positions, behind, left, skipped = part
+            positions, befores, left, skipped = part
             size = item_bytes(items)
             return Outcome(
                 items,
@@ -101,8 +95,8 @@ class RunReader:
                 seconds,
                 size,
                 skipped,
+                befores=befores,
                 left=left,
-                behind=behind,
                 timings=taken(),
             )
         finally:
@@ -110,9 +104,11 @@ class RunReader:
 
     def _read(self, run: ItemRun, items: list[Any], begun: float) -> tuple[Failure | None, Part]:
         """Read a part of a run, up to an error."""
-        part = Part((), {}, 0)
+        part = Part([], {}, 0)
         try:
-            opened = self._open.pop((run.position, run.upstream), None) or self._opened(run)
+            opened = self._open.pop((run.position, run.upstream), None)
+            if opened is None:
+                opened = LimitedRun(self._layers, run.position, run.upstream)
             is_cut = False
             try:
                 is_cut = _is_cut(opened, items, run, begun)
@@ -124,26 +120,17 @@ class RunReader:
                 part = opened.end_part(len(items), is_cut=is_cut)
             if part.left:
                 self._keep((part.positions[-1], part.left), opened)
-        except NotCounted:
-            raise
         except BaseException as error:
             return as_failure(error, self.calls), part
         return None, part
 
-    def _opened(self, run: ItemRun) -> CountedRun | LimitedRun:
-        layers, position, count = self._layers, run.position, run.upstream
-        inside = layers.counts(position) if self._is_counted else None
-        if inside is None:
-            return LimitedRun(layers, position, count)
-        return CountedRun(layers, position, count, inside)
-
-    def _keep(self, key: tuple[Position, int], opened: CountedRun | LimitedRun) -> None:
+    def _keep(self, key: tuple[Position, int], opened: LimitedRun) -> None:
         self._open[key] = opened
         while len(self._open) > _OPEN:
             self._open.popitem(last=False)
 
 
-def _is_cut(opened: CountedRun | LimitedRun, items: list[Any], run: ItemRun, begun: float) -> bool:
+def _is_cut(opened: LimitedRun, items: list[Any], run: ItemRun, begun: float) -> bool:
     """Read items until a part is full; whether it is that, and not the end."""
     fitting, look, count = run.most, 1, 1
     limit = _PART_SECONDS if run.in_parts else inf
@@ -169,24 +156,21 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
         layers: The stages.
         in_parts: Whether the worker of one part makes the next one too.
     """
-    return lambda position, sizer: _Runs(layers, position, in_parts).tasks(position, None, sizer)
+    return lambda position, sizer: _Runs(layers, position, in_parts).tasks(position, sizer)
 
 
 class _Runs:
-    """The runs from a position on, whose positions become those of one flow over all of them."""
+    """The runs from a position on, and how many items each stage has left out before them."""
 
     def __init__(self, layers: Layers, position: Position, in_parts: bool) -> None:
-        self._layers, self._start, self._in_parts = layers, position, in_parts
-        self._behind = layers.below(position)
-        self._noted: dict[int, Position] = {}  # of the run whose parts come
-        self._is_empty = True  # as long as no item has come
+        self._layers, self._in_parts = layers, in_parts
         numbers = [call.arguments["number"] for call in layers.calls if leaves_out(call)]
         # By stage how many were left out before the run whose parts come, and before the next one.
         self._left_out = dict.fromkeys(numbers, 0)
         self._left_out_then = {each: next_number(position, each) for each in numbers}
 
-    def tasks(self, position: Position, begin: Position | None, sizer: ChunkSizer) -> Tasks:
-        """The tasks from a position on, which but for the first is where a run begins."""
+    def tasks(self, position: Position, sizer: ChunkSizer) -> Tasks:
+        """The tasks from a position on."""
         layers = self._layers
         place, skip = without_marks(layers.place(position))[0], layers.upstream.skip
         assert skip is not None
@@ -199,42 +183,27 @@ class _Runs:
             if passed:
                 most = 1 if sizer.is_single else _ANY
                 run = ItemRun(position, passed, most, self._in_parts)
-                settle = partial(self._settle, begin, place)
-                following = partial(self.tasks, after, after)
-                yield Task(run, None, passed, settle=settle, following=following)
+                following = partial(self.tasks, after)
+                yield Task(run, None, passed, settle=self._settle, following=following)
             if passed < count:
                 yield Task(None, partial(self._end, after))
                 return
-            position = begin = after
+            position = after
 
     def _end(self, position: Position, given: int) -> Position:
         return behind_others(position, self._left_out_then)
 
-    def _settle(self, begin: Position | None, place: Position, outcome: Outcome) -> Settled:
-        """See `Task.settle`; a run begins and ends at these places."""
-        layers, found, noted = self._layers, outcome.positions or [], outcome.behind
-        if isinstance(found, CountedPositions):
-            assert layers.upstream.skip is not None
-            found.skip = layers.upstream.skip
-        if begin is not None and layers.noted:
-            noted = layers.behind(noted, begin, self._behind)
-            found = Found(found, partial(layers.settled, begin=begin, behind=self._behind))
+    def _settle(self, outcome: Outcome) -> Settled:
+        """See `Task.settle`."""
+        found: Sequence[Any] = outcome.positions or []
         skipped = outcome.skipped
         if any(self._left_out.values()):
             found = Found(found, partial(_marked, left_out=self._left_out))
             skipped = tuple([(n, some.behind(self._left_out)) for n, some in skipped])
         for _, some in skipped:
             self._left_out_then.update({stage: end for stage, _, _, end in some.spans})
-        self._noted.update(noted)
-        self._is_empty = self._is_empty and not outcome.items
-        if outcome.left or outcome.failure is not None:
-            return Settled(found, skipped)
-        self._left_out = {**self._left_out_then}
-        self._behind, self._noted = {**self._behind, **self._noted}, {}
-        if self._is_empty:  # the item that the start is amid may be in a later run
-            start = self._start = layers.begin(place, self._start, {*outcome.behind})
-            if start != layers.begin(place):
-                return Settled(found, skipped, partial(self.tasks, start, start))
+        if not outcome.left and outcome.failure is None:
+            self._left_out = {**self._left_out_then}
         return Settled(found, skipped)
 
 

@@ -122,12 +122,10 @@ class Settled(NamedTuple):
     Attributes:
         positions: Its positions.
         skipped: As of `Outcome`.
-        following: The tasks behind it, if those that there are begin at the wrong place.
     """
 
     positions: Sequence[Any]
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
-    following: Callable[[ChunkSizer], Tasks] | None = None
 
 
 class Task(NamedTuple):
@@ -138,6 +136,8 @@ class Task(NamedTuple):
         position_after: The position after so many of its items; None if the outcome says.
         size: How many items it has.
         log_skips: Wraps its items so that they log what was left out before each.
+        before: The position just before one of its items, by its number from 1 on, if that isn't
+            always the one after the item before it.
         settle: From its outcome, once all before it have come, to the positions of that.
         following: The tasks behind it, where they depend on those before.
     """
@@ -146,6 +146,7 @@ class Task(NamedTuple):
     position_after: Callable[[int], Position] | None = None
     size: int = 0
     log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
+    before: Callable[[int], Position] | None = None
     settle: Callable[[Outcome], Settled] | None = None
     following: Callable[[ChunkSizer], Tasks] | None = None
 
@@ -220,8 +221,9 @@ def pointwise_tasks(
             assert skip is not None
             if items:
                 after = _after(skip, position) if has_place else places
+                last = None if has_place else rereader.before(read.positions, read.befores)
                 skipped = log_skips(read.skipped)
-                yield Task((position, origin, items), after, len(items), skipped)
+                yield Task((position, origin, items), after, len(items), skipped, before=last)
             if read.error is not None:
                 try:
                     raise read.error
@@ -241,6 +243,7 @@ class _Read(NamedTuple):
 
     items: list[Any]
     positions: list[Any]  # before them and after each, or None
+    befores: dict[int, Position]  # as of `PositionLog`
     error: Exception | None
     end: Position | None
     skipped: dict[int, SkipRecord]  # after so many items
@@ -282,7 +285,7 @@ def _read(
             last = skip_log.drain()
             skip_log.record(earlier)
     try:
-        return _Read(items, log.known, error, end, skipped, last)
+        return _Read(items, log.known, log.befores, error, end, skipped, last)
     finally:
         del error  # its traceback has this frame, which would be a cycle
 

@@ -66,6 +66,9 @@ TAILS: list[Any] = [
     lz.repeat(2),
     lz.skip(2),
     lz.shard(num_shards=2, index=1),
+    lz.group_by(third),
+    lz.interleave_map(some, cycle_length=2),
+    lz.map(number) | lz.flat_map(some),
 ]
 SOURCES: list[lz.Pipeline[Any]] = [
     lz.source(range(13)),
