@@ -11,7 +11,6 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.executors.chunk import Chunk
 from lazyckpt.executors.losses import Losses, LostItem
-from lazyckpt.executors.placement import MadeHere, Placement
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import raise_or_position
@@ -58,11 +57,10 @@ class Lookahead:
         position: Position,
         calls: tuple[Call, ...] = (),
         share: Share | None = None,
-        placement: Placement | None = None,
     ) -> None:
         self.pool, self.gate, self._handler, self._calls = pool, gate, handler, calls
         self._generate, self.is_stream = generate, generate is stream_tasks
-        self._share, self._placement = share or Share(), placement or Placement()
+        self._share = share or Share()
         self._losses = self._no_losses()
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
@@ -115,8 +113,6 @@ class Lookahead:
         while not self._is_over:
             if self._items_pending >= (limit if self.gate.is_open else 1):
                 return
-            if self._placement.is_here and self._pending:
-                return
             if self.gate.is_closed:
                 raise TaskLost
             try:
@@ -140,23 +136,18 @@ class Lookahead:
 
     def wait_for(self, pending: PendingTask) -> Outcome:
         """What has come of a task."""
-        if isinstance(pending, MadeHere):
-            outcome = self._placement.result(pending)
-            if self.gate.is_closed:  # by a signal's handler meanwhile
-                raise TaskLost
-            return outcome
-        return self._placement.received(partial(self._received, pending))
+        # A closed gate stays closed for what is done already.
+        is_done = not self.gate.is_open and self.pool.is_done(pending)
+        if is_done or self.pool.is_driven:  # by a thread that may be held back as well
+            return self.pool.result(pending)
+        with self.gate:
+            return self.pool.result(pending)
 
     def took(self, task: Task, pending: PendingTask, outcome: Outcome) -> None:
         """Learn from what has come of the first task, and have what is left of it made."""
         self._losses.end()
         self._continue(1, task, pending, outcome)
-        counted = _counted(task, outcome)
-        self._sizer.observe(outcome, counted)
-        if self._sizer.is_growing or task.size * 8 < self._sizer.size:
-            self._placement.forget()  # what a task costs by itself would count for too much
-        elif self._placement.is_here == isinstance(pending, MadeHere):
-            self._placement.observe(counted, outcome)
+        self._sizer.observe(outcome, _counted(task, outcome))
 
     def drop_first(self) -> None:
         """Go on to the task behind the first one."""
@@ -192,7 +183,6 @@ class Lookahead:
                 raise failure
             finally:
                 del failure  # its traceback has this frame, which would be a cycle
-        self._stay_with_workers()
         self._sizer.use_single_items(1)
         self.begin(chunk)
 
@@ -204,7 +194,6 @@ class Lookahead:
         is_known = is_driven and (is_run or self.pool.suspect is not None)
         if not made or is_known or (made >= task.size and not is_run):
             return self.lose(failure, chunk, pending if task.is_single else None)
-        self._stay_with_workers()
         if is_run:
             self.abandon()
             most = made if pending.is_exact else FEW_ITEMS
@@ -236,11 +225,6 @@ class Lookahead:
         self._end_with(LostItem(failure))
         return None
 
-    def _stay_with_workers(self) -> None:
-        """Have nothing made here: what has killed a worker would kill this process."""
-        self._placement.close()
-        self._placement = Placement()
-
     def suspend(self) -> None:
         """Close what the tasks are generated from, and keep what is pending."""
         tasks = self._tasks
@@ -249,7 +233,6 @@ class Lookahead:
         if tasks is not None and not self.is_stream and getgeneratorstate(tasks) != GEN_RUNNING:
             self._tasks = None
             tasks.close()
-        self._placement.close()
 
     def resume(self) -> None:
         """Go on behind what is pending, where workers were stopped."""
@@ -261,7 +244,6 @@ class Lookahead:
         """Have no more made."""
         self.abandon()
         self._is_over = True
-        self._placement.close()
 
     def abandon(self) -> None:
         """Forget the tasks under way."""
@@ -286,9 +268,9 @@ class Lookahead:
         while self.gate.is_open and place < len(self._pending) and left > 0:
             task, pending = self._pending[place]
             place += 1
-            if isinstance(pending, PendingTask) and self._is_done(pending):
+            if isinstance(pending, PendingTask) and self.pool.is_done(pending):
                 with suppress(TaskLost):  # it is submitted anew when it is the next
-                    outcome = self._placement.received(partial(self.pool.result, pending))
+                    outcome = self.pool.result(pending)
                     left -= outcome.item_bytes * len(outcome.items)
                     if outcome.item_bytes <= CHUNK_BYTES:
                         self._continue(place, task, pending, outcome)
@@ -300,22 +282,9 @@ class Lookahead:
         assert outcome.positions
         run = task.payload._replace(position=outcome.positions[-1], upstream=outcome.left)
         following = task._replace(payload=run, size=run.upstream)
-        is_here = isinstance(pending, MadeHere)  # the others go on where they are open
-        submitted = self._submit(following, after=pending, may_be_here=is_here)
-        self._pending.insert(place, (following, submitted))
+        self._pending.insert(place, (following, self._submit(following, after=pending)))
         self._items_pending += run.upstream
         pending.is_continued = True
-
-    def _is_done(self, pending: PendingTask) -> bool:
-        return self._placement.received(partial(self.pool.is_done, pending))
-
-    def _received(self, pending: PendingTask) -> Outcome:
-        # A closed gate stays closed for what is done already.
-        is_done = not self.gate.is_open and self.pool.is_done(pending)
-        if is_done or self.pool.is_driven:  # by a thread that may be held back as well
-            return self.pool.result(pending)
-        with self.gate:
-            return self.pool.result(pending)
 
     def _next_task(self, chunk: Chunk) -> Task:
         tasks = self._tasks
@@ -352,18 +321,12 @@ class Lookahead:
             self.pool.suspect = None
             raise suspect.failure
 
-    def _submit(
-        self, task: Task, after: PendingTask | None = None, *, may_be_here: bool = True
-    ) -> PendingTask:
+    def _submit(self, task: Task, after: PendingTask | None = None) -> PendingTask:
         losses = self._losses
         if losses.is_retrying or losses.is_in_order(task.size):
             errors = losses.errors if losses.is_retrying else None
             return self.pool.submit_carefully(self._handler, task.payload, task.size, errors)
-        may_be_here = may_be_here and self.pool.suspect is None and not self.gate.one_by_one
-        if may_be_here and self._placement.is_here:
-            return self._placement.submit(task.payload, task.size)
-        submit = partial(self.pool.submit, self._handler, task.payload, task.size, after)
-        return self._placement.received(submit)
+        return self.pool.submit(self._handler, task.payload, task.size, after)
 
     def _keep_done(self, chunk: Chunk) -> None:
         """Where a stream's worker was stopped, keep what it had done, and go on behind that."""

@@ -10,7 +10,6 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.lookahead import Lookahead
-from lazyckpt.executors.placement import Placement
 from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
@@ -31,15 +30,15 @@ def handlers_of(segments: list[Segment]) -> list[Handler]:
         for part in segment.parts:
             found += handlers_of(part)
         if segment.has_tasks:
-            found.append(_handler(segment))
+            found.append(_handler(segment, is_last=segment is segments[-1]))
     return found
 
 
-def _handler(segment: Segment) -> Handler:
+def _handler(segment: Segment, *, is_last: bool) -> Handler:
     if segment.kind == "items":
         return Mapper(segment.calls)
     if segment.kind == "runs":
-        return RunReader(segment.calls, segment.seekable)
+        return RunReader(segment.calls, segment.seekable, is_last=is_last)
     return Reader(Chain(segment.calls))
 
 
@@ -53,30 +52,22 @@ def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
 
 def planned(
     segments: list[Segment],
-    handlers: list[Handler],
     pool: WorkerPool,
     gate: PrefetchGate,
     skip_log: SkipLog | None,
     recorders: Recorders | None = None,
 ) -> Machine[Any]:
-    """The machine of a pipeline, in which a pool with these handlers does what is not local.
+    """The machine of a pipeline, in which a pool does what is not local, by `handlers_of` it.
 
     Recorders note the positions of the pipelines that its first stage joins, if that is
     the last that is planned: what workers make of a stream is read before it is given.
     """
-    return _Plan(handlers, pool, gate, skip_log).machine(segments, Share(), recorders)
+    return _Plan(pool, gate, skip_log).machine(segments, Share(), recorders)
 
 
 class _Plan:
-    def __init__(
-        self,
-        handlers: list[Handler],
-        pool: WorkerPool,
-        gate: PrefetchGate,
-        skip_log: SkipLog | None,
-    ) -> None:
-        self._handlers, self._pool, self._gate = handlers, pool, gate
-        self._skip_log = skip_log
+    def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
+        self._pool, self._gate, self._skip_log = pool, gate, skip_log
         self._numbers = count()
 
     def machine(
@@ -111,7 +102,6 @@ class _Plan:
                 calls,
                 share,
                 self._skip_log,
-                self._handlers[handler].fresh,
             )
             flows = _DrivenFlows(prefetch_from, self._gate, share, may_wait=below is not None)
             machine = machine._replace(flow=flows, view=None)
@@ -149,14 +139,11 @@ def prefetching(
     calls: tuple[Call, ...],
     share: Share | None = None,
     inner_log: SkipLog | None = None,
-    made_by: Callable[[], Handler] | None = None,
 ) -> Callable[[Position], Prefetcher]:
-    """What has a pool make the items from a position on, or does so by itself."""
-    may_be_here = not pool.keeps_work and not gate.is_gated
+    """What has a pool make the items from a position on."""
 
     def prefetch_from(position: Position) -> Prefetcher:
-        placement = Placement(made_by if may_be_here else None)
-        ahead = Lookahead(pool, gate, handler, generate, position, calls, share, placement)
+        ahead = Lookahead(pool, gate, handler, generate, position, calls, share)
         return Prefetcher(ahead, position, rereader, skip_log, inner_log)
 
     return prefetch_from

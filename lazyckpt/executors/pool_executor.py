@@ -90,7 +90,7 @@ class DrivingReader:
         pool = spec.start(handlers, spec.workers)  # they start where it works
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
-        machine = planned(segments, handlers, pool, gate, skip_log_of(chain), recorders)
+        machine = planned(segments, pool, gate, skip_log_of(chain), recorders)
         self._reader = Reader(chain, machine, recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:

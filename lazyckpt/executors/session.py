@@ -172,11 +172,10 @@ def open_session(
             rereader,
             skip_log_of(chain),
             chain.calls,
-            made_by=handlers[0].fresh,
         )
         return Session(chain.machine, prefetch_from, gate)
     pool.is_driven = True
-    machine = planned(segments, handlers, pool, gate, skip_log_of(chain))
+    machine = planned(segments, pool, gate, skip_log_of(chain))
     driver = start_driver(Reader(chain, machine), pool)
     gate.pools.pop()
     session = open_stream(chain, gate, driver)

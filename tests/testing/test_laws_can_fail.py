@@ -407,7 +407,8 @@ def anchors_where_upstream_stands(up: Machine[Any]) -> Machine[Any]:
         def twice() -> Iterator[Any]:
             nonlocal anchor, inside
             for item in items:
-                for inside in range(inside + 1, 3):  # noqa: B020
+                for number in range(inside + 1, 3):
+                    inside = number
                     yield item
                 anchor, inside = items.snapshot(), 0
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from lazyckpt.core.call import Call
 from lazyckpt.core.secrets import masked
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
+from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.reducers import reducers
 from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
@@ -65,9 +66,10 @@ class OutcomeMessage(Message):
         if outcome.failure is not None:
             outcome = outcome._replace(failure=picklable_failure(outcome.failure, this_process()))
         try:
-            return serialize(outcome)
+            return serialize(outcome._replace(items=apart(outcome.items)))
         except Exception:
-            return serialize(picklable_outcome(outcome, this_process()))
+            outcome = picklable_outcome(outcome, this_process())
+            return serialize(outcome._replace(items=apart(outcome.items)))
 
 
 class SerializedMessage:

@@ -45,8 +45,6 @@ class Outcome(NamedTuple):
         timings: What its stages have taken, where that is measured.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
-        making: What it cost to make, as `with_cost` says.
-        sending: What it cost to send the outcome before this one.
     """
 
     items: list[Any]
@@ -62,8 +60,6 @@ class Outcome(NamedTuple):
     is_transfer_error: bool = False
     lost: tuple[int, ...] = ()
     timings: list[Timings] | None = None
-    making: float = 0.0
-    sending: float = 0.0
 
 
 class Handler(Protocol):

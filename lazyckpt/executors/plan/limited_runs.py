@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.iterators import WALKS
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.handlers import build_machine
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.positions import try_snapshot
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import apart
+
+
+class Positions(Sequence[Any]):
+    """The positions before the items of a part and after each.
+
+    They are noted behind items that come one by one, and behind blocks of them, within
+    which the last number of a position counts.
+    """
+
+    def __init__(self, start: Position) -> None:
+        self._counts, self._noted = [0], [start]
+
+    def note(self, count: int, position: Position) -> None:
+        """The position after so many items."""
+        self._counts.append(count)
+        self._noted.append(position)
+
+    def __len__(self) -> int:
+        return self._counts[-1] + 1
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if place == -1:
+            return self._noted[-1]
+        number = bisect_left(self._counts, place)
+        position, left = self._noted[number], self._counts[number] - place
+        return (*position[:-1], position[-1] - left) if left else position
 
 
 class Part(NamedTuple):
@@ -25,7 +59,7 @@ class Part(NamedTuple):
         skipped: What was left out, and after how many of its items.
     """
 
-    positions: list[Any]
+    positions: Sequence[Any]
     befores: dict[int, Position]
     left: int
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
@@ -34,17 +68,28 @@ class Part(NamedTuple):
 class LimitedRun:
     """A run of so many items upstream, as it is read."""
 
-    def __init__(self, layers: Layers, position: Position, count: int) -> None:
-        self._upstream, self._count = layers.upstream, count
+    def __init__(self, layers: Layers, position: Position, count: int, *, is_last: bool) -> None:
+        """Begin with it.
+
+        Args:
+            layers: The stages.
+            position: Where it begins.
+            count: How many items upstream it has.
+            is_last: Whether no stage comes behind these, which may ask for `befores`.
+        """
+        self._upstream, self._count, self._is_last = layers.upstream, count, is_last
         self._is_amid = layers.depth > 0  # of an item, once one was made
         self._taken: Callable[[], int] = int
         calls, self._skip_log = apart(layers.calls)
         limited = layers.upstream._replace(flow=self._limited, view=None)
         self._flow: Flow[Any] = build_machine(calls, limited).flow(position)
         self._items = iter(self._flow)
-        self._positions: list[Any] = [try_snapshot(self._flow)]
+        self._last: Position = None  # after the item before, where this run had one
+        self._begin_part(try_snapshot(self._flow))
+
+    def _begin_part(self, position: Position) -> None:
+        self._positions = Positions(position)
         self._befores: dict[int, Position] = {}
-        self._previous: Position = None  # after the item before, where this run had one
         self._skipped: list[tuple[int, SkipRecord]] = []
 
     @property
@@ -54,16 +99,39 @@ class LimitedRun:
 
     def read(self, items: list[Any], count: int) -> bool:
         """Add so many items to a part; whether they came."""
-        before = len(items)
-        positions, last = self._positions, self._flow.before
-        for item in islice(self._items, count):
-            self._add_skipped(len(items))
+        flow, wanted = self._flow, len(items) + count
+        while self._skip_log is None and flow.has_blocks and flow.blocks is not None:
+            before = len(items)
+            items.extend(islice(flow.block, wanted - before))
+            if made := len(items) - before:
+                *place, reached = position = flow.snapshot()
+                if not self._is_last and (start := (*place, reached - made)) != self._last:
+                    self._befores[before + 1] = start
+                self._last = position
+                self._positions.note(len(items), position)
+                if len(items) == wanted:
+                    return True
+            if (block := next(flow.blocks, None)) is None:
+                return False
+            if type(block) in WALKS:
+                flow.block = block
+            else:
+                flow.put_back(block)
+                self._items = iter(flow)
+        last = None if self._is_last else flow.before
+        note, snapshot, log = self._positions.note, flow.snapshot, self._skip_log
+        for number, item in enumerate(islice(self._items, wanted - len(items)), len(items) + 1):
+            if log is not None:
+                self._add_skipped(len(items))
             items.append(item)
-            if last is not None and (found := last()) != self._previous:
-                self._befores[len(positions)] = found
-            self._previous = try_snapshot(self._flow)
-            positions.append(self._previous)
-        return len(items) == before + count
+            if last is not None and (before := last()) != self._last:
+                self._befores[number] = before
+            try:
+                position = self._last = snapshot()
+            except InvalidState as error:  # that a state is asked for may never be
+                position = error
+            note(number, position)
+        return len(items) == wanted
 
     def end_part(self, made: int, *, is_cut: bool) -> Part:
         """What is known of a part of so many items, behind which another may begin."""
@@ -71,7 +139,7 @@ class LimitedRun:
             self._add_skipped(made)
         left = self.missing() + self._is_amid if is_cut else 0
         found = Part(self._positions, self._befores, left, tuple(self._skipped))
-        self._positions, self._befores, self._skipped = self._positions[-1:], {}, []
+        self._begin_part(found.positions[-1])
         return found
 
     def _add_skipped(self, place: int) -> None:

@@ -60,18 +60,18 @@ class ItemRun(NamedTuple):
 class RunReader:
     """Makes what comes of a run of items; what is left of it, with the next task."""
 
-    def __init__(self, calls: tuple[Call, ...], seekable: int) -> None:
-        self.calls, self._seekable = calls, seekable
+    def __init__(self, calls: tuple[Call, ...], seekable: int, *, is_last: bool) -> None:
+        self.calls, self._seekable, self._is_last = calls, seekable, is_last
         self._layers = Layers(calls, seekable)
         self._open: OrderedDict[tuple[Position, int], LimitedRun] = OrderedDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         upstream = self._layers.upstream
         upstream.check(upstream.init(0))  # that the data are those it will be made of
-        return RunReader, (self.calls, self._seekable)
+        return partial(RunReader, is_last=self._is_last), (self.calls, self._seekable)
 
     def fresh(self) -> RunReader:
-        return RunReader(self.calls, self._seekable)
+        return RunReader(self.calls, self._seekable, is_last=self._is_last)
 
     def close_flows(self) -> None:
         self._open.clear()
@@ -108,7 +108,7 @@ class RunReader:
         try:
             opened = self._open.pop((run.position, run.upstream), None)
             if opened is None:
-                opened = LimitedRun(self._layers, run.position, run.upstream)
+                opened = LimitedRun(self._layers, run.position, run.upstream, is_last=self._is_last)
             is_cut = False
             try:
                 is_cut = _is_cut(opened, items, run, begun)

@@ -96,7 +96,6 @@ class WorkerPool(ABC):
 
     in_transit = 0
     is_driven = False
-    keeps_work = True  # whether nobody else may do tasks, even where that is quicker
     can_continue = False  # whether a task may be done by the worker that has done another one
     retries: int | None = None
     is_external = False  # whether stopping it waits for other people's software

@@ -125,7 +125,6 @@ class ProcessPool(WorkerPool):
         super().__init__(workers, buffer_size)
         self.retries = retries
         self._handlers = handlers
-        self.keeps_work = timeout is not None or retries > 0 or settings.init is not None
         self._timeout, self._patience = timeout, patience or timeout
         self._start_method = start_method
         slots = slot_count(workers, buffer_size, len(handlers))

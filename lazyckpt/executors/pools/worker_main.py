@@ -17,12 +17,12 @@ from functools import cache
 from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from time import monotonic, thread_time
+from time import monotonic
 from typing import Any, NamedTuple
 
+from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
-from lazyckpt.executors.plan.costs import with_cost
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
 from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.forking import own_threads
@@ -90,14 +90,13 @@ def serve(
     if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
         next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
-    number, sending = 0, 0.0
+    number = 0
     progress = Progress(shared, index, each=settings.counts_each)
     note_own(progress)
     is_open = gate_flag(shared)
     progress.say_alive()  # so that no item is late because this has taken long to start
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
-        making = 0.0
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
@@ -108,15 +107,13 @@ def serve(
         elif len(task) > 2:
             outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(number))
         elif is_timed[task[0]]:
-            outcome, making = with_cost(handlers[task[0]], task[1], progress.begin(number))
+            outcome = handlers[task[0]](task[1], progress.begin(number))
         else:
             outcome = handlers[task[0]](task[1])
-        begun = thread_time()  # without the time that it waits
         try:
-            _send(sender, number, outcome, (making, sending), name)
+            _send(sender, number, outcome, name)
         except OSError:
             return
-        sending = thread_time() - begun
         number += 1
         del task, outcome  # not to hold them while the next are made
 
@@ -148,15 +145,14 @@ def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
     return receive
 
 
-def _send(
-    sender: Sender, number: int, outcome: Outcome, costs: tuple[float, float], worker: str
-) -> None:
+def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
     if outcome.failure is not None:
         outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
     try:
-        sender.send(([*outcome.items], *outcome[1:-2], *costs), number)
+        sender.send((apart(outcome.items), *outcome[1:]), number)
     except Unwritable:
-        sender.send((*picklable_outcome(outcome, worker)[:-2], *costs), number)
+        outcome = picklable_outcome(outcome, worker)
+        sender.send((apart(outcome.items), *outcome[1:]), number)
 
 
 def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
