@@ -246,7 +246,7 @@ class Run(BlockIterator[T], Iterator[T], Pictured):
         return Buffering(self.resume, self.pause)
 
     def pause(self) -> None:
-        """Make nothing ahead from now on, except for chunks under way.
+        """Make nothing ahead from now on, except for what workers have been given.
 
         What is waited for is still made. Each `pause` needs a `resume`, as a lock does.
         """

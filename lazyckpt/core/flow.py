@@ -118,6 +118,9 @@ class Chunks(Protocol[T]):
     def end_chunk(self) -> None:
         """End the iterator of the chunk at hand; what is left of it comes with another."""
 
+    def close(self) -> None:
+        """Have no more made."""
+
 
 class Table(NamedTuple, Generic[T]):
     """What random access reads from: one item, or many at once.
@@ -181,6 +184,8 @@ def pass_over(flow: Flow[Any], count: int) -> None:
 
 def close_stream(flow: Flow[Any]) -> None:
     """Close what the items come from, unless it is about to give one, and end its block."""
+    if flow.chunks is not None:
+        flow.chunks.close()
     for stream in (flow.blocks, flow.pull):
         if isinstance(stream, GeneratorType) and not stream.gi_running:
             stream.close()

@@ -59,8 +59,7 @@ def threads(
     other. What depends on the items before runs in one more thread, see `explain`.
 
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
-    for each worker one item; or a chunk of half as many and 4.5 MiB where they are
-    quickly made, or three chunks of small ones. What comes of an item, where that is
+    for each worker one item, or three chunks of small ones. What comes of an item, where that is
     many, comes in parts of 1 MiB or one item, of which those of small items fill up to
     4.5 MiB for each worker. Pipelines that are joined share that, as what joins them
     chooses its next items where it knows them, and each has at least one item.
@@ -145,11 +144,6 @@ def processes(
     one more process, see `explain`, which is worker number `workers`; what that has
     ready is made again if the run is left and entered.
 
-    What costs less to make than to send is made by the process that reads it, once both
-    are measured, and as long as it costs no more than twice that. It stays with workers
-    where there are a `timeout`, `retries` or `worker_init`, or with `gated`: who expects
-    that cheap items kill their process gives one of these.
-
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
     made before; the run can go on, with new workers. With `on_error="skip"` that item
     is left out, as is one that hangs, where its function may leave out what fails; it is
@@ -162,9 +156,8 @@ def processes(
 
     Memory: for each segment that workers do, see `explain`, `buffer_size` items, and
     for each worker three: one that it makes, one on its way, and one in a slot that
-    comes free. In place of one there may be a chunk of half as many and 4.5 MiB
-    where they are quickly made, or three small chunks. What comes of an item, where
-    that is many, comes in parts of 1 MiB or one item, of which those of small items
+    comes free; in place of one there may be a chunk of small ones. What comes of an
+    item, where that is many, comes in parts of 1 MiB or one item, of which those of small items
     fill up to 4.5 MiB for each worker. Pipelines that are joined share that, as what
     joins them chooses its next items where it knows them, and each has at least one item.
     Shared memory holds what has arrays of 16 KiB or more, with up to four messages of

@@ -36,6 +36,7 @@ from lazyckpt.executors.pools.pool import (
 )
 from lazyckpt.failures.notes import Failure, places_of_functions
 
+_MOST_RUNS = 128  # that are looked at, whether one can be continued
 _SINGLES = 4096  # items among which one is looked for that a worker has not survived
 
 
@@ -136,12 +137,7 @@ class Lookahead:
 
     def wait_for(self, pending: PendingTask) -> Outcome:
         """What has come of a task."""
-        # A closed gate stays closed for what is done already.
-        is_done = not self.gate.is_open and self.pool.is_done(pending)
-        if is_done or self.pool.is_driven:  # by a thread that may be held back as well
-            return self.pool.result(pending)
-        with self.gate:
-            return self.pool.result(pending)
+        return self.pool.result(pending)
 
     def took(self, task: Task, pending: PendingTask, outcome: Outcome) -> None:
         """Learn from what has come of the first task, and have what is left of it made."""
@@ -265,15 +261,20 @@ class Lookahead:
         if not self._pending or not isinstance(self._pending[0][0].payload, ItemRun):
             return
         place, left = 0, READY_BYTES * self.pool.workers * self._share.fraction()
-        while self.gate.is_open and place < len(self._pending) and left > 0:
+        unfinished = 0  # behind one of each worker none is done
+        while self.gate.is_open and place < min(len(self._pending), _MOST_RUNS) and left > 0:
             task, pending = self._pending[place]
             place += 1
-            if isinstance(pending, PendingTask) and self.pool.is_done(pending):
-                with suppress(TaskLost):  # it is submitted anew when it is the next
-                    outcome = self.pool.result(pending)
-                    left -= outcome.item_bytes * len(outcome.items)
-                    if outcome.item_bytes <= CHUNK_BYTES:
-                        self._continue(place, task, pending, outcome)
+            if not isinstance(pending, PendingTask) or not self.pool.is_done(pending):
+                unfinished += 1
+                if unfinished >= self.pool.workers:
+                    return
+                continue
+            with suppress(TaskLost):  # it is submitted anew when it is the next
+                outcome = self.pool.result(pending)
+                left -= outcome.item_bytes * len(outcome.items)
+                if outcome.item_bytes <= CHUNK_BYTES:
+                    self._continue(place, task, pending, outcome)
 
     def _continue(self, place: int, task: Task, pending: PendingTask, outcome: Outcome) -> None:
         """Have the next part of a run made, if there is one which isn't under way."""

@@ -54,8 +54,8 @@ class Prefetcher:
         self._chunk = Chunk(always(position), iterate(()))
 
     def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
-        """The items; once nobody holds their flow, this is let go, or has no more made."""
-        chunks = _Chunks(self, let_go or Prefetcher.close)
+        """The items; once nobody holds their flow, this is let go, where that is asked for."""
+        chunks = _Chunks(self) if let_go is None else _DrivenChunks(self, let_go)
         items = chain.from_iterable(iter(chunks.next_chunk, None))
         return Flow(
             items,
@@ -281,8 +281,24 @@ def _before(
 class _Chunks:
     """The chunks of a prefetcher, for who holds its flow: no part of it, which would be a cycle."""
 
-    def __init__(self, prefetcher: Prefetcher, let_go: Callable[[Prefetcher], None]) -> None:
+    def __init__(self, prefetcher: Prefetcher) -> None:
         self._prefetcher = prefetcher
+
+    def next_chunk(self) -> Iterator[Any] | None:
+        return self._prefetcher.next_chunk()
+
+    def end_chunk(self) -> None:
+        self._prefetcher.end_chunk()
+
+    def close(self) -> None:
+        self._prefetcher.close()
+
+
+class _DrivenChunks(_Chunks):
+    """The same in the thread that drives a pool, which no signal's handler interrupts."""
+
+    def __init__(self, prefetcher: Prefetcher, let_go: Callable[[Prefetcher], None]) -> None:
+        super().__init__(prefetcher)
         self._let_go = let_go
 
     _is_finalizing = staticmethod(sys.is_finalizing)  # which modules don't have any more by then
@@ -290,9 +306,3 @@ class _Chunks:
     def __del__(self) -> None:
         if not self._is_finalizing():
             self._let_go(self._prefetcher)
-
-    def next_chunk(self) -> Iterator[Any] | None:
-        return self._prefetcher.next_chunk()
-
-    def end_chunk(self) -> None:
-        self._prefetcher.end_chunk()

@@ -160,11 +160,13 @@ def watched(seconds: float, *arguments: Any) -> None:
 def quietly(
     function: Tried, numbers: range, name: str, executor: str, how: dict[str, bool]
 ) -> None:
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # an interrupt within a callback
+    lost: list[str] = []  # interrupts within a callback or destructor
+    hook, sys.unraisablehook = sys.unraisablehook, lambda each: lost.append(repr(each.object))
     try:
         function(numbers, PIPELINES[name], EXECUTORS[executor], **how)
     finally:
         sys.unraisablehook = hook
+    assert not lost
 
 
 @pytest.mark.parametrize("lines", [False, True], ids=["calls", "lines"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from mmap import PAGESIZE, mmap
 from typing import IO, Any
 from weakref import WeakSet, ref
@@ -33,7 +33,8 @@ class SharedMemorySlots:
         self._map = mmap(file.fileno(), self._start + size * count)
         self._view = memoryview(self._map)
         self._taken = self._view[:count]
-        self._held: dict[int, ref[_SlotBytes]] = {}
+        self._held: dict[int, _SlotReference] = {}
+        self._dropped: deque[_SlotReference] = deque()
         self._lent: set[int] = set()  # of those held
         _memories.add(self)
 
@@ -43,6 +44,7 @@ class SharedMemorySlots:
 
     def retire_lent(self) -> None:
         """Before this process forks: retire the memory if any of it is held."""
+        self.free_dropped()
         with suppress(ValueError):  # closed
             if self._held:
                 self._map[self.count] = 1
@@ -69,24 +71,31 @@ class SharedMemorySlots:
         return held.pop_first(), held
 
     def hold(self, number: int) -> _SlotBytes:
-        """A slot's bytes; once they are dropped, it is free."""
+        """A slot's bytes; once they are dropped, `free_dropped` frees it."""
         held = np.frombuffer(self[number], np.uint8).view(_SlotBytes)
-        self._held[number] = ref(held, partial(self._free, number))
+        # Whoever drops them runs no Python code by that, in which a Ctrl-C would be lost.
+        found = self._held[number] = _SlotReference(held, self._dropped.append)
+        found.number = number
         return held
 
     def lend(self, number: int) -> bool:
         """Whether a consumer may keep a slot that is held; it copies what is in others."""
+        self.free_dropped()
         if len(self._lent) >= min(LENT_SLOTS, self.count // 2) or self.is_retired:
             return False
         self._lent.add(number)
         return True
 
-    def _free(self, number: int, _: object) -> None:
-        with suppress(ValueError):  # closed
-            if not self.is_retired:
-                self._taken[number] = 0
-        self._lent.discard(number)
-        del self._held[number]
+    def free_dropped(self) -> None:
+        """Free the slots whose bytes nobody has any more."""
+        with suppress(IndexError):  # of the last one another thread was faster
+            while self._dropped:
+                number = self._dropped.popleft().number
+                self._lent.discard(number)
+                self._held.pop(number, None)
+                with suppress(ValueError):  # closed
+                    if not self.is_retired:
+                        self._taken[number] = 0
 
     def close(self) -> None:
         """Release the memory, except for what is still lent."""
@@ -149,6 +158,9 @@ class UnmappedSlots:
         first, *others = self.read(number, sizes)
         return first, others
 
+    def free_dropped(self) -> None:
+        """None is held."""
+
     def close(self) -> None:
         self._file.close()
         self._map.close()
@@ -164,6 +176,10 @@ def _retire_lent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_retire_lent)
+
+
+class _SlotReference(ref["_SlotBytes"]):
+    number: int  # of the slot
 
 
 class _SlotBytes(np.ndarray[tuple[int], np.dtype[np.uint8]]):

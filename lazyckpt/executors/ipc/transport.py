@@ -6,7 +6,8 @@ consumer uses them, or copies them if it keeps many. So does a pickle of at leas
 `LARGE_PICKLE` bytes, which is read there. The memory has no name, only a file
 descriptor that is sent through the pipe: whatever dies, nothing stays behind.
 
-A pickle ignores what follows it. The last byte of a frame says what it is:
+Before each frame is its size. A pickle ignores what follows it, and the last byte of a
+frame says what it is:
 
     pickle, number, "N"                     a message
     pickle, sizes, slot, count, number, "S" a message; its buffers are in a slot
@@ -18,19 +19,22 @@ A pickle ignores what follows it. The last byte of a frame says what it is:
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
+import select
 import socket
 import struct
 import warnings
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from mmap import PAGESIZE
 from multiprocessing.connection import Connection
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from lazyckpt.executors.ipc.frames import read_frame, write_frame
 from lazyckpt.executors.ipc.reducers import reducers
 from lazyckpt.executors.ipc.shared_memory import (
     SharedMemorySlots,
@@ -45,6 +49,7 @@ LARGE_PICKLE = 1 << 15  # bytes from which a slot takes no longer than the pipe;
 _PLAIN, _IN_SLOT, _ALL_IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b"NSAPMW"
 _Pickle: TypeAlias = bytes | bytearray | memoryview
 
+_SIZE = struct.Struct("=Q")
 _SHAPE = struct.Struct("=QI")
 _TAIL = struct.Struct("=qB")
 _PLACE = struct.Struct("=II")
@@ -84,7 +89,10 @@ class Message:
 
 
 class Sender:
-    """The worker's side, for one thread.
+    """The side of one thread that sends.
+
+    If the pipe doesn't block, what it has no room for stays in an outbox until `flush`: so
+    two sides that both send can't wait for each other.
 
     Up to `slots` messages lie in shared memory, among them at most `LENT_SLOTS` that
     the consumer keeps. It is allocated for the first large one, again for a message
@@ -96,13 +104,14 @@ class Sender:
         self, connection: Connection[Any, Any], *, slots: int, shared: bool = True
     ) -> None:
         self._connection = connection
+        self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file that goes along
         self._slots = slots if shared and hasattr(socket, "send_fds") else 0
         self._memory: SharedMemorySlots | None = None
         self._pickler: _Pickler | None = None
         self._warned = False
 
     def send(self, message: Any, number: int = 0) -> int:
-        """Pickle and send a message. Waits while the pipe is full.
+        """Pickle and send a message. Waits while the pipe is full, if that blocks.
 
         Args:
             message: What to pickle.
@@ -133,11 +142,40 @@ class Sender:
             sizes = [sum(map(len, each)) for each in contents]
             frame += struct.pack(f"={len(sizes)}Q", *sizes), _PLACE.pack(slot or 0, len(sizes))
         frame.append(_TAIL.pack(number, kind))
-        write_frame(self._connection, frame)
+        self._put(frame)
         if kind == _IN_PIPE:
-            for view in large:
-                self._connection.send_bytes(view)
+            self._outbox.extend((view, None) for view in large)
+        self.flush()
+        if self._outbox:  # whose memory may be written to by then
+            self._outbox = deque((bytes(view), file) for view, file in self._outbox)
         return size + sum(map(len, large))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something waits for the pipe to have room."""
+        return bool(self._outbox)
+
+    def flush(self) -> None:
+        """Send what waits, as far as the pipe has room."""
+        outbox, fd = self._outbox, self._connection.fileno()
+        while outbox:
+            data, file = outbox[0]
+            try:
+                if file is None:
+                    sent = os.write(fd, data)
+                else:
+                    with _as_socket(self._connection) as pipe:
+                        sent = socket.send_fds(pipe, [data], [file.fileno()])
+                    file.close()
+            except BlockingIOError:
+                return
+            if sent == len(data):
+                outbox.popleft()
+            else:
+                outbox[0] = memoryview(data)[sent:], None
+
+    def _put(self, frame: list[bytes]) -> None:
+        self._outbox.append((b"".join([_SIZE.pack(sum(map(len, frame))), *frame]), None))
 
     def _fill_slot(self, contents: list[list[Any]]) -> int | None:
         """Copy buffers, each given in parts, into a slot; None if there is none."""
@@ -154,6 +192,10 @@ class Sender:
 
     def close(self) -> None:
         """Release the shared memory; the consumer can still read what was sent."""
+        for _, file in self._outbox:
+            if file is not None:
+                file.close()
+        self._outbox.clear()
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -171,10 +213,10 @@ class Sender:
                 self._warn(f"no {self._slots} slots of {size:,} bytes of shared memory: {error}")
                 self._slots = 0
                 return None
-            with file, _as_socket(self._connection) as pipe:
-                write_frame(self._connection, [_SHAPE.pack(size, self._slots), b"M"])
-                socket.send_fds(pipe, [b"M"], [file.fileno()])
-            self.close()
+            self._put([_SHAPE.pack(size, self._slots), b"M"])
+            self._outbox.append((b"M", file))
+            if self._memory is not None:
+                self._memory.close()
             self._memory = memory
         slot = self._memory.take()
         if slot is None:
@@ -185,7 +227,7 @@ class Sender:
         if not self._warned:
             self._warned = True
             text = f"{text}; what is large goes through a pipe, which is slower"
-            write_frame(self._connection, [text.encode(), b"W"])
+            self._put([text.encode(), b"W"])
 
 
 class Receiver:
@@ -200,12 +242,14 @@ class Receiver:
 
         Raises:
             EOFError: The sender is gone, and what it sent has been received.
+            OSError: This process has too many open files.
             RuntimeWarning: One of the sender's, made an error. The next message can be
                 received. A KeyboardInterrupt may leave half of one: close the
                 connection then.
         """
+        self.free_slots()
         try:
-            while (kind := (frame := read_frame(self._connection))[-1]) in (_MEMORY, _WARNING):
+            while (kind := (frame := self._frame())[-1]) in (_MEMORY, _WARNING):
                 if kind == _MEMORY:
                     self._map(*_SHAPE.unpack_from(frame))
                 else:
@@ -219,11 +263,35 @@ class Receiver:
                 raise EOFError("the sender is gone") from error
             raise
 
+    def free_slots(self) -> None:
+        """Let the sender have the slots of messages that nobody has any more."""
+        if self._memory is not None:
+            self._memory.free_dropped()
+
     def close(self) -> None:
         """Release the shared memory: not the connection, and no array received."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
+
+    def _frame(self) -> bytearray:
+        head = bytearray(_SIZE.size)
+        self._read_into(head)
+        frame = bytearray(_SIZE.unpack(head)[0])
+        self._read_into(frame)
+        return frame
+
+    def _read_into(self, buffer: Any) -> None:
+        left, fd = memoryview(buffer), self._connection.fileno()
+        while left:
+            try:
+                count = os.readv(fd, [left])
+            except BlockingIOError:
+                poll(fd, None)
+                continue
+            if not count:
+                raise EOFError("the sender is gone")
+            left = left[count:]
 
     def _contents(self, frame: _Pickle, end: int, kind: int) -> tuple[_Pickle, Iterable[Any]]:
         """The pickle and the large buffers of a message, whose sizes and slot end there."""
@@ -232,7 +300,7 @@ class Receiver:
         if kind == _IN_PIPE:
             buffers = [np.empty(size, np.uint8).data for size in sizes]
             for buffer in buffers:
-                self._connection.recv_bytes_into(buffer)
+                self._read_into(buffer)
             return frame, buffers
         if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
             raise EOFError("the receiver is closed")
@@ -241,10 +309,13 @@ class Receiver:
         return frame, memory.read(slot, sizes)
 
     def _map(self, size: int, slots: int) -> None:
+        poll(self._connection, None)
         with _as_socket(self._connection) as pipe:
-            _, fds, _, _ = socket.recv_fds(pipe, 1, 1)
-        if not fds:
-            raise EOFError("the sender is gone, or this process has too many open files")
+            found, fds, _, _ = socket.recv_fds(pipe, 1, 1)
+        if not found:
+            raise EOFError("the sender is gone")
+        if not fds:  # the kernel drops one that there is no room for
+            raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)}, in the consumer of a worker")
         memory: SharedMemorySlots | UnmappedSlots
         with open(fds[0], "r+b") as file:
             try:
@@ -291,5 +362,28 @@ class _Pickler:
         return parts, large
 
 
-def _as_socket(connection: Connection[Any, Any]) -> socket.socket:
-    return socket.socket(fileno=os.dup(connection.fileno()))
+@contextmanager
+def _as_socket(connection: Connection[Any, Any]) -> Iterator[socket.socket]:
+    """The pipe as a socket, without a file descriptor of its own."""
+    found = socket.socket(fileno=connection.fileno())
+    try:
+        yield found
+    finally:
+        found.detach()
+
+
+def hang_up(connection: Connection[Any, Any]) -> None:
+    """Have whoever waits at either end learn that it is over."""
+    with _as_socket(connection) as pipe:
+        pipe.shutdown(socket.SHUT_RDWR)
+
+
+def poll(pipe: Connection[Any, Any] | int, seconds: float | None) -> int:
+    """Wait until there is something to read, or the end; the event, or 0 for none.
+
+    A tenth of what `Connection.poll` costs.
+    """
+    poller = select.poll()
+    poller.register(pipe, select.POLLIN)
+    found = poller.poll(None if seconds is None else max(0.0, seconds) * 1000)
+    return found[0][1] if found else 0

@@ -20,19 +20,13 @@ def most_ahead(workers: int, in_transit: int, buffer_size: int) -> int:
         in_transit: How many chunks are on their way besides theirs.
         buffer_size: Items to have ready.
     """
-    chunk = max(1, min(buffer_size // 2, READY_BYTES // CHUNK_BYTES))
-    return (workers + in_transit) * chunk + buffer_size + 2 * (chunk - 1)  # the first and the last
+    return workers + in_transit + buffer_size
 
 
 def with_count(where: str, ahead: int) -> str:
     """A place, and how many items are made or being made there that nobody has asked for."""
     items = plural(ahead, "item") if ahead else "nothing"
     return f"{where}; {items} ahead"
-
-
-def chunk_bytes(buffer_size: int) -> int:
-    """What a chunk of small items may fill: half a buffer of them, within bounds."""
-    return min(max(1, buffer_size // 2) * CHUNK_BYTES, READY_BYTES)
 
 
 def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: bool) -> str:
@@ -49,7 +43,7 @@ def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: boo
         found.append("nothing is ahead but within run.allow_buffering")
     else:
         found.append(
-            f"items below {_size(CHUNK_BYTES)} come in chunks of {_size(chunk_bytes(buffer_size))} "
+            f"items below {_size(CHUNK_BYTES)} come in chunks of {_size(CHUNK_BYTES)} "
             f"and {CHUNK_ITEMS:,} items at most, 3 for each worker and 2 more, and {buffer_size} "
             "items besides"
         )

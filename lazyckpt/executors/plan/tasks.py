@@ -24,7 +24,7 @@ from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
 _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
-READY_BYTES = 9 << 19  # the same, where it is half a buffer: four items of 1 MiB
+READY_BYTES = 9 << 19  # what parts of runs may fill that are made ahead, by each worker
 CHUNK_ITEMS = 1 << 14
 _END: Any = object()
 Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
@@ -80,9 +80,8 @@ class ChunkSizer:
         if outcome.items:  # of those left out nobody knows the size
             self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
             self._is_small = self._bytes <= CHUNK_BYTES
-        size = self._bytes
-        half_buffer = min(self._buffer_size // 2, READY_BYTES / size)
-        small = max(CHUNK_BYTES / size, half_buffer)
+        # Of large ones no two: if they are alive together, each is made in memory that is new.
+        small = CHUNK_BYTES / self._bytes
         quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
         self._fraction = self._share.fraction()
         self._fitting = min(small, quick, CHUNK_ITEMS / self._fraction)

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from lazyckpt.core.flow import Position
@@ -146,79 +145,51 @@ class WorkerPool(ABC):
         """Whether `result` would return at once."""
         return pending.is_done
 
+    def take_in(self) -> None:  # noqa: B027  # outcomes of most come by themselves
+        """Take in the outcomes that have come, so that their tasks are done."""
+
     @abstractmethod
     def stop(self) -> None:
         """End the workers, and keep what they have done. Idempotent."""
-
-    def allow_work(self, is_allowed: bool) -> None:  # noqa: B027  # not every pool can be held back
-        """Let workers begin tasks, or hold them back."""
 
 
 class PrefetchGate:
     """Whether items are made that nobody waits for yet; none at all once it `is_closed`.
 
-    Who waits for one enters the gate meanwhile. Where items are made `one_by_one`, that
-    holds for those of a chunk too.
+    What was submitted before it shuts is still made.
     """
 
     def __init__(self, is_gated: bool) -> None:
         self.is_gated = is_gated
-        self.one_by_one = False
+        self.one_by_one = False  # whether what is waited for is made item by item
         self.is_closed = False  # by who closes the run, perhaps a signal's handler while it works
         self.pools: list[WorkerPool] = []
-        self._reasons = int(not is_gated)
-        self._are_allowed = not is_gated  # all pools, to work; not where that was interrupted
-        self._is_waited_for = False
-        self._lock = RLock()  # another thread, or a signal's handler, may pause the run
+        # A list's `append` is one step: a signal's handler, or another thread, may do it as well.
+        self._allowed: list[None] = []
+        self._refused: list[None] = []
 
     @property
     def is_open(self) -> bool:
-        return self._reasons > 0
+        return not self.one_by_one and self.reasons > 0
 
     @property
     def reasons(self) -> int:
         """How many reasons there are to be open, less those to be closed."""
-        return self._reasons
+        return len(self._allowed) - len(self._refused) + (not self.is_gated)
 
     def add_reason(self, count: int) -> None:
-        """Count a reason to be open, or with -1 take one back."""
-        with self._lock:
-            self._reasons += count
-            self._update()
+        """Count reasons to be open, or if it is negative take some back."""
+        for _ in range(abs(count)):
+            (self._allowed if count > 0 else self._refused).append(None)
 
     @contextmanager
     def without_lookahead(self) -> Iterator[None]:
         """A context in which nothing is made before somebody waits for it."""
         self.one_by_one = True
-        self.add_reason(-1)
         try:
             yield
         finally:
-            self.add_reason(1)
             self.one_by_one = False
-
-    def __enter__(self) -> None:
-        """Let workers make what is waited for."""
-        try:
-            self._wait(True)
-        except BaseException:
-            self._wait(False)
-            raise
-
-    def __exit__(self, *error: object) -> None:
-        self._wait(False)
-
-    def _wait(self, is_waited_for: bool) -> None:
-        self._is_waited_for = is_waited_for  # first: who closes the gate looks at it
-        if not (self.is_open and self._are_allowed):
-            self._update()
-
-    def _update(self) -> None:
-        with self._lock:
-            self._are_allowed = False
-            for pool in self.pools:  # a signal's handler may pause the run in between
-                pool.allow_work(self.is_open or self._is_waited_for)
-            self._are_allowed = self.is_open or self._is_waited_for
 
 
 def abandon(pending_tasks: Iterable[PendingTask]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import threading
 import weakref
 from collections.abc import Mapping
@@ -15,22 +16,20 @@ from typing import Any
 from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.serialization import serialize_handlers
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
-from lazyckpt.executors.ipc.transport import Message, Unreadable, Unwritable
+from lazyckpt.executors.ipc.transport import Message, Unreadable, Unwritable, poll
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
-from lazyckpt.executors.pools.progress import Patience, Progress, gate_flag, say_alive, shared_cells
+from lazyckpt.executors.pools.progress import Patience, Progress, say_alive, shared_cells
 from lazyckpt.executors.pools.start_method import choose_start_method
 from lazyckpt.executors.pools.worker_main import (
     WorkerSettings,
     has_threadpoolctl,
-    poll,
     serve,
     transfer_failure,
 )
 from lazyckpt.executors.pools.worker_process import (
-    PipeGate,
     WorkerProcess,
     kill_all,
     reap,
@@ -87,6 +86,7 @@ def _let_go(workers: list[WorkerProcess]) -> None:
         worker.hang_up()
         if not worker.is_receiving:
             worker.receiver.close()
+        worker.sender.close()
         for pending in worker.pending_tasks.values():
             pending.handle = None
 
@@ -132,8 +132,6 @@ class ProcessPool(WorkerPool):
         self._workers: list[WorkerProcess] = []
         self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
-        self._gate: PipeGate | None = None
-        self._is_allowed = True
         self._serialized: bytes | None = None
         _pools.add(self)
 
@@ -160,18 +158,22 @@ class ProcessPool(WorkerPool):
         if not workers:
             raise TaskLost
         if len(workers) > 1:  # who has less to do shows in what has come
-            with self._lock:
-                for each in workers:
-                    each.receive_ready()
+            self.take_in()
         worker = None if after is None else after.handle
         if worker not in workers:
             worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
         pending = PendingTask(generation, worker, size)
         try:
-            worker.send(task, pending)
+            with self._lock:
+                worker.send(task, pending)
         except Unwritable as error:
             pending.outcome = transfer_failure(error)
         return pending
+
+    def take_in(self) -> None:
+        with self._lock:
+            for each in self._workers:
+                each.receive_ready()
 
     def result(self, pending: PendingTask) -> Outcome:
         worker: WorkerProcess | None = pending.handle
@@ -182,14 +184,15 @@ class ProcessPool(WorkerPool):
             if not worker.is_whole:
                 self.stop()
                 raise TaskLost
-            if not self._wait(worker, patience.left(is_held=not self._is_allowed)):
+            if not self._wait(worker, patience.left()):
                 self._check_worker(pending)
                 if patience.is_over:
                     self._raise_timeout(pending)
                 continue
             try:
                 with self._lock:
-                    if pending.generation == self.generation:
+                    # Another thread, which reads `Run.stats`, may have taken it in meanwhile.
+                    if pending.generation == self.generation and poll(worker.connection, 0):
                         worker.receive()
             except EOFError:
                 self._raise_death(pending)
@@ -204,18 +207,29 @@ class ProcessPool(WorkerPool):
     def _wait(self, worker: WorkerProcess, seconds: float) -> bool:
         """Wait a while for an outcome of a worker's; whether one comes, or the end."""
         self.is_awaited = True
+        poller = select.poll()
+        poller.register(worker.connection, select.POLLIN)
+        waiting = [each for each in self._workers if each.sender.has_more]
+        for each in waiting:
+            is_its = each is worker
+            poller.register(each.connection, select.POLLOUT | (select.POLLIN if is_its else 0))
         try:
             with resting():
-                return poll(worker.connection, min(_TICK, seconds)) != 0
+                found = poller.poll(max(0.0, min(_TICK, seconds)) * 1000)
         finally:
             self.is_awaited = False
+        with self._lock:
+            for each in waiting:
+                each.flush()
+        fd = worker.connection.fileno()
+        return any(which == fd and event != select.POLLOUT for which, event in found)
 
     def is_done(self, pending: PendingTask) -> bool:
         with self._lock:
             worker: WorkerProcess | None = pending.handle
-            if worker is None or pending.generation != self.generation:
-                return pending.is_done
-            worker.receive_ready()
+            is_current = worker is not None and pending.generation == self.generation
+            if is_current and not pending.is_done:
+                pending.handle.receive_ready()
             return pending.is_done
 
     def stop(self) -> None:
@@ -231,11 +245,6 @@ class ProcessPool(WorkerPool):
             self._lock.release()
         reap([worker.process for worker in workers if worker.process is not None])
 
-    def allow_work(self, is_allowed: bool) -> None:
-        self._is_allowed = is_allowed
-        if self._gate is not None:
-            self._gate.open(is_allowed)
-
     def start(self) -> None:
         if self._workers and self._is_started and all(each.is_whole for each in self._workers):
             return
@@ -245,7 +254,6 @@ class ProcessPool(WorkerPool):
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
         shared = shared_cells(context, self.workers)
-        self._gate = PipeGate(self._is_allowed, gate_flag(shared))
         # Who waits no longer than for an item, and who may try one again, has to know which.
         each = self._patience is not None or bool(self.retries) or self.is_driven
         self._settings = self._settings._replace(counts_each=each)
@@ -274,21 +282,18 @@ class ProcessPool(WorkerPool):
         """Leave the workers to the process that this one was forked from."""
         for worker in self._workers:
             worker.connection.close()
-        if self._gate is not None:
-            self._gate.writer.close()
-        self._workers, self._gate = [], None
+        self._workers = []
         self._lock = threading.RLock()
         self.generation += 1
 
     def _start_worker(self, context: Any, index: int, shared: Any, arguments: Any) -> None:
-        assert self._gate is not None
         ours, theirs = context.Pipe()
         progress = Progress(shared, index, each=self._settings.counts_each)
         worker = WorkerProcess(ours, self._settings, progress)
         self._workers.append(worker)
         process = context.Process(
             target=serve,
-            args=(theirs, self._gate.reader, shared, arguments, index),
+            args=(theirs, shared, arguments, index),
             name=f"lazyckpt-{self._settings.first + index}",
         )
         with theirs:

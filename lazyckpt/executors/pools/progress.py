@@ -1,7 +1,4 @@
-"""What worker processes and their consumer tell one another in shared memory.
-
-How far a worker is with a task, which outlives it; and whether work may begin.
-"""
+"""How far a worker process is with a task, in shared memory, which outlives it."""
 
 from __future__ import annotations
 
@@ -27,21 +24,16 @@ _own: list[Progress] = []  # that of this process, if it is a worker
 
 
 def shared_cells(context: Any, workers: int) -> Any:
-    """Memory for the progress of so many workers, and for a flag.
+    """Memory for the progress of so many workers.
 
     It is none of multiprocessing's common heap, which an interrupt may leave in disorder.
     """
-    size = (Progress.CELLS * workers + 1) * _CELL
+    size = Progress.CELLS * workers * _CELL
     return mmap(-1, size) if context.get_start_method() == "fork" else Arena(size)
 
 
 def _bytes_of(shared: mmap | Arena) -> memoryview:
     return memoryview(shared.buffer if isinstance(shared, Arena) else shared)
-
-
-def gate_flag(shared: Any) -> memoryview:
-    """The flag of such memory: one cell."""
-    return _bytes_of(shared).cast("q")[-1:]
 
 
 class Progress:
@@ -105,11 +97,11 @@ class Patience:
         self._reached: tuple[int, ...] = ()
         self._deadline = inf
 
-    def left(self, *, is_held: bool) -> float:
-        """How many seconds to wait; a worker that is held back is not late."""
+    def left(self) -> float:
+        """How many seconds to wait."""
         if self._seconds is None:
             return inf
-        if is_held or self._gets_on():
+        if self._gets_on():
             if self._reached:
                 say_alive()
             self._reached = self._progress.reached()

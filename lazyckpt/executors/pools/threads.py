@@ -6,7 +6,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
@@ -48,7 +47,6 @@ class ThreadPool(WorkerPool):
         self._handlers = handlers
         self._drives = drives
         self._timeout = timeout
-        self._is_allowed = True
         self._threads: list[threading.Thread] = []
         self._has_begun = False  # also where starting or stopping them was interrupted
         self._awaited: PendingTask | None = None
@@ -98,7 +96,7 @@ class ThreadPool(WorkerPool):
                 found: Outcome | None = get_within(pending.handle, seconds)
                 return found
             except Empty:
-                if not self._is_allowed or any(pool.is_awaited for pool in self._drives):
+                if any(pool.is_awaited for pool in self._drives):
                     deadline = monotonic() + patience
                 if monotonic() < deadline:
                     continue
@@ -115,7 +113,7 @@ class ThreadPool(WorkerPool):
         threads, self._threads = self._threads, []
         if not self._has_begun:
             return
-        self._gate.stop()
+        self._has_stopped.append(True)
         if self._awaited is not None:
             self._awaited.handle.put(None)
         for _ in range(self.workers):
@@ -129,11 +127,6 @@ class ThreadPool(WorkerPool):
                 thread.join(max(0.0, deadline - monotonic()))
         self._handlers = without_flows(self._handlers)
 
-    def allow_work(self, is_allowed: bool) -> None:
-        self._is_allowed = is_allowed
-        if self._has_begun and self._gate.is_open != is_allowed:
-            self._gate.open(is_allowed)
-
     def start(self) -> None:
         if self._threads:
             return
@@ -143,7 +136,7 @@ class ThreadPool(WorkerPool):
         for pool in self._drives:
             pool.start()
         self._tasks: SimpleQueue[Any] = SimpleQueue()
-        self._gate = _ThreadGate(self._is_allowed, self.workers)
+        self._has_stopped: list[bool] = []  # those threads know it, and no later ones
         self._has_begun = True
         threads = []
         try:
@@ -151,7 +144,7 @@ class ThreadPool(WorkerPool):
                 init = self._worker_init and partial(self._worker_init, number)
                 thread = threading.Thread(
                     target=_serve,
-                    args=(self._tasks, self._handlers, self._gate, init),
+                    args=(self._tasks, self._handlers, self._has_stopped, init),
                     name=f"lazyckpt-{number}",
                     daemon=True,  # one that hangs holds no interpreter up
                 )
@@ -184,58 +177,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-class _ThreadGate:
-    """What threads pass while it is open.
-
-    Not an Event, whose lock stays taken for ever where a signal's handler raises within `set`.
-    """
-
-    def __init__(self, is_open: bool, threads: int) -> None:
-        self.is_open = is_open
-        self._has_stopped = False
-        self._threads = threads
-        self._wakeups: SimpleQueue[None] = SimpleQueue()
-
-    def open(self, is_open: bool) -> None:
-        """Open the gate, or close it."""
-        self.is_open = is_open
-        with suppress(Empty):
-            while not is_open:
-                self._wakeups.get_nowait()
-        for _ in range(self._threads if is_open else 0):
-            self._wakeups.put(None)
-
-    def stop(self) -> None:
-        """Let all threads pass, who find that it `has_stopped`."""
-        self._has_stopped = True
-        self.open(True)
-
-    def has_stopped(self) -> bool:
-        return self._has_stopped
-
-    def wait(self) -> None:
-        while not self.is_open:
-            with suppress(Empty):
-                get_within(self._wakeups, _TICK)
-
-
 def _serve(
     tasks: SimpleQueue[Any],
     handlers: list[Handler],
-    gate: _ThreadGate,
+    has_stopped: list[bool],
     init: Callable[[], Any] | None,
 ) -> None:
     while (task := tasks.get()) is not None:
-        gate.wait()
         pending, handler, payload = task
-        if gate.has_stopped():
+        if has_stopped:
             pending.handle.put(None)  # whoever waits for it learns that it is not done
         elif pending.generation >= 0:
             with working():
                 failed = None if init is None else _failed(init)
                 init = failed and init  # the next task tries again
                 outcome = failed or _outcome(handlers[handler], payload, pending.items)
-            is_lost = gate.has_stopped() and outcome.failure is not None  # it may be of stopping
+            is_lost = has_stopped and outcome.failure is not None  # it may be of stopping
             pending.handle.put(None if is_lost else outcome)
             del failed, outcome
         del task, pending, payload  # an error in there may hold the run, which nobody else holds

@@ -6,7 +6,6 @@ import importlib.util
 import multiprocessing
 import os
 import pickle
-import select
 import signal
 import sys
 import threading
@@ -16,23 +15,20 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from multiprocessing.connection import Connection
-from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable
-from lazyckpt.executors.plan.handlers import Handler, Mapper, Outcome
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable, poll
+from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.plan.segments import takes_time
-from lazyckpt.executors.pools.forking import own_threads
-from lazyckpt.executors.pools.progress import CountedItems, Progress, gate_flag, note_own
+from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
 from lazyckpt.failures.notes import Failure, add_note, as_failure
 from lazyckpt.failures.watching import Watch, watched
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
 START_FAILED = -1  # the number of what is sent in place of the first outcome: why, as a `Failure`
-_PIPE_TASKS = 100  # tasks that a pipe has room for, with their outcomes
 _CHECK_LIBRARIES = 20e-3  # seconds between two looks whether libraries have started threads
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 
@@ -59,13 +55,13 @@ class WorkerSettings(NamedTuple):
 
 def serve(
     connection: Connection[Any, Any],
-    gate: Connection[Any, Any],
     shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | bytes,
     index: int,
 ) -> None:
     """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the consumer's
+    # A Ctrl-C is the consumer's. Not SIG_IGN, which programs that a function starts would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and so are its handlers
@@ -87,21 +83,16 @@ def serve(
             sender.send(picklable_failure(as_failure(error, ()), name), START_FAILED)
         return
     next_task = _tasks_of(receiver)
-    if settings.slots > _PIPE_TASKS or any(isinstance(handler, Mapper) for handler in handlers):
-        next_task = _queued(next_task)
     limit, checked_at = settings.library_threads, 0.0
     number = 0
     progress = Progress(shared, index, each=settings.counts_each)
     note_own(progress)
-    is_open = gate_flag(shared)
     progress.say_alive()  # so that no item is late because this has taken long to start
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
-        if not is_open[0] and not poll(gate, None) & select.POLLIN:
-            return  # it won't be opened any more
         if isinstance(task, Outcome):
             outcome = task
         elif len(task) > 2:
@@ -155,24 +146,6 @@ def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
         sender.send((apart(outcome.items), *outcome[1:]), number)
 
 
-def _queued(receive: Callable[[], Any]) -> Callable[[], Any]:
-    """Take in tasks as they come, in a thread: a consumer that submits large ones never waits.
-
-    It would wait for ever if this worker waited for it to take an outcome.
-    """
-    tasks: SimpleQueue[Any] = SimpleQueue()
-
-    def listen() -> None:
-        while (task := receive()) is not None:
-            tasks.put(task)
-        tasks.put(None)
-
-    thread = threading.Thread(target=listen, daemon=True)
-    own_threads.add(thread)
-    thread.start()
-    return tasks.get
-
-
 def _end_with(parent: int) -> None:
     """End with the parent, which may have been killed while a function here takes its time."""
     consumer = multiprocessing.parent_process()
@@ -206,17 +179,6 @@ def _limit_libraries(count: int) -> bool:
     if has_threadpoolctl():
         import_module("threadpoolctl").threadpool_limits(count)
     return True
-
-
-def poll(pipe: Connection[Any, Any] | int, seconds: float | None) -> int:
-    """Wait until there is something to read, or the end; the event, or 0 for none.
-
-    A tenth of what `Connection.poll` costs.
-    """
-    poller = select.poll()
-    poller.register(pipe, select.POLLIN)
-    found = poller.poll(None if seconds is None else max(0.0, seconds) * 1000)
-    return found[0][1] if found else 0
 
 
 def transfer_failure(error: Exception) -> Outcome:

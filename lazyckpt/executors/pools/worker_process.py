@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -13,11 +11,11 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, hang_up, poll
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
-from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings, poll
+from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
 
 unreaped: set[Any] = set()  # processes that this one has started, and not seen the end of
 
@@ -53,6 +51,7 @@ class WorkerProcess:
         self.process: Any = None
         self.progress = progress
         progress.end()
+        os.set_blocking(connection.fileno(), False)
         self.connection = connection
         self.sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         self.receiver = Receiver(connection)
@@ -71,6 +70,7 @@ class WorkerProcess:
 
     def send(self, task: tuple[Any, ...], pending: PendingTask) -> None:
         """Send a task; Unwritable if it can't be, and then it is none of the worker's."""
+        self.receiver.free_slots()
         self.is_sending = True
         self.pending_tasks[self.submitted] = pending
         self.load += pending.size
@@ -84,6 +84,14 @@ class WorkerProcess:
             pass  # it has died, as waiting for the task will tell
         self.submitted += 1
         self.is_sending = False
+
+    def flush(self) -> None:
+        """Send what the pipe had no room for, as far as it has by now."""
+        if self.sender.has_more and not self.is_sending:
+            self.is_sending = True
+            with suppress(OSError):
+                self.sender.flush()
+            self.is_sending = False
 
     def receive(self) -> None:
         """Wait for the next outcome and take it in, unopened; EOFError if there can be none."""
@@ -122,8 +130,8 @@ class WorkerProcess:
 
     def hang_up(self) -> None:
         """Whoever waits at either end learns that it is over."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as pipe:
-            pipe.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            hang_up(self.connection)
 
     def describe_end(self) -> str:
         """How it has ended, as what is said of it."""
@@ -136,29 +144,6 @@ class WorkerProcess:
         with suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"
         return f"was ended by signal {-code}"
-
-
-class PipeGate:
-    """A pipe in which a byte lies while work may begin: whoever is killed, nobody hangs.
-
-    A flag in shared memory saves who begins a look at the pipe: while it is 1, the byte is there.
-    """
-
-    def __init__(self, is_open: bool, flag: memoryview) -> None:
-        self.reader, self.writer = multiprocessing.Pipe(duplex=False)
-        self._flag = flag
-        self._is_open = False
-        self.open(is_open)
-
-    def open(self, is_open: bool) -> None:
-        """Open the gate, or close it."""
-        if is_open and not self._is_open:
-            os.write(self.writer.fileno(), b"1")
-            self._flag[0] = 1
-        if self._is_open and not is_open:
-            self._flag[0] = 0
-            os.read(self.reader.fileno(), 1)
-        self._is_open = is_open
 
 
 def reap(processes: list[Any]) -> None:
