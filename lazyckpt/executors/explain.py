@@ -132,8 +132,7 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> Explanation:
         table of stages: their lanes, the bytes that they take in a state, what a
         resume re-reads, what they hold. Then warnings: the batches that a shuffle
         takes for items, a seed used twice, a shard that makes every rank read everything,
-        a stage that never begins again, a function that may draw numbers which no state
-        knows, and one that a worker can't get.
+        a stage that never begins again, and a function that a worker can't get.
 
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)

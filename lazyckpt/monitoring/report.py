@@ -79,6 +79,7 @@ class Profile:
         workers: Each worker; without an executor the thread that has read.
         bottleneck: Which stage is slow, and what to do about it.
         executor: Who made the items.
+        warnings: The stages that were seen to draw from a global generator of random numbers.
     """
 
     items: int
@@ -89,6 +90,7 @@ class Profile:
     bottleneck: str
     executor: str
     spans: tuple[tuple[int, int, list[Span]], ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -103,7 +105,7 @@ class Profile:
 
     def to_text(self, width: int = LINE) -> str:
         """The text for a terminal of so many columns."""
-        said = [*self._worker_lines(), self.bottleneck]
+        said = [*self._worker_lines(), self.bottleneck, *self._warning_lines()]
         lines = [*wrap(self._summary(), width), *self._table(width)]
         return "\n".join([*lines, *(line for text in said for line in wrap(text, width))])
 
@@ -153,13 +155,16 @@ class Profile:
                     f"{said_time(each.seconds)}, of which it waited {said_time(max(0.0, waits))}"
                 )
 
+    def _warning_lines(self) -> Iterator[str]:
+        return (f"warning: {each}" for each in self.warnings)
+
     def _repr_html_(self) -> str:
         head, *rows = self._cells()
         total = sum(stage.seconds for stage in self.stages) or 1.0
         lines = [_row("th", head)]
         for stage, row in zip(self.stages, rows, strict=True):
             lines.append(_row("td", row, stage.seconds / total))
-        texts = [self._summary(), *self._worker_lines(), self.bottleneck]
+        texts = [self._summary(), *self._worker_lines(), self.bottleneck, *self._warning_lines()]
         first, *others = [f"<div>{escape(text)}</div>" for text in texts]
         table = f'<div style="overflow-x:auto"><table>{"".join(lines)}</table></div>'
         return "".join([first, table, *others])

@@ -16,7 +16,7 @@ from lazyckpt.executors.plan.segments import shown_stage
 from lazyckpt.executors.plan.timed import TimerCosts
 from lazyckpt.executors.plan.timings import Timing, Timings
 from lazyckpt.monitoring.advice import CONSUMER, bottleneck
-from lazyckpt.monitoring.report import Profile, StageProfile, WorkerProfile
+from lazyckpt.monitoring.report import Profile, StageProfile, WorkerProfile, cut_name
 
 _NOTHING = Timing()
 
@@ -75,9 +75,20 @@ def summary(
         "",
         CONSUMER if executor is None else repr(executor),
         tuple([(worker[0], worker[1], spans) for worker, _, spans in timings]),
+        tuple(_warnings(stages, timings)),
     )
     calls = [row.call for row in rows]
     return replace(found, bottleneck=bottleneck(found, calls, rows[-1].chain, executor))
+
+
+def _warnings(stages: list[StageProfile], timings: list[Timings]) -> Iterator[str]:
+    drawing = {key[0] for found in timings for key, each in found.stages.items() if each.draws}
+    for number in sorted(drawing):
+        yield (
+            f"{cut_name(stages[number].name)} draws from a global generator of random numbers, "
+            "which no state contains: a resume yields different values; use random_map, whose "
+            "numbers depend on the item alone"
+        )
 
 
 def _elapsed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from time import perf_counter, sleep, thread_time
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -364,3 +366,26 @@ def test_a_resumed_run_is_as_before_though_it_was_profiled() -> None:
     first = [next(run) for _ in range(3)]
     lz.profile(pipeline, 2, state=run.state)
     assert first + [*run] == [*lz.run(pipeline)]
+
+
+def dice(x: int) -> float:
+    return x + random.random()
+
+
+def noise(x: int) -> float:
+    return x + np.random.rand()
+
+
+def own_dice(x: int) -> float:
+    return random.Random(x).random() + np.random.default_rng(x).random()
+
+
+@pytest.mark.parametrize("executor", [None, lz.processes(2, start_method="fork")], ids=repr)
+def test_a_stage_that_draws_from_a_global_generator_is_named(executor: lz.Executor | None) -> None:
+    pipeline = lz.source(range(20)) | lz.map(dice) | lz.map(str) | lz.map(float) | lz.map(noise)
+    found = lz.profile(pipeline, executor=executor)
+    assert [said.partition(" draws ")[0] for said in found.warnings] == ["map(dice)", "map(noise)"]
+    assert "use random_map" in str(found)
+    drawing = lz.random_map(lambda rng, x: x + rng.random(), seed=1)
+    clean = lz.source(range(20)) | lz.shuffle(seed=0) | lz.map(own_dice) | drawing
+    assert lz.profile(clean, executor=executor).warnings == ()

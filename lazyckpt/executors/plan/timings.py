@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import threading
 from collections import Counter
@@ -10,13 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter, thread_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 Stage = tuple[int, int]  # its number, and 1 for a part of it whose items are no items of it
 Span = tuple[Stage, float, float]  # when it began, and when it ended
 
 _SLOW = 20e-6  # seconds that are worth a look at the processor's clock, which takes longer
 _SPANS = 10_000  # that a worker keeps, or a task of it
+_LOOKS = 64  # at the generators of random numbers; one takes as long as a slow timer
 
 
 @dataclass(slots=True)
@@ -31,6 +35,7 @@ class Timing:
         size: How large those are together, in bytes.
         calls: How often its timer was started.
         inner: How often those were that ran within it.
+        draws: Whether it was seen to draw from a global generator of random numbers.
     """
 
     seconds: float = 0.0
@@ -40,6 +45,7 @@ class Timing:
     size: float = 0.0
     calls: int = 0
     inner: int = 0
+    draws: bool = False
 
 
 class Timings(NamedTuple):
@@ -60,6 +66,9 @@ class StageTimer:
     """Says in one thread which stage is at work; the time goes to that one alone."""
 
     def __init__(self) -> None:
+        is_alone = threading.current_thread() is threading.main_thread()
+        self._looks = _LOOKS if is_alone else 0  # what has changed is its own stages' doing
+        self._generators: Any = None
         self.stages: dict[Stage, Timing] = {}
         self.spans: list[Span] = []
         self.received: list[Timings] = []  # from this thread's own workers
@@ -88,6 +97,7 @@ class StageTimer:
     def enter(self, stage: Stage) -> Timing | None:
         """Have a stage at work, and say whose turn it was."""
         self._charge()
+        self._look()
         before = self._at_work
         found = self.stages.get(stage)
         if found is None:
@@ -101,6 +111,7 @@ class StageTimer:
     def leave(self, before: Timing | None, stage: Stage, begun: float) -> Timing | None:
         """Give the turn back to whose it was, and say what the stage has taken."""
         self._charge()
+        self._look()
         found, self._at_work = self._at_work, before
         if len(self.spans) < _SPANS:
             self.spans.append((stage, begun, self._since))
@@ -123,6 +134,16 @@ class StageTimer:
         self._worked, self._quick = cpu, 0.0
         self._since = perf_counter()
 
+    def _look(self) -> None:
+        """See whether the stage at work has drawn random numbers; that takes nobody's time."""
+        if self._looks:
+            self._looks -= 1
+            found = _generators()
+            if self._at_work is not None and found != self._generators:
+                self._at_work.draws = True
+            self._generators = found
+            self.rest()
+
     def pause(self) -> Timing | None:
         """Have no stage at work, as workers are waited for, and say whose turn it was."""
         self._charge()
@@ -137,6 +158,14 @@ class StageTimer:
     def rest(self) -> None:
         """Charge nobody with the time since the last call."""
         self._since = perf_counter()
+
+
+def _generators() -> tuple[Any, ...]:
+    """The states of the generators that all of this process shares."""
+    legacy: Any = np.random.get_state()
+    torch = sys.modules.get("torch")
+    more = b"" if torch is None else torch.get_rng_state().numpy().tobytes()
+    return random.getstate(), legacy[1].tobytes(), legacy[2:], more
 
 
 class _Own(threading.local):

@@ -10,7 +10,6 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import registry
-from lazyckpt.executors.plan.draws import draws
 from lazyckpt.executors.plan.facts import is_rank_free
 
 _LONG = 1 << 40  # items, more than a stage is told to take
@@ -54,12 +53,6 @@ def _of_one(chain: Chain) -> Iterator[str]:
         upstream = machine.upstream
         if upstream is not None and machine.rate.epochs == upstream.length == math.inf:
             yield f"{_short(call)} never begins again: what comes before it is endless"
-        for name in call.functions:
-            if found := draws(call.arguments[name]):
-                yield (
-                    f"{_short(call)} may draw from {found}, which no state knows: a resume gives "
-                    "other values; use random_map, whose numbers depend on the item alone"
-                )
 
 
 def _short(call: Call) -> str:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from datetime import datetime
-from functools import partial
-from random import uniform
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.plan.draws import draws
 
 NUMBERS = lz.source(range(10))
 SHUFFLED = NUMBERS | lz.shuffle(seed=0)
@@ -123,16 +115,6 @@ CASES = {
         [lz.count() | lz.repeat(), NUMBERS | lz.repeat() | lz.map(str) | lz.repeat(2)],
         [lz.count() | lz.take(5) | lz.repeat(), NUMBERS | lz.repeat(2) | lz.repeat()],
     ),
-    "may draw from random.uniform": (
-        [
-            NUMBERS | lz.map(lambda x: random.uniform(0, x)),
-            lz.concat(NUMBERS, NUMBERS | lz.filter(lambda x: uniform(0, 1) < 0.5)),
-        ],
-        [
-            NUMBERS | lz.random_map(lambda rng, x: rng.uniform(0, x), seed=0),
-            NUMBERS | lz.map(lambda x: random.Random(x).uniform(0, 1)),
-        ],
-    ),
 }  # fmt: skip
 
 
@@ -170,50 +152,6 @@ def test_a_function_without_a_name_is_warned_of_where_no_worker_gets_it(
     for executor in (lz.processes(2, start_method="fork"), lz.threads(2), None):
         assert text not in warned(pipeline, executor)
     assert text not in warned(NUMBERS | lz.map(str), spawn)
-
-
-class Noise:
-    def __call__(self, item: Any) -> Any:
-        return np.random.rand()
-
-    def method(self, item: Any) -> Any:
-        return [uuid.uuid4() for _ in item]
-
-
-def importing(item: Any) -> Any:
-    import random as dice
-
-    return dice.choice(item)
-
-
-def importing_in_a_line(item: Any) -> Any:
-    import random as dice; return dice.choice(item)  # noqa: E702, I001  # fmt: skip
-
-
-def clean(item: Any) -> Any:
-    time.sleep(0)
-    return item.random, item.uniform(), item.time
-
-
-DRAWING: dict[str, list[Callable[..., Any]]] = {
-    "random.random": [random.random, lambda _: random.random()],
-    "random.choice": [importing, importing_in_a_line, partial(lambda a, _: random.choice(a), [1])],
-    "numpy.random.rand": [Noise()],
-    "numpy.random.normal": [lambda x: np.random.normal(x)],
-    "uuid.uuid4": [Noise().method],
-    "time.time": [lambda _: time.time()],
-    "datetime.now": [lambda _: datetime.now()],
-}
-CLEAN: list[Callable[..., Any]] = [
-    len, str.split, np.stack, clean, partial(max, 1), Noise, lambda x: np.random.default_rng(x),
-    lambda x: random.Random(x).random(), lambda x: datetime.fromisoformat(x), uuid.UUID,
-]  # fmt: skip
-
-
-def test_draws_are_found_in_code() -> None:
-    for name, functions in DRAWING.items():
-        assert {draws(function) for function in functions} == {name}
-    assert {draws(function) for function in CLEAN} == {""}
 
 
 @pytest.mark.parametrize(
