@@ -10,16 +10,19 @@ Each module imports only from those before it:
 
 - core: secrets, iterators, signatures
 - errors
-- core: lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views, arrays
+- core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views
+- core: arrays
 - core: stages, user_state, show, control, frames, steered, entries, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
 - state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
 - state: progress, carried, rebase, steering, walk, algebra, reshard, resume_cost
+- timers
 - executors: plan, ipc, pools
 - stats, cursor, epochs, block_iterator, execution, delivery, run, tickets, tracking
 - state: saving
-- pipeline, decorators, preview, combinators, monitoring, origins, provenance, io, lineage
+- pipeline, decorators, preview, combinators, explanation, monitoring, origins
+- provenance, io, lineage
 - integrations, testing, demo, compat, cli
 """
 
@@ -98,9 +101,9 @@ if TYPE_CHECKING:
     from lazyckpt.core.control import control
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
-    from lazyckpt.executors.explain import ExplainedStage, Explanation, explain
     from lazyckpt.executors.local import inline, processes, threads
     from lazyckpt.executors.remote import futures, ray
+    from lazyckpt.explanation.explain import ExplainedStage, Explanation, explain
     from lazyckpt.integrations import torch as torch
     from lazyckpt.lineage.seen import Seen, seen
     from lazyckpt.monitoring.metrics import metrics
@@ -301,9 +304,9 @@ _MODULES = {  # what is imported when a name of it is asked for
     "core.control": "control",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
-    "executors.explain": "ExplainedStage Explanation explain",
     "executors.local": "inline processes threads",
     "executors.remote": "futures ray",
+    "explanation.explain": "ExplainedStage Explanation explain",
     "preview": "Head head",
     "lineage.seen": "Seen seen",
     "monitoring.metrics": "metrics",

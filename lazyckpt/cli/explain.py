@@ -6,7 +6,7 @@ import argparse
 import shutil
 
 from lazyckpt.cli.arguments import add_executor, add_pipeline, executor_of
-from lazyckpt.executors.explain import explain
+from lazyckpt.explanation.explain import explain
 from lazyckpt.lineage.command import pipeline_of
 
 DESCRIPTION = """\

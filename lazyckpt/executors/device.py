@@ -17,9 +17,8 @@ from lazyckpt.core.checks import Unfit, checked
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.executor import Executor, Part
 from lazyckpt.executors.plan.positions import raise_or_position, try_snapshot
-from lazyckpt.executors.plan.report import Part
 from lazyckpt.executors.pools.pool import PrefetchGate
 from lazyckpt.executors.session import Session
 from lazyckpt.failures.notes import Failure

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lazyckpt.core.call import Chain
+from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.show import same, show
@@ -14,8 +14,11 @@ from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from lazyckpt.executors.plan.report import Part
     from lazyckpt.executors.session import Session
+
+# Stages as they are shown, those of pipelines that are joined indented; where they run; and
+# the stages themselves, none for what is left out.
+Part = tuple[tuple[str, ...], str, tuple[Call, ...]]
 
 _option = inspect.Parameter("option", inspect.Parameter.KEYWORD_ONLY)
 

@@ -12,11 +12,10 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Check, checked, plural
 from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
-from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.executor import Executor, Part
 from lazyckpt.executors.plan.counting import recorders_of
 from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
 from lazyckpt.executors.plan.memory import most_ahead, said, with_count
-from lazyckpt.executors.plan.report import Part
 from lazyckpt.executors.plan.segments import Segment, needs_reader, split_pipeline
 from lazyckpt.executors.planned import handlers_of, planned
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool

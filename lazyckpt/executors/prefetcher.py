@@ -27,8 +27,8 @@ from lazyckpt.executors.plan.tasks import (
     Tasks,
     always,
 )
-from lazyckpt.executors.plan.timings import go_on, pause, receive
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
+from lazyckpt.timers.timings import go_on, pause, receive
 
 
 class Prefetcher:

@@ -9,8 +9,7 @@ import numpy as np
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import checked
 from lazyckpt.executors.device import DeviceTransfer, ToDevice, executor_check
-from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.report import Part
+from lazyckpt.executors.executor import Executor, Part
 
 try:
     import jax

@@ -11,13 +11,13 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import checked, finite, optional, positive
 from lazyckpt.executors.executor import Executor, as_executor
-from lazyckpt.executors.plan.timed import TimerCosts, measuring, timer_costs
-from lazyckpt.executors.plan.timings import Stage, StageTimer, taken, using
 from lazyckpt.monitoring.report import Profile
 from lazyckpt.monitoring.summary import Read, Row, summary
 from lazyckpt.run import Run
 from lazyckpt.state.resume_cost import ResumeCost, resume_cost
 from lazyckpt.state.state import State
+from lazyckpt.timers.timed import TimerCosts, measuring, timer_costs
+from lazyckpt.timers.timings import Stage, StageTimer, taken, using
 
 _SHARE = 0.002  # of the time, at most, that timers may take; there is more to it than they know
 _LEAST = 0.5e-3  # seconds that they may take in any case

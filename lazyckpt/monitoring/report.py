@@ -12,8 +12,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from lazyckpt.executors.plan.report import LINE
-from lazyckpt.executors.plan.timings import Span
+from lazyckpt.explanation.layout import LINE
+from lazyckpt.timers.timings import Span
 
 _WIDTH = 44  # characters of a stage
 _LEAST = 20  # of a line behind its indent, however narrow the page

@@ -13,10 +13,10 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import UNKNOWN, Rate
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.segments import shown_stage
-from lazyckpt.executors.plan.timed import TimerCosts
-from lazyckpt.executors.plan.timings import Timing, Timings
 from lazyckpt.monitoring.advice import CONSUMER, bottleneck
 from lazyckpt.monitoring.report import Profile, StageProfile, WorkerProfile, cut_name
+from lazyckpt.timers.timed import TimerCosts
+from lazyckpt.timers.timings import Timing, Timings
 
 _NOTHING = Timing()
 

@@ -22,9 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.executors.plan.timed import TimerCosts
-from lazyckpt.executors.plan.timings import StageTimer, Timing, Timings
 from lazyckpt.monitoring.report import said_rate
+from lazyckpt.timers.timed import TimerCosts
 from tests.executors.cases import PIPELINES, Stream, odd, square
 from tests.helpers import Costly, printed_without, workers
 
@@ -157,14 +156,6 @@ def test_where_a_resume_takes_longer_than_timers_all_items_are_timed(
     else:
         assert [*counted(found).values()] == [read, read, 9_000]
         assert read == 9_000 + again
-
-
-def test_what_workers_have_made_adds_up() -> None:
-    timer = StageTimer()
-    timer.stages = {(0, 0): Timing(items=3)}
-    told = [{(0, 0): Timing(items=4), (1, 0): Timing(items=6)}, {(0, 0): Timing(items=5)}]
-    timer.received = [Timings((1, 2, ""), stages, []) for stages in told]
-    assert timer.items == 12
 
 
 def test_quick_items_that_are_made_by_who_reads_them_are_counted() -> None:

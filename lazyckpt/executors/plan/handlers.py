@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
@@ -14,17 +12,16 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import ALL, Machine, Share
+from lazyckpt.core.sizes import item_bytes
 from lazyckpt.core.stages import sourced
 from lazyckpt.executors.plan.counting import Recorders, counting, recorded, recorders_of
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
 from lazyckpt.executors.plan.recording import Recorded
-from lazyckpt.executors.plan.timings import Timings, taken
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
-
-UNKNOWN_BYTES = 1 << 20  # what an item is taken to fill where nothing tells
+from lazyckpt.timers.timings import Timings, taken
 
 
 class Outcome(NamedTuple):
@@ -319,35 +316,3 @@ def skip_of_items(
         return positions(n), n
 
     return skip
-
-
-_FLAT = {int, float, bool, complex, str, bytes, bytearray, type(None), range}
-
-
-def item_bytes(items: list[Any]) -> float:
-    """About how many bytes an item fills: the first one, or the last if that is larger."""
-    try:
-        size = _bytes(items[0]) if items else 0
-        return size if len(items) < 2 else max(size, _bytes(items[-1]))
-    except Exception:  # of attributes that a class makes up
-        return UNKNOWN_BYTES
-
-
-def _bytes(item: Any, depth: int = 0) -> float:
-    kind = type(item)
-    if kind in _FLAT:
-        return sys.getsizeof(item)
-    if depth > 8 or getattr(getattr(item, "dtype", None), "hasobject", False):
-        return UNKNOWN_BYTES
-    size = getattr(item, "nbytes", None)  # of arrays, tensors, NumPy's numbers
-    if isinstance(size, int):
-        return size + 128
-    if isinstance(item, (list, tuple, set, frozenset, dict, deque)):
-        values = item.values() if isinstance(item, dict) else item
-        some = [*islice(values, 8)]
-        is_flat = _FLAT.issuperset(map(type, some))
-        sizes = map(sys.getsizeof, some) if is_flat else [_bytes(each, depth + 1) for each in some]
-        return sys.getsizeof(item) + (sum(sizes) / len(some) * len(item) if some else 0)
-    if getattr(kind, "__dict__", None) is not None and hasattr(item, "__dict__"):
-        return _bytes(vars(item), depth + 1)
-    return UNKNOWN_BYTES

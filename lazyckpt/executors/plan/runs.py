@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
+from lazyckpt.core.sizes import item_bytes
 from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.executors.plan.handlers import Outcome, item_bytes
+from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import LimitedRun, Part
 from lazyckpt.executors.plan.positions import Found
 from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks
-from lazyckpt.executors.plan.timings import taken
 from lazyckpt.failures.marks import (
     behind_others,
     next_number,
@@ -31,6 +31,7 @@ from lazyckpt.failures.marks import (
 )
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skipping import leaves_out
+from lazyckpt.timers.timings import taken
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
 PART_BYTES = 1 << 20  # what it may fill

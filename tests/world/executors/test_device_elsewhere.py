@@ -14,16 +14,16 @@ import lazyckpt as lz
 from lazyckpt.executors.plan import positions
 from lazyckpt.testing import strategies
 from tests.executors.plan.test_positions import SKIPPING, WIDE, places
-from tests.executors.plan.test_warnings import NUMBERS, warned
 from tests.executors.test_closing import FILES, closes_files
 from tests.executors.test_explain import Stream, sentence
-from tests.executors.test_explanation import (
+from tests.executors.test_signals import STAGES, goes_on_after_interrupts
+from tests.explanation.test_explain import (
     have_numbers_and_places,
     long,
     reads_and_starts_nothing,
     wide,
 )
-from tests.executors.test_signals import STAGES, goes_on_after_interrupts
+from tests.explanation.test_warnings import NUMBERS, warned
 
 CPU = lz.to_device(lz.threads(), "cpu")
 

@@ -12,8 +12,8 @@ from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position, Table, View
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator
-from lazyckpt.executors.plan.handlers import item_bytes
-from lazyckpt.executors.plan.timings import Stage, StageTimer, Timing, own_timer, using
+from lazyckpt.core.sizes import item_bytes
+from lazyckpt.timers.timings import Stage, StageTimer, Timing, own_timer, using
 
 T = TypeVar("T")
 _CALLS, _TRIALS = 100, 5  # of a timer, to know what one costs

@@ -19,11 +19,11 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import WIDTH, show
 from lazyckpt.core.stages import stepping
-from lazyckpt.executors.executor import Executor, as_executor
+from lazyckpt.executors.executor import Executor, Part, as_executor
 from lazyckpt.executors.ipc.serialization import has_cloudpickle
-from lazyckpt.executors.plan.facts import holds, rereads
-from lazyckpt.executors.plan.report import LINE, Part, laid_out
-from lazyckpt.executors.plan.warnings import pipelines, warnings
+from lazyckpt.explanation.facts import holds, rereads
+from lazyckpt.explanation.layout import LINE, laid_out
+from lazyckpt.explanation.warnings import pipelines, warnings
 from lazyckpt.pictures.html import caption, framed, remark, table_html
 from lazyckpt.state.algebra import init
 from lazyckpt.state.codec import encode_stage

@@ -10,7 +10,7 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import registry
-from lazyckpt.executors.plan.facts import is_rank_free
+from lazyckpt.explanation.facts import is_rank_free
 
 _LONG = 1 << 40  # items, more than a stage is told to take
 _MOST = 3  # of several stages that are named

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lazyckpt.core.call import Call
-
-# Stages as they are shown, those of pipelines that are joined indented; where they run; and
-# the stages themselves, none for what is left out.
-Part = tuple[tuple[str, ...], str, tuple[Call, ...]]
+from lazyckpt.executors.executor import Part
 
 LINE = 100  # characters
 _LEAST = 32  # of the stages in it

@@ -1,0 +1,1 @@
+"""What each stage of a running pipeline takes, for `profile`."""
