@@ -26,18 +26,14 @@ from lazyckpt.executors.plan.tasks import (
     stream_tasks,
 )
 from lazyckpt.executors.pools.pool import (
-    FEW_ITEMS,
-    STRIDE,
     PendingTask,
     PrefetchGate,
-    Suspect,
     WorkerPool,
     abandon,
 )
 from lazyckpt.failures.notes import Failure, places_of_functions
 
 _MOST_RUNS = 128  # that are looked at, whether one can be continued
-_SINGLES = 4096  # items among which one is looked for that a worker has not survived
 
 
 class Lookahead:
@@ -66,8 +62,6 @@ class Lookahead:
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
-        if pool.suspect is not None:
-            self._sizer.use_single_items(_SINGLES)
         self._tasks: Tasks | None = generate(position, self._sizer)
         self._pending: deque[tuple[Task, PendingTask | BaseException | None]] = deque()
         self._items_pending = 0
@@ -119,8 +113,6 @@ class Lookahead:
             try:
                 task = self._next_task(chunk)
                 self._is_over = task.payload is None
-                if not self._is_over:
-                    self._check_suspect(task)
                 pending = None if self._is_over else self._submit(task)
             except TaskLost:  # kept without its traceback, which would be a cycle
                 self._end_with(TaskLost())
@@ -134,10 +126,6 @@ class Lookahead:
         """Have items made of other pipelines that are joined, where anything is made ahead."""
         if self.gate.is_open:
             self._share.fill_others(self._sizer.ahead())
-
-    def wait_for(self, pending: PendingTask) -> Outcome:
-        """What has come of a task."""
-        return self.pool.result(pending)
 
     def took(self, task: Task, pending: PendingTask, outcome: Outcome) -> None:
         """Learn from what has come of the first task, and have what is left of it made."""
@@ -186,36 +174,27 @@ class Lookahead:
         """Have the items made again that came before the one at which a worker died or hung."""
         made = pending.made
         failure = Failure(error, "" if made is None else places_of_functions(self._calls))
-        is_run, is_driven = isinstance(task.payload, ItemRun), self.pool.is_driven
-        is_known = is_driven and (is_run or self.pool.suspect is not None)
-        if not made or is_known or (made >= task.size and not is_run):
+        is_run = isinstance(task.payload, ItemRun)
+        if not made or (made >= task.size and not is_run):
             return self.lose(failure, chunk, pending if task.is_single else None)
         if is_run:
             self.abandon()
-            most = made if pending.is_exact else FEW_ITEMS
-            task = task._replace(payload=task.payload._replace(most=most))
-            is_continued = pending.is_exact  # by what comes behind the failure
+            task = task._replace(payload=task.payload._replace(most=made))
             pending = self._submit(task)
-            pending.is_continued = is_continued
+            pending.is_continued = True  # by what comes behind the failure
             self._add(task, pending)
             return self._end_with(LostItem(failure))
-        if is_driven:
-            assert task.position_after is not None
-            self.pool.suspect = Suspect(self._handler, task.position_after(made), failure)
-            raise TaskLost  # so that who drives the pool begins once more
         self.begin(chunk)
         self._losses.keep_order(made)
-        singles = 0 if pending.is_exact else STRIDE  # behind those made, and it was one of them
-        left = made + singles
         size = self._sizer.size
         try:
-            while left > 0:
-                self._sizer.size = max(1, left - singles)
+            while made > 0:
+                self._sizer.size = made
                 task = self._next_task(chunk)
                 if task.payload is None:
                     break
                 self._add(task, self._submit(task))
-                left -= task.size
+                made -= task.size
         finally:
             self._sizer.size = size
         self._end_with(LostItem(failure))
@@ -312,15 +291,6 @@ class Lookahead:
         assert task.position_after is not None
         position = raise_or_position(task.position_after(task.size))
         return self._generate(position, self._sizer)
-
-    def _check_suspect(self, task: Task) -> None:
-        """Raise the error of the item that a worker has not survived, where that is the next."""
-        suspect = self.pool.suspect
-        if suspect is None or suspect.handler != self._handler or task.position_after is None:
-            return
-        if task.position_after(0) == suspect.position:
-            self.pool.suspect = None
-            raise suspect.failure
 
     def _submit(self, task: Task, after: PendingTask | None = None) -> PendingTask:
         losses = self._losses

@@ -114,7 +114,6 @@ class Prefetcher:
             if (error := self._chunk.error) is not None:
                 self._is_under_way = True  # so that who asks again has the same item made again
                 self._chunk = self._chunk._replace(error=None)
-                self._pool.recover()
                 try:
                     raise error
                 finally:
@@ -138,7 +137,8 @@ class Prefetcher:
         ahead.fill(self._chunk)
         ahead.fill_others()
         task, pending = ahead.first
-        if isinstance(pending, TaskLost) and not pool.is_driven:
+        is_over = self._gate.is_closed or (pool.is_driven and pool.is_stopped)
+        if isinstance(pending, TaskLost) and not is_over:
             return ahead.begin(self._chunk)
         if isinstance(pending, LostItem):
             return ahead.lose(pending.failure, self._chunk)
@@ -155,14 +155,12 @@ class Prefetcher:
             self._receive(Outcome([]), task.position_after)
             self._chunk = self._chunk._replace(is_last=True)
             return None
-        generation = pool.generation
         if self._gate.is_closed:
             raise TaskLost
         try:
-            outcome = ahead.wait_for(pending)
+            outcome = pool.result(pending)
         except TaskLost:
-            is_stopped = generation != pool.generation  # while this was waiting
-            if is_stopped and (self._gate.is_closed or pool.is_driven):
+            if self._gate.is_closed or (pool.is_driven and pool.is_stopped):
                 raise
             return ahead.begin(self._chunk) if ahead.is_stream else ahead.submit_first()
         except (WorkerDied, WorkerTimeout) as lost:
@@ -172,9 +170,7 @@ class Prefetcher:
         failure, given = outcome.failure, len(outcome.items)
         is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
         if is_of_new_worker or (outcome.is_transfer_error and not task.is_single):
-            if is_of_new_worker:
-                pool.recover()
-            else:
+            if not is_of_new_worker:
                 ahead.use_single_items(task.size)
             return ahead.begin(self._chunk)
         for log in (self._skip_log, self._inner_log) if outcome.lost else ():
@@ -254,7 +250,7 @@ class Prefetcher:
 
     def resume(self, position: Position) -> bool:
         """Go on with what is pending, if that is what comes next."""
-        if self._is_under_way or self._pool.suspect is not None:
+        if self._is_under_way:
             return False
         try:
             if self.snapshot() != position:

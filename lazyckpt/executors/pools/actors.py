@@ -61,11 +61,10 @@ class ActorPool(FuturesPool):
         self._handlers_ref: Any = None
         self._actors: list[Any] = []
 
-    def start(self) -> None:
-        super().start()
+    def _start(self) -> None:
         if self._actors:
             return
-        ray = self._ray
+        ray, generation = self._ray, self.generation
         if not ray.is_initialized():
             ray.init(include_dashboard=False)
             self._handlers_ref = None  # of an earlier Ray
@@ -73,6 +72,8 @@ class ActorPool(FuturesPool):
             self._handlers_ref = ray.put(serialize_handlers(self.handlers, has_main=False))
         for _ in range(self.workers):
             self._actors.append(self._actor_class.remote(self._handlers_ref))
+        if self.generation != generation:  # another thread has stopped it meanwhile
+            self._end()
 
     def send(self, job: Job) -> Future[Any]:
         has = [t.handle.worker for t in self.pending_tasks if not t.handle.future.done()]
@@ -80,9 +81,9 @@ class ActorPool(FuturesPool):
         future: Future[Any] = job.worker.work.remote(job.handler, job.payload).future()
         return future
 
-    def stop(self) -> None:
+    def _end(self) -> None:
         actors, self._actors = self._actors, []
-        super().stop()
+        super()._end()
         if self._ray.is_initialized():
             for actor in actors:
                 with suppress(Exception):  # it's gone already

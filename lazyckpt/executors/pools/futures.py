@@ -123,7 +123,6 @@ class FuturesPool(WorkerPool):
         self.pending_tasks: list[PendingTask] = []
         self._executor = executor
         self._timeout = timeout
-        self._is_running = False
         self._key = uuid.uuid4().hex
         self._numbers = count()
         self._serialized: bytes | None = None
@@ -142,12 +141,12 @@ class FuturesPool(WorkerPool):
         future: Future[Any] = self._executor.submit(run_task, task)
         return future
 
-    @property
-    def is_running(self) -> bool:
-        return self._is_running
-
     def start(self) -> None:
-        self._is_running = True
+        self.is_stopped = False
+        self._start()
+
+    def _start(self) -> None:
+        """Start the workers, if they aren't running."""
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -174,7 +173,7 @@ class FuturesPool(WorkerPool):
                     future = get_within(job.done, self._timeout)
             except Empty:
                 self.losses += 1
-                self.stop()
+                self._end()
                 raise WorkerTimeout(f"no item within {self._timeout} s, from {self}") from None
             if future is None or (future.cancelled() and pending.generation != self.generation):
                 raise TaskLost
@@ -188,8 +187,12 @@ class FuturesPool(WorkerPool):
         return pending.outcome
 
     def stop(self) -> None:
+        self.is_stopped = True
+        self._end()
+
+    def _end(self) -> None:
+        """Let go of all tasks."""
         self.generation += 1
-        self._is_running = False
         self.handlers = without_flows(self.handlers)
         pending_tasks, self.pending_tasks = self.pending_tasks, []
         for pending in pending_tasks:
@@ -201,9 +204,10 @@ class FuturesPool(WorkerPool):
 
     def _send(self, pending: PendingTask) -> None:
         job: Job = pending.handle
-        if not self.is_driven:
-            self.start()
-        if not self._is_running or pending.generation != self.generation:
+        if self.is_driven and self.is_stopped:
+            raise TaskLost
+        self._start()
+        if pending.generation != self.generation:
             raise TaskLost
         try:
             job.future = self.send(job)
@@ -236,7 +240,7 @@ class FuturesPool(WorkerPool):
                 # A broken pool fails all its futures, and stumbles over one that is cancelled.
                 self.pending_tasks.clear()
             self.losses += 1
-            self.stop()
+            self._end()
             died = WorkerDied(f"{self} has failed: {type(error).__name__}: {error}")
             died.__cause__ = error
             error = died

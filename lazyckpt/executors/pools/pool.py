@@ -6,19 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lazyckpt.core.flow import Position
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.failures.notes import Failure
 
 if TYPE_CHECKING:
     from lazyckpt.executors.ipc.transport import Message
 
 T = TypeVar("T")
-
-FEW_ITEMS = 1 << 9  # that a worker always counts one by one: a task has more if they are cheap
-STRIDE = 64  # of its count of those behind
 
 
 class PendingTask:
@@ -31,7 +26,6 @@ class PendingTask:
         items: Those made so far, where a worker leaves them here.
         is_continued: Whether what is left of it is another task's.
         made: How many were made by a worker that then died or hung; None if it did another task.
-        is_exact: Whether that is so many, and not at least so many.
         called: Which of its watched calls was under way then, if one was.
         lost: What became of that worker, in a few words.
         message: The outcome as it has come, until it is asked for.
@@ -39,8 +33,8 @@ class PendingTask:
     """
 
     __slots__ = (
-        "called", "generation", "handle", "is_continued", "is_exact", "items", "lost", "made",
-        "message", "outcome", "size",
+        "called", "generation", "handle", "is_continued", "items", "lost", "made", "message",
+        "outcome", "size",
     )  # fmt: skip
 
     def __init__(self, generation: int, handle: Any, size: int) -> None:
@@ -50,7 +44,6 @@ class PendingTask:
         self.items: list[Any] = []
         self.is_continued = False
         self.made: int | None = None
-        self.is_exact = True
         self.called: int | None = None
         self.lost: Exception | None = None
         self.message: Message | None = None
@@ -61,25 +54,11 @@ class PendingTask:
         return self.outcome is not None or self.message is not None
 
 
-class Suspect(NamedTuple):
-    """The item that a worker has not survived, of a pool which others drive.
-
-    Attributes:
-        handler: Whose task it was in.
-        position: That before it.
-        failure: What is raised in its place.
-    """
-
-    handler: int
-    position: Position
-    failure: Failure
-
-
 class WorkerPool(ABC):
     """Workers that start with the first task, can be stopped at any time, and start again.
 
-    A pool `is_driven` where the threads of another one submit its tasks: they call
-    `start` first, and what they submit after `stop` is refused.
+    A pool `is_driven` where the threads of another one submit its tasks: what they submit
+    after `stop`, and before the next `start`, is refused.
 
     Attributes:
         in_transit: How many large tasks are on their way, beside those that are done.
@@ -87,7 +66,7 @@ class WorkerPool(ABC):
         buffer_size: Items to have ready beyond those.
         generation: How often the workers were stopped.
         losses: How often that was because one died or hung.
-        suspect: The item to fail at, once the items before it are made again.
+        is_stopped: Whether nothing started it after the last `stop`.
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
         retries: How often an item is tried again at which a worker was lost; None where
             nobody can tell which one that was, and end the worker.
@@ -103,19 +82,11 @@ class WorkerPool(ABC):
         self.workers = workers
         self.buffer_size = buffer_size
         self.generation = self.losses = 0
-        self.suspect: Suspect | None = None
+        self.is_stopped = False
         self.is_awaited = False
 
     def start(self) -> None:  # noqa: B027  # most need no preparation
         """Start the workers, if they aren't running."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether workers are running; True where that is unknown."""
-        return True
-
-    def recover(self) -> None:  # noqa: B027  # most drive no others
-        """After an error, stop if the pools that this one drives have: they start first."""
 
     @abstractmethod
     def submit(

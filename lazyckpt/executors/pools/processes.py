@@ -135,10 +135,6 @@ class ProcessPool(WorkerPool):
         self._serialized: bytes | None = None
         _pools.add(self)
 
-    @property
-    def is_running(self) -> bool:
-        return bool(self._workers)
-
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
@@ -254,9 +250,6 @@ class ProcessPool(WorkerPool):
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
         shared = shared_cells(context, self.workers)
-        # Who waits no longer than for an item, and who may try one again, has to know which.
-        each = self._patience is not None or bool(self.retries) or self.is_driven
-        self._settings = self._settings._replace(counts_each=each)
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
@@ -288,7 +281,7 @@ class ProcessPool(WorkerPool):
 
     def _start_worker(self, context: Any, index: int, shared: Any, arguments: Any) -> None:
         ours, theirs = context.Pipe()
-        progress = Progress(shared, index, each=self._settings.counts_each)
+        progress = Progress(shared, index)
         worker = WorkerProcess(ours, self._settings, progress)
         self._workers.append(worker)
         process = context.Process(

@@ -52,19 +52,12 @@ class ThreadPool(WorkerPool):
         self._awaited: PendingTask | None = None
         _pools.add(self)
 
-    @property
-    def is_running(self) -> bool:
-        return bool(self._threads)
-
-    def recover(self) -> None:
-        if not all(pool.is_running for pool in self._drives):
-            self.stop()
-
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
-        if not self.is_driven:
-            self.start()
+        if self.is_driven and self.is_stopped:
+            raise TaskLost
+        self._start()
         generation = self.generation  # first, for a signal's handler may stop this at any time
         if not self._threads:
             raise TaskLost
@@ -102,13 +95,18 @@ class ThreadPool(WorkerPool):
                     continue
             pending.made = len(pending.items)
             self.losses += 1
-            self.stop(_PATIENCE if self._drives else 0.0)  # a driver ends with those it drives
+            self._end(_PATIENCE if self._drives else 0.0)  # a driver ends with those it drives
             raise WorkerTimeout(f"no item within {self._timeout} s, from a thread")
 
     def is_done(self, pending: PendingTask) -> bool:
         return pending.outcome is not None or not pending.handle.empty()
 
-    def stop(self, patience: float = _PATIENCE) -> None:
+    def stop(self) -> None:
+        self.is_stopped = True
+        self._end(_PATIENCE)
+
+    def _end(self, patience: float) -> None:
+        """End the threads; a task starts others."""
         self.generation += 1
         threads, self._threads = self._threads, []
         if not self._has_begun:
@@ -128,10 +126,14 @@ class ThreadPool(WorkerPool):
         self._handlers = without_flows(self._handlers)
 
     def start(self) -> None:
+        self.is_stopped = False
+        self._start()
+
+    def _start(self) -> None:
         if self._threads:
             return
         if self._has_begun:
-            self.stop()
+            self._end(_PATIENCE)
         generation = self.generation
         for pool in self._drives:
             pool.start()
@@ -152,12 +154,12 @@ class ThreadPool(WorkerPool):
                 own_threads.add(thread)
                 threads.append(thread)
         except BaseException:
-            self.stop()
+            self._end(_PATIENCE)
             raise
         self._threads = threads
         if self.generation != generation:  # a signal's handler has stopped it meanwhile
             self._has_begun = True
-            self.stop()
+            self._end(_PATIENCE)
 
     def forget(self) -> None:
         """Forget the threads, which a forked process has not."""

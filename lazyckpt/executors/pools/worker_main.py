@@ -42,7 +42,6 @@ class WorkerSettings(NamedTuple):
         slots: Messages that may lie in shared memory.
         shared_memory: Whether arrays go through it.
         first: The number of the first worker.
-        counts_each: Whether it counts items one by one also where a task has many.
     """
 
     init: Callable[[int], Any] | None
@@ -50,7 +49,6 @@ class WorkerSettings(NamedTuple):
     slots: int
     shared_memory: bool
     first: int = 0
-    counts_each: bool = False
 
 
 def serve(
@@ -85,7 +83,7 @@ def serve(
     next_task = _tasks_of(receiver)
     limit, checked_at = settings.library_threads, 0.0
     number = 0
-    progress = Progress(shared, index, each=settings.counts_each)
+    progress = Progress(shared, index)
     note_own(progress)
     progress.say_alive()  # so that no item is late because this has taken long to start
     is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]

@@ -126,7 +126,7 @@ class WorkerProcess:
         """Note what became of it, and how far it is with the task that it does."""
         for number, pending in self.pending_tasks.items():
             pending.made, pending.called = self.progress.made(number), self.progress.called(number)
-            pending.is_exact, pending.lost = self.progress.is_exact(pending.made), lost
+            pending.lost = lost
 
     def hang_up(self) -> None:
         """Whoever waits at either end learns that it is over."""

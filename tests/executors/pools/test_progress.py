@@ -20,8 +20,6 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.tasks import CHUNK_ITEMS
-from lazyckpt.executors.pools.pool import FEW_ITEMS, STRIDE
 from lazyckpt.executors.pools.progress import Progress, shared_cells
 from tests.executors.faults import FORKED, OTHERS, Fault, each, fails, kill, notes, shapes, wait
 
@@ -119,7 +117,7 @@ class Deadly:
 @pytest.mark.parametrize("workers", [1, 2])
 @settings(max_examples=3)
 @given(at=st.integers(0, MANY - 1))
-@example(FEW_ITEMS)
+@example(512)
 @example(MANY - 1)
 def test_one_of_thousands(shape: Any, workers: int, at: int) -> None:
     pipeline = shape(Deadly(at), MANY)
@@ -153,7 +151,7 @@ def test_a_worker_of_thousands_that_is_killed_by_someone_else(shape: Any, flag: 
 
 
 def slow_behind_thousands(item: int) -> int:
-    if 15_000 <= item < 15_000 + 2 * STRIDE:
+    if 15_000 <= item < 15_128:
         sleep(0.02)
     return item
 
@@ -165,14 +163,12 @@ def test_slow_items_behind_thousands_are_not_late(shape: Any) -> None:
         assert list(run) == list(range(MANY))
 
 
-@pytest.mark.parametrize("each_one", [False, True])
-@pytest.mark.parametrize("size", [0, 1, FEW_ITEMS, 20_000])
-def test_items_are_counted_while_they_are_made(size: int, each_one: bool) -> None:
-    progress = Progress(shared_cells(get_context("fork"), 2), 1, each=each_one)
+@pytest.mark.parametrize("size", [0, 1, 20_000])
+def test_items_are_counted_while_they_are_made(size: int) -> None:
+    progress = Progress(shared_cells(get_context("fork"), 2), 1)
     progress.end()
     assert progress.made(7) is None
-    assert progress.is_exact(None)
-    items, exact, seen = progress.begin(7), CHUNK_ITEMS if each_one else FEW_ITEMS, []
+    items, seen = progress.begin(7), []
 
     def make() -> Any:
         for number in range(size):
@@ -180,10 +176,7 @@ def test_items_are_counted_while_they_are_made(size: int, each_one: bool) -> Non
             yield number
 
     items.extend(make())
-    assert items == list(range(size))
-    for number, counted in enumerate(seen):
-        assert 0 <= number - counted < (STRIDE if number >= exact else 1)
-        assert number == counted or not progress.is_exact(counted)
+    assert items == seen == list(range(size))
     progress.begin(8).append("one")
     assert (progress.made(7), progress.made(8)) == (None, 1)
 
@@ -209,6 +202,6 @@ def test_an_interrupt_while_memory_is_shared_leaves_it_in_order() -> None:
             shared_cells(context, 2)
             sys.setprofile(None)
         sys.setprofile(None)
-        assert Progress(shared_cells(context, 2), 1, each=True).reached() == (0,) * 4
+        assert Progress(shared_cells(context, 2), 1).reached() == (0,) * 4
         if left > 0:
             return
