@@ -13,8 +13,10 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
+from mmap import ACCESS_COPY, mmap
+from multiprocessing.heap import Arena
 from traceback import format_exception, format_exception_only
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +26,46 @@ from lazyckpt.core.secrets import masked
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.reducers import reducers
+from lazyckpt.executors.ipc.shared_memory import starts
 from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
+T = TypeVar("T")
 Buffers = list[NDArray[np.uint8]]
+Dumps: TypeAlias = Callable[[Any, Callable[[Any], bool] | None], bytes]  # as of `small` below
+
+
+class SharedPickle:
+    """Something pickled once for many processes, in memory that they share.
+
+    So are the large arrays in there: who writes into one has pages of its own.
+    """
+
+    def __init__(self, content: Any, dumps: Dumps) -> None:
+        large: list[memoryview] = []
+
+        def small(buffer: pickle.PickleBuffer) -> bool:
+            view = buffer.raw()
+            if len(view) < LARGE:
+                return True
+            large.append(view)
+            return False
+
+        parts = [memoryview(dumps(content, small)), *large]
+        *begins, end = starts([len(part) for part in parts])
+        self._places = [
+            slice(start, start + len(part)) for start, part in zip(begins, parts, strict=True)
+        ]
+        self._memory = Arena(end)
+        for place, part in zip(self._places, parts, strict=True):
+            self._memory.buffer[place] = part
+
+    def open(self) -> Any:
+        """The content, in one of those processes."""
+        view = memoryview(mmap(self._memory.fd, 0, access=ACCESS_COPY))
+        frame, *buffers = [view[place] for place in self._places]
+        return pickle.loads(frame, buffers=buffers)
 
 
 class Message:
@@ -113,25 +150,37 @@ def this_process() -> str:
     return f"process {os.getpid()} on {platform.node()}"
 
 
-def serialize_handlers(
-    handlers: list[Handler], settings: Any = None, *, has_main: bool = True
-) -> bytes:
-    """Handlers as bytes, with their functions.
+def serialize_handlers(handlers: list[Handler]) -> bytes:
+    """Handlers as bytes, with their functions, for workers that have another main module."""
+    return _serialized(handlers, (), lambda content, dumps: dumps(content, None), has_main=False)
 
-    Args:
-        handlers: What a worker can do.
-        settings: What goes along; then it's a pair.
-        has_main: Whether the worker's main module is this one's.
+
+def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
+    """Handlers with their functions, and what goes along, for processes on this machine.
+
+    Large arrays in there, such as a source's, are in memory that all of them share.
+    """
+    return _serialized(handlers, more, SharedPickle, has_main=True)
+
+
+def _serialized(
+    handlers: list[Handler],
+    more: tuple[Any, ...],
+    make: Callable[[Any, Dumps], T],
+    *,
+    has_main: bool,
+) -> T:
+    """What is made of handlers, and of what goes along, by the first way to pickle them that can.
 
     Raises:
         PipelineError: A function can't be pickled; it names the stage.
         SourceChanged: Their data aren't what they were.
     """
     error: Exception | None = None
-    content = handlers if settings is None else (handlers, settings)
+    content = (handlers, *more) if more else handlers
     for dumps in _dumps_functions(has_main):
         try:
-            return bytes(dumps(content))
+            return make(content, dumps)
         except SourceChanged:
             raise
         except Exception as raised:
@@ -150,17 +199,21 @@ def has_cloudpickle() -> bool:
     return importlib.util.find_spec("cloudpickle") is not None
 
 
-def _dumps_functions(has_main: bool) -> list[Callable[[Any], bytes]]:
+def _dumps_functions(has_main: bool) -> list[Dumps]:
     """How to pickle functions: by name, where a worker can import what is defined here."""
-    cloud: list[Callable[[Any], bytes]] = [_dumps_by_value] if has_cloudpickle() else []
+    cloud: list[Dumps] = [_dumps_by_value] if has_cloudpickle() else []
     by_name = has_main and hasattr(sys.modules["__main__"], "__file__")
-    return [pickle.dumps, *cloud] if by_name or not cloud else cloud
+    return [_dumps_by_name, *cloud] if by_name or not cloud else cloud
 
 
-def _dumps_by_value(content: Any) -> bytes:
+def _dumps_by_name(content: Any, is_small: Callable[[Any], bool] | None = None) -> bytes:
+    return pickle.dumps(content, 5, buffer_callback=is_small)
+
+
+def _dumps_by_value(content: Any, is_small: Callable[[Any], bool] | None = None) -> bytes:
     """A pickle that has classes and functions by value, from cloudpickle."""
     file = BytesIO()
-    _strict_pickler()(file, 5).dump(content)
+    _strict_pickler()(file, 5, buffer_callback=is_small).dump(content)
     return file.getvalue()
 
 
@@ -193,11 +246,11 @@ class _CloudPickled:
         return pickle.loads, (self._frame,)
 
 
-def _unpicklable(handlers: Iterable[Handler], dumps: Callable[[Any], Any]) -> str:
+def _unpicklable(handlers: Iterable[Handler], dumps: Dumps) -> str:
     calls: list[Call] = [call for handler in handlers for call in getattr(handler, "calls", ())]
     for call in calls:
         try:
-            dumps(call)
+            dumps(call, None)
         except Exception:
             return f"{call!r}, built at {call.site},"
     return "an option of the executor, such as worker_init,"

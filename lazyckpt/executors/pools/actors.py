@@ -69,7 +69,7 @@ class ActorPool(FuturesPool):
             ray.init(include_dashboard=False)
             self._handlers_ref = None  # of an earlier Ray
         if self._handlers_ref is None:
-            self._handlers_ref = ray.put(serialize_handlers(self.handlers, has_main=False))
+            self._handlers_ref = ray.put(serialize_handlers(self.handlers))
         for _ in range(self.workers):
             self._actors.append(self._actor_class.remote(self._handlers_ref))
         if self.generation != generation:  # another thread has stopped it meanwhile

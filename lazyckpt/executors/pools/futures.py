@@ -133,7 +133,7 @@ class FuturesPool(WorkerPool):
         is_lacking = job.tries > 1 or (job.tries == 1 and job.worker not in self._lacking)
         if is_lacking:
             self._lacking.add(job.worker)
-            self._serialized = self._serialized or serialize_handlers(self.handlers, has_main=False)
+            self._serialized = self._serialized or serialize_handlers(self.handlers)
         sent = self._serialized if is_lacking else None
         task = RemoteTask(
             self._key, next(self._numbers), job.handler, job.payload, self.handlers, sent

@@ -14,7 +14,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
-from lazyckpt.executors.ipc.serialization import serialize_handlers
+from lazyckpt.executors.ipc.serialization import SharedPickle, share_handlers
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
 from lazyckpt.executors.ipc.transport import Message, Unreadable, Unwritable, poll
 from lazyckpt.executors.plan.errors import TaskLost
@@ -132,7 +132,7 @@ class ProcessPool(WorkerPool):
         self._workers: list[WorkerProcess] = []
         self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
-        self._serialized: bytes | None = None
+        self._shared: SharedPickle | None = None
         _pools.add(self)
 
     def submit(
@@ -257,8 +257,8 @@ class ProcessPool(WorkerPool):
             # lacks this, and has nothing else that starts it and no process.
             import_module("multiprocessing.forkserver").ensure_running()
         if method != "fork":
-            self._serialized = self._serialized or serialize_handlers(*arguments)
-            arguments = self._serialized
+            self._shared = self._shared or share_handlers(*arguments)
+            arguments = self._shared
         elif has_threadpoolctl():
             import_module("threadpoolctl")  # once here, for all workers
         try:
@@ -317,7 +317,7 @@ class ProcessPool(WorkerPool):
                 raise TaskLost  # because of `stop`
             worker: WorkerProcess = pending.handle
             end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
-            is_new = self._serialized is not None and not worker.has_answered
+            is_new = self._shared is not None and not worker.has_answered
             if is_new and worker.process.exitcode == 1:
                 when = (
                     "before its first item; it runs the main part of the script again: "

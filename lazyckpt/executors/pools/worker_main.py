@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -19,7 +18,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyckpt.executors.ipc.items import apart
-from lazyckpt.executors.ipc.serialization import picklable_failure, picklable_outcome
+from lazyckpt.executors.ipc.serialization import SharedPickle, picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable, poll
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.plan.segments import takes_time
@@ -54,7 +53,7 @@ class WorkerSettings(NamedTuple):
 def serve(
     connection: Connection[Any, Any],
     shared: Any,
-    arguments: tuple[list[Handler], WorkerSettings] | bytes,
+    arguments: tuple[list[Handler], WorkerSettings] | SharedPickle,
     index: int,
 ) -> None:
     """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0."""
@@ -68,7 +67,7 @@ def serve(
     receiver = Receiver(connection)
     sender = Sender(connection, slots=0)
     try:
-        found = pickle.loads(arguments) if isinstance(arguments, bytes) else arguments
+        found = arguments.open() if isinstance(arguments, SharedPickle) else arguments
         handlers, settings = found
         sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         if settings.library_threads is not None:

@@ -290,6 +290,33 @@ def test_a_script_with_a_guard_that_guards_nothing_is_told_so(tmp_path: Path) ->
     assert "guard it with if __name__ == '__main__'" in out
 
 
+def anonymous_memory(x: Any) -> int:
+    """Bytes of memory that this process alone has."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("RssAnon:")[2].split()[0]) << 10
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_arrays_of_any_size_go_to_workers(method: str) -> None:
+    data = {name: np.arange(9 * size).reshape(9, size) for name, size in [("a", 1), ("b", 999)]}
+    pipeline = lz.columns(**data, c=np.full((9, 3001), 7, np.int8)) | lz.map(sum_of_each)
+    with lz.run(pipeline, executor=lz.processes(2, start_method=method)) as run:
+        assert list(run) == list(pipeline)
+
+
+def sum_of_each(row: dict[str, Any]) -> dict[str, int]:
+    return {name: int(value.sum()) for name, value in row.items()}
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the memory there")
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_an_array_as_a_source_is_in_memory_once(method: str) -> None:
+    data = np.ones((128, 1 << 17))
+    pipeline = lz.source(data) | lz.map(anonymous_memory)
+    with lz.run(pipeline, executor=lz.processes(2, start_method=method)) as run:
+        assert max(run) < data.nbytes
+
+
 def test_worker_init_of_threads(flag: Path) -> None:
     flag.touch()
     executor = lz.threads(2, worker_init=Init(flag.parent))
