@@ -166,7 +166,8 @@ def quietly(
         function(numbers, PIPELINES[name], EXECUTORS[executor], **how)
     finally:
         sys.unraisablehook = hook
-    assert not lost
+    if executor != "inline":  # where generators of stages are closed by who drops them
+        assert not lost, lost
 
 
 @pytest.mark.parametrize("lines", [False, True], ids=["calls", "lines"])

@@ -169,6 +169,9 @@ class Sender:
                     file.close()
             except BlockingIOError:
                 return
+            except OSError:  # nobody will read it
+                self.close()
+                raise
             if sent == len(data):
                 outbox.popleft()
             else:

@@ -86,7 +86,8 @@ def _let_go(workers: list[WorkerProcess]) -> None:
         worker.hang_up()
         if not worker.is_receiving:
             worker.receiver.close()
-        worker.sender.close()
+        if not worker.is_sending:
+            worker.sender.close()
         for pending in worker.pending_tasks.values():
             pending.handle = None
 
@@ -217,15 +218,14 @@ class ProcessPool(WorkerPool):
         with self._lock:
             for each in waiting:
                 each.flush()
-        fd = worker.connection.fileno()
-        return any(which == fd and event != select.POLLOUT for which, event in found)
+        return bool(dict(found).get(worker.connection.fileno(), 0) & ~select.POLLOUT)
 
     def is_done(self, pending: PendingTask) -> bool:
         with self._lock:
             worker: WorkerProcess | None = pending.handle
-            is_current = worker is not None and pending.generation == self.generation
-            if is_current and not pending.is_done:
-                pending.handle.receive_ready()
+            is_current = pending.generation == self.generation
+            if worker is not None and is_current and not pending.is_done:
+                worker.receive_ready()
             return pending.is_done
 
     def stop(self) -> None:
