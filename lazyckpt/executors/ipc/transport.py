@@ -27,8 +27,7 @@ import socket
 import struct
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from mmap import PAGESIZE
 from multiprocessing.connection import Connection
 from typing import IO, Any, TypeAlias
@@ -365,14 +364,9 @@ class _Pickler:
         return parts, large
 
 
-@contextmanager
-def _as_socket(connection: Connection[Any, Any]) -> Iterator[socket.socket]:
-    """The pipe as a socket, without a file descriptor of its own."""
-    found = socket.socket(fileno=connection.fileno())
-    try:
-        yield found
-    finally:
-        found.detach()
+def _as_socket(connection: Connection[Any, Any]) -> socket.socket:
+    """The pipe as a socket; its file descriptor is another, which is closed by itself."""
+    return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 def hang_up(connection: Connection[Any, Any]) -> None:
