@@ -145,7 +145,7 @@ class Sender:
         if kind == _IN_PIPE:
             self._outbox.extend((view, None) for view in large)
         self.flush()
-        if self._outbox:  # whose memory may be written to by then
+        if kind == _IN_PIPE and self._outbox:  # buffers that may be written to by then
             self._outbox = deque((bytes(view), file) for view, file in self._outbox)
         return size + sum(map(len, large))
 
