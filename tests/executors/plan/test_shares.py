@@ -107,7 +107,7 @@ def begun(pipeline: lz.Pipeline[Any]) -> tuple[Flow[Any], Counter[int]]:
     handlers = handlers_of(segments)
     pool = Asked(handlers, WORKERS, BUFFER)
     pool.is_driven = True
-    machine = planned(segments, handlers, pool, PrefetchGate(False), None)
+    machine = planned(segments, pool, PrefetchGate(False), None)
     return machine.flow(machine.init(0)), pool.begun
 
 
