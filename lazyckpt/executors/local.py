@@ -145,9 +145,9 @@ def processes(
     one more process, see `explain`, which is worker number `workers`; what that has
     ready is made again if the run is left and entered.
 
-    Your functions always run in workers, so a crash can't end the program that trains. An
-    item of less than about 20 µs takes longer to send than to make: use `inline()`, or see
-    what `lazyckpt.profile` says. Each item arrives as an object of its own: writing into it
+    Your functions always run in workers, so a crash can't end the program that trains. To
+    send an item takes a microsecond or more: if it is cheaper to make, use `inline()`, and
+    see what `lazyckpt.profile` says. Each item arrives as an object of its own: writing into it
     changes no other item, even if a function returned the same array twice.
 
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
