@@ -13,7 +13,7 @@ from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, counted, in_blocks, noted
 from lazyckpt.core.frames import is_reader
 from lazyckpt.core.iterators import iterate, remaining
-from lazyckpt.core.machine import Machine, Reread, anchored, entered, within
+from lazyckpt.core.machine import Machine, Reread, anchored, fitting, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import SourceChanged
@@ -192,7 +192,10 @@ def opened(expansion: Iterable[B], inside: Position, epoch: int) -> Flow[B]:
     """An expansion from where it stood: a count for an iterable, a position for a pipeline."""
     if isinstance(expansion, Pipeline):
         inner: Machine[B] = expansion.machine
-        return entered(inner, inner.init(epoch) if inside == 0 else inside)
+        start = inner.init(epoch) if inside == 0 else inside
+        with fitting(start):
+            inner.check(start)
+            return anchored(inner, start)
     within("flat_map", inside)
     if isinstance(expansion, Set) and not isinstance(expansion, MappingView):
         raise TypeError(

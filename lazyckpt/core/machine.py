@@ -214,7 +214,7 @@ def misfit(position: Position, error: Exception) -> InvalidState:
 
 
 def anchored(machine: Machine[U], position: Position) -> Flow[U]:
-    """A flow that has its `before` also where random access tells it."""
+    """A flow from a position, with its `before` also where random access tells it."""
     flow, skip = machine.flow(position), machine.skip
     if flow.before is None and skip is not None:
         taken = flow.taken
@@ -226,7 +226,7 @@ def anchored(machine: Machine[U], position: Position) -> Flow[U]:
 
 
 def entered(machine: Machine[U], position: Position) -> Flow[U]:
-    """A flow from a position out of a state, as of `anchored`; `InvalidState` if it doesn't fit."""
+    """A flow from a position out of a state; `InvalidState` if it doesn't fit."""
     with fitting(position):
         machine.check(position)
-        return anchored(machine, position)
+        return machine.flow(position)

@@ -20,8 +20,8 @@ class Chunk(NamedTuple):
         items: What is left of them.
         size: How many there were.
         before: How many were given before them.
-        last: The position just before one of them, by its number from 1 on; None where that is
-            always the one after the item before it.
+        position_before: The position just before one of them, by its number from 1 on; None where
+            that is always the one after the item before it.
         skipped: What was left out, and after how many of them.
         error: What comes after them.
         is_last: Whether the end does.
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
     items: Iterator[Any]
     size: int = 0
     before: int = 0
-    last: Callable[[int], Position] | None = None
+    position_before: Callable[[int], Position] | None = None
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     error: Exception | None = None
     is_last: bool = False

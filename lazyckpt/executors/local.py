@@ -144,6 +144,11 @@ def processes(
     one more process, see `explain`, which is worker number `workers`; what that has
     ready is made again if the run is left and entered.
 
+    Your functions always run in workers, so a crash can't end the program that trains. To
+    send an item takes a microsecond or more: if it is cheaper to make, use `inline()`, and
+    see what `lazyckpt.profile` says. Each item arrives as an object of its own: writing into it
+    changes no other item, even if a function returned the same array twice.
+
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
     made before; the run can go on, with new workers. With `on_error="skip"` that item
     is left out, as is one that hangs, where its function may leave out what fails; it is

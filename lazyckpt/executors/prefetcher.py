@@ -95,8 +95,8 @@ class Prefetcher:
         """The position before the item that was taken last, once one was."""
         chunk = self._chunk
         given = chunk.given()
-        if chunk.last is not None:
-            return chunk.last(given)
+        if chunk.position_before is not None:
+            return chunk.position_before(given)
         return raise_or_position(chunk.position_after(given - 1))
 
     def fill(self) -> None:
@@ -193,10 +193,10 @@ class Prefetcher:
         following = self._chunk.following  # behind what was left out before an error
         if outcome.items or error is None:
             following = None if outcome.left or error else task.following
-        last = task.before
+        position_before = task.position_before
         if outcome.befores:
-            last = partial(_before, outcome.befores, position_after)
-        self._receive(outcome, position_after, task.log_skips, error, following, last)
+            position_before = partial(_before, outcome.befores, position_after)
+        self._receive(outcome, position_after, task.log_skips, error, following, position_before)
         if self._gate.is_open and error is None:
             ahead.fill(self._chunk)
 
@@ -216,7 +216,7 @@ class Prefetcher:
         log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
         error: Exception | None = None,
         following: Callable[[ChunkSizer], Tasks] | None = None,
-        last: Callable[[int], Position] | None = None,
+        position_before: Callable[[int], Position] | None = None,
     ) -> None:
         items: Iterator[Any] = iterate(outcome.items)
         if self._inner_log is not None and outcome.skipped:
@@ -225,7 +225,16 @@ class Prefetcher:
                 next(items, None)
         items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
-        chunk = Chunk(position_after, items, size, before, last, skipped, error, False, following)
+        chunk = Chunk(
+            position_after,
+            items,
+            size,
+            before,
+            position_before,
+            skipped,
+            error,
+            following=following,
+        )
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 
     def end_chunk(self) -> None:

@@ -125,13 +125,13 @@ def decode_video(content: bytes, *, frames: Sequence[int] | None = None) -> NDAr
     wanted = None if numbers is None else [_frame(number) for number in numbers]
     with _decoding("video", content), library.open(BytesIO(content)) as container:
         stream = container.streams.video[0]
-        stream.codec_context.thread_count = 1
+        stream.codec_context.thread_count = 1  # FFmpeg's threads don't survive a fork
         found: dict[int, NDArray[Any]] = {}
         kept = None if wanted is None else {*wanted}
         stop = None if kept is None else max(kept) + 1
         for number, frame in enumerate(islice(container.decode(stream), stop)):
             if kept is None or number in kept:
-                found[number] = frame.to_ndarray(format="rgb24")
+                found[number] = frame.to_ndarray(format="rgb24", threads=1)
         if kept is not None and (missing := kept - found.keys()):
             raise IndexError(f"it has no frame {min(missing)}")
         return np.stack([found[number] for number in wanted or found])

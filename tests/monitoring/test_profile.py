@@ -186,6 +186,14 @@ def test_the_stage_that_takes_the_time_is_named_with_a_remedy() -> None:
     assert lz.profile(data | lz.filter(bool) | lz.take(0)).bottleneck.startswith("nothing")
 
 
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_what_takes_less_than_20_ms_in_all_gets_no_advice(count: int) -> None:
+    found = lz.profile(lz.source(range(40)) | lz.map(waits), count)
+    is_advised = sum(stage.seconds for stage in found.stages) >= 20e-3
+    assert ("executor=lz.threads(" in found.bottleneck) == is_advised
+    assert ("too little to tell" in found.bottleneck) != is_advised
+
+
 def _slow_sum(total: int, x: int) -> tuple[int, int]:
     sleep(0.002)
     return total + x, x

@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.iterators import WALKS
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.handlers import build_machine
 from lazyckpt.executors.plan.layers import Layers
-from lazyckpt.executors.plan.positions import try_snapshot
+from lazyckpt.executors.plan.positions import Noted, try_snapshot
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import apart
-
-
-class Positions(Sequence[Any]):
-    """The positions before the items of a part and after each.
-
-    They are noted behind items that come one by one, and behind blocks of them, within
-    which the last number of a position counts.
-    """
-
-    def __init__(self, start: Position) -> None:
-        self._counts, self._noted = [0], [start]
-
-    def note(self, count: int, position: Position) -> None:
-        """The position after so many items."""
-        self._counts.append(count)
-        self._noted.append(position)
-
-    def __len__(self) -> int:
-        return self._counts[-1] + 1
-
-    @overload
-    def __getitem__(self, place: int) -> Any: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Any]: ...
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        if place == -1:
-            return self._noted[-1]
-        number = bisect_left(self._counts, place)
-        position, left = self._noted[number], self._counts[number] - place
-        return (*position[:-1], position[-1] - left) if left else position
 
 
 class Part(NamedTuple):
@@ -88,7 +55,7 @@ class LimitedRun:
         self._begin_part(try_snapshot(self._flow))
 
     def _begin_part(self, position: Position) -> None:
-        self._positions = Positions(position)
+        self._positions = Noted(position)
         self._befores: dict[int, Position] = {}
         self._skipped: list[tuple[int, SkipRecord]] = []
 
@@ -99,39 +66,52 @@ class LimitedRun:
 
     def read(self, items: list[Any], count: int) -> bool:
         """Add so many items to a part; whether they came."""
-        flow, wanted = self._flow, len(items) + count
-        while self._skip_log is None and flow.has_blocks and flow.blocks is not None:
-            before = len(items)
-            items.extend(islice(flow.block, wanted - before))
-            if made := len(items) - before:
+        wanted = len(items) + count
+        if self._skip_log is None:
+            self._read_blocks(items, wanted)
+        self._read_singly(items, wanted)
+        return len(items) == wanted
+
+    def _read_blocks(self, items: list[Any], wanted: int) -> None:
+        """Read on while items come in lists, which takes one position for each of these."""
+        flow = self._flow
+        while flow.has_blocks and flow.blocks is not None:
+            begun = len(items)
+            items.extend(islice(flow.block, wanted - begun))
+            if made := len(items) - begun:
                 *place, reached = position = flow.snapshot()
-                if not self._is_last and (start := (*place, reached - made)) != self._last:
-                    self._befores[before + 1] = start
-                self._last = position
+                self._note_before(begun + 1, (*place, reached - made))
                 self._positions.note(len(items), position)
+                self._last = position
                 if len(items) == wanted:
-                    return True
+                    return
             if (block := next(flow.blocks, None)) is None:
-                return False
+                return
             if type(block) in WALKS:
                 flow.block = block
             else:
                 flow.put_back(block)
                 self._items = iter(flow)
-        last = None if self._is_last else flow.before
-        note, snapshot, log = self._positions.note, flow.snapshot, self._skip_log
+
+    def _read_singly(self, items: list[Any], wanted: int) -> None:
+        flow, note, is_skipping = self._flow, self._positions.note, self._skip_log is not None
+        before = None if self._is_last else flow.before
         for number, item in enumerate(islice(self._items, wanted - len(items)), len(items) + 1):
-            if log is not None:
+            if is_skipping:
                 self._add_skipped(len(items))
             items.append(item)
-            if last is not None and (before := last()) != self._last:
-                self._befores[number] = before
+            if before is not None:
+                self._note_before(number, before())
             try:
-                position = self._last = snapshot()
+                position = self._last = flow.snapshot()
             except InvalidState as error:  # that a state is asked for may never be
                 position = error
             note(number, position)
-        return len(items) == wanted
+
+    def _note_before(self, number: int, position: Position) -> None:
+        """Note the position just before an item, if it isn't the one after the item before."""
+        if not self._is_last and position != self._last:
+            self._befores[number] = position
 
     def end_part(self, made: int, *, is_cut: bool) -> Part:
         """What is known of a part of so many items, behind which another may begin."""

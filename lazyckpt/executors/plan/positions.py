@@ -5,6 +5,8 @@ The position of what joins a thousand pipelines takes a thousand times what an i
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -77,14 +79,8 @@ class PositionLog:
         self._cost = self._taken_at - begun
 
 
-class Found(Sequence[Any]):
-    """What is made of positions, when they are asked for."""
-
-    def __init__(self, positions: Sequence[Any], made: Callable[[Any], Any]) -> None:
-        self._positions, self._made = positions, made
-
-    def __len__(self) -> int:
-        return len(self._positions)
+class Positions(Sequence[Any]):
+    """The positions before some items and after each, found when they are asked for."""
 
     @overload
     def __getitem__(self, place: int) -> Any: ...
@@ -92,8 +88,48 @@ class Found(Sequence[Any]):
     def __getitem__(self, place: slice) -> Sequence[Any]: ...
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
-            return Found(self._positions[place], self._made)
+            return [self._at(each) for each in range(*place.indices(len(self)))]
+        return self._at(range(len(self))[place])
+
+    @abstractmethod
+    def _at(self, place: int) -> Any:
+        """The position after so many items."""
+
+
+class Found(Positions):
+    """What is made of other positions."""
+
+    def __init__(self, positions: Sequence[Any], made: Callable[[Any], Any]) -> None:
+        self._positions, self._made = positions, made
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def _at(self, place: int) -> Any:
         return self._made(self._positions[place])
+
+
+class Noted(Positions):
+    """Those that were noted behind single items, and behind blocks of items.
+
+    Within a block the last number of a position counts its items.
+    """
+
+    def __init__(self, start: Position) -> None:
+        self._counts, self._noted = [0], [start]
+
+    def note(self, count: int, position: Position) -> None:
+        """Note the position after so many items."""
+        self._counts.append(count)
+        self._noted.append(position)
+
+    def __len__(self) -> int:
+        return self._counts[-1] + 1
+
+    def _at(self, place: int) -> Any:
+        number = bisect_left(self._counts, place)
+        position, left = self._noted[number], self._counts[number] - place
+        return (*position[:-1], position[-1] - left) if left else position
 
 
 def is_wide(position: Position) -> bool:

@@ -135,8 +135,8 @@ class Task(NamedTuple):
         position_after: The position after so many of its items; None if the outcome says.
         size: How many items it has.
         log_skips: Wraps its items so that they log what was left out before each.
-        before: The position just before one of its items, by its number from 1 on, if that isn't
-            always the one after the item before it.
+        position_before: The position just before one of its items, by its number from 1 on; None
+            where that is always the one after the item before it.
         settle: From its outcome, once all before it have come, to the positions of that.
         following: The tasks behind it, where they depend on those before.
     """
@@ -145,7 +145,7 @@ class Task(NamedTuple):
     position_after: Callable[[int], Position] | None = None
     size: int = 0
     log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
-    before: Callable[[int], Position] | None = None
+    position_before: Callable[[int], Position] | None = None
     settle: Callable[[Outcome], Settled] | None = None
     following: Callable[[ChunkSizer], Tasks] | None = None
 
@@ -220,9 +220,14 @@ def pointwise_tasks(
             assert skip is not None
             if items:
                 after = _after(skip, position) if has_place else places
-                last = None if has_place else rereader.before(read.positions, read.befores)
-                skipped = log_skips(read.skipped)
-                yield Task((position, origin, items), after, len(items), skipped, before=last)
+                before_item = None if has_place else rereader.before(read.positions, read.befores)
+                yield Task(
+                    (position, origin, items),
+                    after,
+                    len(items),
+                    log_skips(read.skipped),
+                    position_before=before_item,
+                )
             if read.error is not None:
                 try:
                     raise read.error

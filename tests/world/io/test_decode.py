@@ -138,6 +138,7 @@ def test_arguments_are_checked(call: Callable[[], Any], message: str) -> None:
 def test_workers_decode(executor: Any) -> None:
     contents = [video([n, n + 1]) for n in range(6)]
     decode = partial(lz.io.decode_video, frames=[1])
+    assert decode(contents[0]).shape == (1, 2, 4, 3)  # here, before workers are forked
     pipeline = lz.source(contents) | lz.map(decode) | lz.map(lambda frames: int(frames[0, 0, 0, 0]))
     with lz.run(pipeline, executor=executor) as run:
         assert list(run) == [1, 2, 3, 4, 5, 6]
