@@ -5,16 +5,15 @@ from __future__ import annotations
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from itertools import chain, islice
+from itertools import islice
 from math import inf
 from typing import Any, NoReturn, TypeVar
 
-from lazyckpt.block_iterator import BlockIterator, lasting
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, checked, natural, plural, positive
 from lazyckpt.core.flow import counted
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.delivery import Delivery
+from lazyckpt.delivery import Delivery, lasting
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -27,7 +26,7 @@ from lazyckpt.stats import Stats
 T = TypeVar("T")
 
 
-class Run(BlockIterator[T], Iterator[T], Pictured):
+class Run(Iterator[T], Pictured):
     """An iterator over a pipeline that knows where it is. `lazyckpt.run` makes it.
 
     Its state is that after the last delivered item, whenever you read it. After an
@@ -52,6 +51,7 @@ class Run(BlockIterator[T], Iterator[T], Pictured):
         self._delivery.go_to(None if state is None else self._fitting(state))
         if journal is not None and state is None:
             self._delivery.keep_changes(journal)
+        self._items = lasting(self._delivery.blocks)
 
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
         found = as_state(state)
@@ -276,20 +276,15 @@ class Run(BlockIterator[T], Iterator[T], Pictured):
 
     def __iter__(self) -> Iterator[T]:  # type: ignore[override]  # not itself
         self._delivery.check_open()
-        return chain.from_iterable(lasting(self._delivery.blocks))
+        return lasting(self._delivery.blocks)
 
-    def _block(self) -> Iterator[T] | None:
-        self._delivery.check_open()
-        return self.next_block()
-
-    def next_block(self) -> Iterator[T] | None:
-        """What is left of the block under way, which all loops share, and perhaps more.
-
-        Returns:
-            Some items, or None at the end. After an error they are others.
-        """
-        blocks = self._delivery.blocks()
-        return None if blocks is None else chain.from_iterable(blocks)
+    def __next__(self) -> T:
+        try:
+            return next(self._items)
+        except StopIteration:  # not for good: a state that is loaded has items again
+            self._items = lasting(self._delivery.blocks)
+            self._delivery.check_open()
+            raise
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.block_iterator import BlockIterator
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
@@ -57,7 +56,7 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
         """End the workers of all prefetching in the pipeline."""
 
 
-class PipelineIterator(BlockIterator[Any], CheckpointableIterator):
+class PipelineIterator(CheckpointableIterator):
     """A pipeline under the protocol. The iterators that it is made of stay where they are."""
 
     _run: Run[Any] | None = None
@@ -125,11 +124,11 @@ class PipelineIterator(BlockIterator[Any], CheckpointableIterator):
         if self._run is not None and self._sessions and not self._is_closed:
             warnings.warn(f"unclosed PrefetchIterator {self!r}", ResourceWarning, 2, source=self)
 
-    def _block(self) -> Iterator[Any] | None:
+    def __next__(self) -> Any:
         self._check_open()
         if self._run is None:
             self._run = Run(with_workers(self._pipeline, self._sessions), self._begun)
-        return self._run.next_block()
+        return next(self._run)
 
     def _state(self) -> State:
         return self._begun if self._run is None else self._run.state

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from _thread import interrupt_main
-from collections.abc import Iterator
-from signal import SIGINT
 from typing import Any
 from weakref import ref
 
@@ -18,7 +15,6 @@ from infinibatch import iterators as old
 import lazyckpt as lz
 from lazyckpt.compat import infinibatch
 from lazyckpt.compat.infinibatch import datasets, iterators
-from lazyckpt.compat.infinibatch.protocol import BlockIterator
 from tests.compat.infinibatch.cases import (
     MAKES,
     MOST,
@@ -223,39 +219,6 @@ def test_an_iterator_that_is_dropped_is_gone_at_once(name: str) -> None:
         gone = ref(it)
         del it
         assert gone() is None
-
-
-def test_an_end_and_an_error_are_not_for_good() -> None:
-    class Blocks(BlockIterator):
-        def _block(self) -> Iterator[int] | None:
-            found = next(turns)
-            if isinstance(found, BaseException):
-                raise found
-            return None if found is None else iter(found)
-
-    turns: Iterator[Any] = iter(
-        [[1, 2], KeyboardInterrupt(), [], [3], None, None, [4] * 100, KeyError(), None]
-    )
-    it = Blocks()
-    assert [next(it), next(it)] == [1, 2]
-    with pytest.raises(KeyboardInterrupt):
-        next(it)
-    assert [list(it), list(it)] == [[3], []]
-    given = until_it_fails(it)
-    assert [given, list(it)] == [[4] * 100, []]
-
-
-def test_an_interrupt_between_blocks_is_not_for_good() -> None:
-    class Blocks(BlockIterator):
-        def _block(self) -> Iterator[Any] | None:
-            return next(turns)
-
-    interrupting = map(interrupt_main, [SIGINT])  # acts when Python runs next
-    turns = iter([iter([1]), interrupting, iter([3]), None, None])
-    it = Blocks()
-    with pytest.raises(KeyboardInterrupt):
-        list(it)
-    assert [list(it), list(it)] == [[3], []]
 
 
 def test_d_an_exception_is_tried_again() -> None:
