@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Semaphore
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def name(x: Any) -> str:
 
 
 def number(x: Any) -> int:
-    return x if type(x) is int else len(str(x))
+    return x if type(x) is int else crc32(str(x).encode())  # no endless run of the same
 
 
 def third(x: Any) -> int:
