@@ -7,9 +7,10 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from mmap import PAGESIZE, mmap
 from typing import IO, Any
-from weakref import WeakSet, ref
+from weakref import ref
 
 import numpy as np
 
@@ -21,9 +22,9 @@ _LINE = 64  # bytes of a cache line
 class SharedMemorySlots:
     """Slots of one size, and a byte for each that is 1 while it is taken.
 
-    The worker sets that byte, the consumer clears it; nobody waits. One byte more is
-    1 once the memory is retired: a forked process may read what the consumer had
-    then, so that no slot comes free again, and the worker takes other memory.
+    The worker sets that byte, the consumer clears it; nobody waits. A slot that the
+    consumer held when it forked is never cleared, as the forked process may read it.
+    One more byte is 1 once there was such a slot: then the worker takes other memory.
     """
 
     def __init__(self, file: IO[bytes], size: int, count: int) -> None:
@@ -36,18 +37,10 @@ class SharedMemorySlots:
         self._held: dict[int, _SlotReference] = {}
         self._dropped: deque[_SlotReference] = deque()
         self._lent: set[int] = set()  # of those held
-        _memories.add(self)
 
     @property
     def is_retired(self) -> bool:
         return self._map[self.count] == 1
-
-    def retire_lent(self) -> None:
-        """Before this process forks: retire the memory if any of it is held."""
-        self.free_dropped()
-        with suppress(ValueError):  # closed
-            if self._held:
-                self._map[self.count] = 1
 
     def take(self) -> int | None:
         """The number of a free slot: the first, which is likely to be in the cache."""
@@ -72,30 +65,37 @@ class SharedMemorySlots:
 
     def hold(self, number: int) -> _SlotBytes:
         """A slot's bytes; once they are dropped, `free_dropped` frees it."""
+        forks = len(_forks)
         held = np.frombuffer(self[number], np.uint8).view(_SlotBytes)
         # Whoever drops them runs no Python code by that, in which a Ctrl-C would be lost.
         found = self._held[number] = _SlotReference(held, self._dropped.append)
-        found.number = number
+        found.number, found.forks = number, forks
         return held
 
     def lend(self, number: int) -> bool:
         """Whether a consumer may keep a slot that is held; it copies what is in others."""
         self.free_dropped()
-        if len(self._lent) >= min(LENT_SLOTS, self.count // 2) or self.is_retired:
+        if len(self._lent) >= min(LENT_SLOTS, self.count // 2) or self._is_forked(number):
             return False
         self._lent.add(number)
         return True
+
+    def _is_forked(self, number: int) -> bool:
+        """Whether another process has the slot's bytes too."""
+        return self._held[number].forks != len(_forks)
 
     def free_dropped(self) -> None:
         """Free the slots whose bytes nobody has any more."""
         with suppress(IndexError):  # of the last one another thread was faster
             while self._dropped:
-                number = self._dropped.popleft().number
-                self._lent.discard(number)
-                self._held.pop(number, None)
+                dropped = self._dropped.popleft()
+                self._lent.discard(dropped.number)
+                self._held.pop(dropped.number, None)
                 with suppress(ValueError):  # closed
-                    if not self.is_retired:
-                        self._taken[number] = 0
+                    if dropped.forks == len(_forks):
+                        self._taken[dropped.number] = 0
+                    else:
+                        self._map[self.count] = 1
 
     def close(self) -> None:
         """Release the memory, except for what is still lent."""
@@ -166,20 +166,16 @@ class UnmappedSlots:
         self._map.close()
 
 
-_memories: WeakSet[SharedMemorySlots] = WeakSet()
-
-
-def _retire_lent() -> None:
-    for memory in list(_memories):
-        memory.retire_lent()
-
+# One for each fork of this process. No Python code adds them: a Ctrl-C would be lost in it.
+_forks: list[None] = []
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_retire_lent)
+    os.register_at_fork(before=partial(_forks.append, None))
 
 
 class _SlotReference(ref["_SlotBytes"]):
     number: int  # of the slot
+    forks: int  # before it was held
 
 
 class _SlotBytes(np.ndarray[tuple[int], np.dtype[np.uint8]]):
