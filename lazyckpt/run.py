@@ -274,7 +274,7 @@ class Run(Iterator[T], Pictured):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[T]:  # type: ignore[override]  # not itself
+    def __iter__(self) -> Iterator[T]:
         self._delivery.check_open()
         return lasting(self._delivery.blocks)
 

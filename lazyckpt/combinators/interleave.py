@@ -117,10 +117,11 @@ class Turns(Generic[A]):
 
         order, before = [turn], 0
         taken: Callable[[], int] = int  # none, until reading begins
+        now, noted = list(places), 0  # positions, where so many items of this round were taken
 
         def rounds() -> Iterator[Iterator[A]]:
             """The items until one pipeline ends, then those until the next one does."""
-            nonlocal ended, turn, given, order, before, taken
+            nonlocal ended, turn, given, order, before, taken, now, noted
             streams = [iter(each) for each in flows]
             while ended + 1 < 1 << self.width:
                 numbers = chain(range(turn, self.width), range(turn))
@@ -135,6 +136,7 @@ class Turns(Generic[A]):
                 turn, before, taken = whose()[0], before + taken(), lambda: 0
                 ended |= 1 << turn
                 turn, given = turned(turn, 0, ended)
+                now, noted = [each.snapshot() for each in flows], 0
 
         def whose() -> tuple[int, int]:
             """Whose turn it is, and how many items were given in it."""
@@ -142,7 +144,13 @@ class Turns(Generic[A]):
             return order[blocks % len(order)], inside
 
         def snapshot() -> Position:
-            return tuple([each.snapshot() for each in flows]), ended, *turned(*whose(), ended)
+            nonlocal noted
+            here = taken()
+            turns = range((given + noted) // block_length, -(-(given + here) // block_length))
+            for number in {order[each % len(order)] for each in turns[-len(order) :]}:
+                now[number] = flows[number].snapshot()
+            noted = here
+            return tuple(now), ended, *turned(*whose(), ended)
 
         items = chain.from_iterable(rounds())
         return Flow(items, snapshot, taken=lambda: before + taken())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, islice
+from operator import ne
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lazyckpt.combinators.join import named
@@ -142,13 +143,14 @@ class Mixture(Generic[A]):
             for number, place in enumerate(places)
         ]
         streams, taken = map(list, zip(*map(counted, flows), strict=True))
+        there, noted = list(places), counts  # positions, where so many items of each were taken
 
         def given() -> tuple[int, ...]:
             return (*[had + some() for had, some in zip(before, taken, strict=True)], *gone)
 
         def passes() -> Iterator[Iterator[A]]:
             """The items until the chosen pipeline has ended, then until the next one has."""
-            nonlocal ended
+            nonlocal ended, there, noted
             choices, now, place = self.chooser(position), counts, begin
             while not ended:
                 yield map(next, choices.ahead(place, now, streams))
@@ -156,14 +158,20 @@ class Mixture(Generic[A]):
                 place = sum(now)
                 number = choices.one(place, now)
                 if self.is_last(number, here):
-                    ended = 1
+                    ended, there, noted = 1, here, now
                     return
                 flows[number] = again[number].flow(self.begun_again(number, here[number]))
                 streams[number], taken[number] = counted(flows[number])
                 before[number] = now[number]
+                there, noted = [each.snapshot() for each in flows], now
 
         def snapshot() -> Position:
-            return tuple([each.snapshot() for each in flows]), given(), ended
+            nonlocal noted
+            now = given()
+            for number in compress(range(width), map(ne, now, noted)):
+                there[number] = flows[number].snapshot()
+            noted = now
+            return tuple(there), now, ended
 
         items = chain.from_iterable(passes())
         return Flow(items, snapshot, taken=lambda: sum(given()) - begin)

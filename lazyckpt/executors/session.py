@@ -21,7 +21,7 @@ from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
 from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
 from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
-from lazyckpt.failures.skipping import read_again, skip_log_of
+from lazyckpt.failures.skipping import skip_log_of
 
 
 class Prefetching(Protocol):
@@ -163,7 +163,7 @@ def open_session(
     pool = start_pool(handlers, workers)
     gate.pools.append(pool)
     if not needs_reader(segments):
-        generate, rereader = tasks_of(segments[0], pool), Rereader(read_again(chain).machine)
+        generate, rereader = tasks_of(segments[0], pool), Rereader()
         prefetch_from = prefetching(
             pool,
             gate,
@@ -201,7 +201,7 @@ def open_last_stage(
     last, upstream = chain.calls[-1:], chain.machine.upstream
     pool = start_pool([Mapper(last)], workers)
     gate.pools.append(pool)
-    rereader = Rereader(upstream)
+    rereader = Rereader()
     generate = pointwise_tasks(upstream, last, rereader)
     prefetch_from = prefetching(pool, gate, 0, generate, rereader, None, last)
     return Session(chain.machine, prefetch_from, gate)

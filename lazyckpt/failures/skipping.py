@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from copy import copy
 from functools import partial
 from itertools import count
 from typing import Any
@@ -240,37 +239,15 @@ def leaves_out(call: Call) -> bool:
     return call.combinator in (sieve.combinator, steered_sieve.combinator)
 
 
-def read_again(chain: Chain) -> Chain:
-    """A pipeline made by `skipping`, with a log apart: to read items that are counted already.
-
-    Its functions are guarded apart too, so that whoever watches the others counts no calls of it.
-    """
-    if skip_log_of(chain) is None:
-        return chain
-    skip_log = SkipLog()
-    skip_log.is_direct = True
-    return _with_log(chain, skip_log, _apart)
-
-
-def _with_log(
-    chain: Chain, skip_log: SkipLog, change: Callable[[Any], Any] = lambda value: value
-) -> Chain:
+def _with_log(chain: Chain, skip_log: SkipLog) -> Chain:
     calls = []
     for call in chain.calls:
         found = call
         if call.chains:
-            found = call.with_chains(lambda each: _with_log(each, skip_log, change))
-        values = {
-            name: skip_log if isinstance(value, SkipLog) else change(value)
-            for name, value in call.arguments.items()
-        }
-        changed = {name: v for name, v in values.items() if v is not call.arguments[name]}
-        calls.append(found.replaced(**changed) if changed else found)
+            found = call.with_chains(lambda each: _with_log(each, skip_log))
+        logs = {name: skip_log for name, v in call.arguments.items() if isinstance(v, SkipLog)}
+        calls.append(found.replaced(**logs) if logs else found)
     return type(chain)(tuple(calls))
-
-
-def _apart(value: Any) -> Any:
-    return copy(value) if isinstance(value, Guarded) else value
 
 
 def _mapping(call: Call, fn: Callable[..., Any]) -> Call:

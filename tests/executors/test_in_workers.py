@@ -43,6 +43,33 @@ def test_none_of_them_runs_in_the_process_that_reads(shape: str, workers: int) -
     assert os.getpid() not in set(lz.run(SHAPES[shape], executor=executor))
 
 
+def pid_keep(x: int) -> bool:
+    CALLED_IN.add(os.getpid())
+    return True
+
+
+CALLED_IN: set[int] = set()
+MANY: list[lz.Pipeline[Any]] = [
+    lz.source(Stream(range(9))) | lz.filter(pid_keep) for _ in range(70)
+]
+WIDE: dict[str, lz.Pipeline[Any]] = {
+    "interleave": lz.interleave(*MANY) | lz.filter(pid_keep) | lz.map(str),
+    "mix": lz.mix(MANY, [1] * 70, seed=0) | lz.filter(pid_keep),
+    "window": lz.interleave(*MANY) | lz.shuffle(buffer_size=9, seed=0) | lz.filter(pid_keep),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("shape", WIDE)
+def test_nor_does_one_where_states_are_read(shape: str, workers: int) -> None:
+    executor = lz.processes(workers, start_method="fork")
+    expected = [state for _, state in lz.run(WIDE[shape]).with_state()]
+    CALLED_IN.clear()
+    with lz.run(WIDE[shape], executor=executor) as run:
+        assert [state for _, state in run.with_state()] == expected
+    assert os.getpid() not in CALLED_IN
+
+
 SIZES = [3, 5000]  # those in the pickle, and those beside it
 CACHE = {(x, size): np.full(size, x) for x in range(7) for size in SIZES}
 

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.core.entries import size
-from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.failures.skipping import read_again, skipping
 from lazyckpt.testing.laws import Stream
 from tests.failures.cases import NUMBERS, Data, Rejecting, Sum, picky
 
@@ -234,23 +232,3 @@ def test_an_interrupt_is_no_bad_item() -> None:
     run = lz.run(NUMBERS | lz.map(interrupted), on_error="skip")
     with pytest.raises(KeyboardInterrupt):
         next(run)
-
-
-@pytest.mark.parametrize(
-    "pipeline",
-    [
-        lz.source(range(6)) | lz.map(picky) | lz.batch(2),
-        lz.mix([lz.source(range(6)) | lz.map(picky)], weights=[1], seed=0) | lz.batch(2),
-        lz.source(range(6)) | lz.flat_map(lazily),
-    ],
-    ids=str,
-)
-def test_what_is_read_again_is_not_counted(pipeline: lz.Pipeline[Any]) -> None:
-    skip_log = SkipLog()
-    chain = skipping(pipeline, skip_log)
-    again = read_again(chain).machine
-    list(again.flow(again.init(0)))
-    assert not skip_log.drain().spans
-    list(chain.machine.flow(again.init(0)))
-    assert skip_log.drain().spans
-    assert read_again(pipeline) is pipeline

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.failures.skipping import read_again, skipping
+from lazyckpt.failures.skipping import skipping
 from lazyckpt.failures.watching import Watch, guarded_in, leave_out, name_of, watched
 
 ERROR = lz.WorkerDied("worker killed by SIGKILL")
@@ -95,15 +95,6 @@ def test_what_is_watched_pickles_as_what_it_is() -> None:
     with watched(chain.calls, Watch(cell(), {1: ERROR})):
         copy = pickle.loads(pickle.dumps(chain))
     assert made(copy) == [0, 1, 2, 3]
-
-
-def test_what_reads_again_is_not_watched() -> None:
-    chain = skipping(PIPELINE, SkipLog())
-    again = read_again(chain)
-    assert len(guarded_in(chain.calls)) == len(guarded_in(again.calls)) == 3
-    with watched(chain.calls, Watch(cell(), dict.fromkeys(range(40), ERROR))):
-        assert made(chain) == []
-        assert made(again) == made(skipping(PIPELINE, SkipLog()))
 
 
 def test_a_record_has_the_same_name_wherever_it_is_made() -> None:

@@ -19,7 +19,7 @@ from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.registry import registry
 from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.recording import Recorded, Recorder
-from lazyckpt.failures.skipping import read_again, skip_log_of
+from lazyckpt.failures.skipping import skip_log_of
 
 _BLOCK = 1 << 12  # items that are counted at once
 _ENOUGH = 1 << 40  # items, more than a stage is told to take
@@ -28,14 +28,13 @@ Recorders: TypeAlias = Sequence[Recorder | None]
 
 
 def rereader_of(chain: Chain) -> Rereader:
-    """What finds positions of a pipeline between known ones: by counting, where that will do."""
+    """Find positions of a pipeline between known ones, where not all are noted."""
     if (found := counting(chain)) is not None:
-        return Rereader(found, is_counting=True)
-    plain = read_again(chain).machine
+        return Rereader(found)
     recorders = recorders_of(chain)
     if recorders is None or (machine := counting(chain, recorders)) is None:
-        return Rereader(plain)
-    return Rereader(plain, replay=partial(_replay, machine, recorders))
+        return Rereader()
+    return Rereader(replay=partial(_replay, machine, recorders))
 
 
 def _replay(

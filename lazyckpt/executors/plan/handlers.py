@@ -143,11 +143,10 @@ class Reader:
                     finally:
                         log.pass_over(len(items))
                 else:
-                    add, add_skipped = log.add, self._add_skipped
                     for item in islice(stream, count):
-                        is_behind_skipped = add_skipped(skipped, len(items))
+                        self._add_skipped(skipped, len(items))
                         items.append(item)
-                        add(is_behind_skipped=is_behind_skipped)
+                        log.add()
                 if len(items) == count:
                     log.finish()
             if len(items) == count:
@@ -179,12 +178,10 @@ class Reader:
         finally:
             del failure  # its traceback has this frame, which would be a cycle
 
-    def _add_skipped(self, skipped: list[tuple[int, SkipRecord]], place: int) -> bool:
-        """Note what was left out since the last call, and say whether anything was."""
-        if self._skip_log is None or not (found := self._skip_log.drain()).spans:
-            return False
-        skipped.append((place, found))
-        return True
+    def _add_skipped(self, skipped: list[tuple[int, SkipRecord]], place: int) -> None:
+        """Note what was left out since the last call."""
+        if self._skip_log is not None and (found := self._skip_log.drain()).spans:
+            skipped.append((place, found))
 
     def _key(self, position: Position) -> Position:
         """The key of the flow that is open at a position: None for that of a stream."""

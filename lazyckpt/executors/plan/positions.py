@@ -1,7 +1,4 @@
-"""Positions of a stream that is read ahead: all of them, or some and how to find the others.
-
-The position of what joins a thousand pipelines takes a thousand times what an item does.
-"""
+"""Positions of a stream that is read ahead: all of them, or some and how to find the others."""
 
 from __future__ import annotations
 
@@ -9,23 +6,18 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import inf
-from time import perf_counter
 from typing import Any, overload
 
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState
 
-_WIDE = 64  # numbers in a position that is not taken after every item
-_COST = 8  # times what one takes, until the next is taken
-
 
 class PositionLog:
-    """The positions before the items of a chunk and after each; None for those not taken.
+    """The positions before the items of a chunk and after each.
 
     Attributes:
-        known: They, as far as items were added.
+        known: They, as far as items were added; None for those found by counting.
         befores: By the number of an item, from 1 on, the position just before it, where the flow
             tells that and it isn't the one after the item before: some were dropped between them.
     """
@@ -37,26 +29,13 @@ class PositionLog:
             flow: Gives the items.
             is_counted: Whether those between the first and the last are found by counting.
         """
-        self._flow = flow
-        self.known: list[Any] = []
+        self._flow, self._is_counted = flow, is_counted
+        self.known: list[Any] = [try_snapshot(flow)]
         self.befores: dict[int, Position] = {}
-        self._cost = self._taken_at = 0.0
-        self._take()
-        self._is_wide = is_counted or is_wide(self.known[0])
-        if is_counted:
-            self._cost = inf
 
-    def add(self, *, is_behind_skipped: bool = False) -> None:
-        """Note that an item was given, and whether others were left out before it.
-
-        Those are not read again to find a position, as they may not fail a second time.
-        """
-        if not self._is_wide or is_behind_skipped:
-            self.known.append(try_snapshot(self._flow))
-        elif perf_counter() - self._taken_at < _COST * self._cost:
-            self.known.append(None)
-        else:
-            self._take()
+    def add(self) -> None:
+        """Note that an item was given."""
+        self.known.append(None if self._is_counted else try_snapshot(self._flow))
         last = self.known[-2]
         if self._flow.before is not None and last is not None:
             before = self._flow.before()
@@ -71,12 +50,6 @@ class PositionLog:
         """Have the last one too, if that is not the end: the stream has another place there."""
         if self.known[-1] is None:
             self.known[-1] = try_snapshot(self._flow)
-
-    def _take(self) -> None:
-        begun = perf_counter()
-        self.known.append(try_snapshot(self._flow))
-        self._taken_at = perf_counter()
-        self._cost = self._taken_at - begun
 
 
 class Positions(Sequence[Any]):
@@ -132,44 +105,30 @@ class Noted(Positions):
         return (*position[:-1], position[-1] - left) if left else position
 
 
-def is_wide(position: Position) -> bool:
-    """Whether a position has so many numbers that taking it is work."""
-    left, parts = _WIDE, [position]
-    while parts and left:
-        part = parts.pop()
-        if isinstance(part, tuple):
-            parts.extend(part)
-        else:
-            left -= 1
-    return bool(parts)
-
-
 class Rereader:
-    """Finds the positions of a stream between two known ones, by reading it again from the first.
+    """Finds positions between two known ones, by going through those from the first one on.
 
-    For the next position of the same chunk it goes on from where it is.
+    For the next position of the same chunk it goes on from where it is. It makes no items,
+    and so calls none of the user's functions.
 
     Attributes:
-        is_counting: See `__init__`.
+        is_counting: Whether it finds those of any stream, and not only of what was recorded.
     """
 
     def __init__(
         self,
-        machine: Machine[Any],
-        *,
-        is_counting: bool = False,
-        replay: Callable[[Any, Position], Flow[Any]] | None = None,
+        counting: Machine[None] | None = None,
+        replay: Callable[[Any, Position], Flow[None]] | None = None,
     ) -> None:
-        """Find positions by reading.
+        """Find positions, if any are not known.
 
         Args:
-            machine: Gives the same positions.
-            is_counting: Whether it has no items, so that reading costs next to nothing.
-            replay: Gives the flow from a position by what was recorded behind it.
+            counting: Gives the same positions, and no items.
+            replay: Gives a flow of that kind, from a position on, by what was recorded behind it.
         """
-        self._machine, self._replay = machine, replay
-        self.is_counting = is_counting
-        self._open: tuple[Position, int, Flow[Any]] | None = None
+        self._counting, self._replay = counting, replay
+        self.is_counting = counting is not None
+        self._open: tuple[Position, int, Flow[None]] | None = None
 
     def positions(self, known: Sequence[Any], recorded: Any = None) -> Callable[[int], Any]:
         """The position after so many items, of those that a log has noted, by what was recorded."""
@@ -207,9 +166,10 @@ class Rereader:
         self._open = start, given, flow
         return flow
 
-    def _flow(self, start: Position, recorded: Any) -> Flow[Any]:
-        if recorded is None or self._replay is None:
-            return self._machine.flow(start)
+    def _flow(self, start: Position, recorded: Any) -> Flow[None]:
+        if self._counting is not None:
+            return self._counting.flow(start)
+        assert self._replay is not None, "all positions of a stream that can't be counted are known"
         return self._replay(recorded, start)
 
     def close(self) -> None:

@@ -274,7 +274,7 @@ def _read(
             if skip_log is not None and (found := skip_log.drain()).spans:
                 skipped[place] = found
             items.append(item)
-            log.add(is_behind_skipped=place in skipped)
+            log.add()
             raise_or_position(log.known[-1])
         if len(items) == count:
             log.finish()

@@ -1,18 +1,14 @@
-"""Positions of streams: after every item, or a few of a chunk where they are wide."""
+"""Positions of streams, wide ones too: those of every item are the ones of inline."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
 import lazyckpt as lz
 from lazyckpt.core.call import Chain
-from lazyckpt.executors.plan import positions
 from lazyckpt.executors.plan.handlers import Outcome, Reader
-from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.failures.skipping import skipping
 from tests.executors.cases import Stream, square, until_error
 
 WIDTH = 34
@@ -59,21 +55,8 @@ def outcome(pipeline: Chain, count: int) -> Outcome:
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", WIDE)
-def test_states_within_a_chunk_are_inlines(
-    name: str, executor: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(positions, "_COST", math.inf)  # so that there are none but at its ends
+def test_states_within_a_chunk_are_inlines(name: str, executor: str) -> None:
     assert places(WIDE[name], EXECUTORS[executor]) == places(WIDE[name])
-
-
-def test_a_wide_position_is_taken_once_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "_COST", math.inf)
-    found = outcome(joined(WIDTH), 100).positions
-    assert found is not None
-    assert [place for place, each in enumerate(found) if each is not None] == [0, 100]
-    found = outcome(joined(2, 100), 100).positions
-    assert found is not None
-    assert None not in found
 
 
 def halved(x: int) -> int:
@@ -99,30 +82,10 @@ SKIPPING: dict[str, lz.Pipeline[Any]] = {
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", SKIPPING)
-def test_so_it_is_where_items_are_left_out(
-    name: str, executor: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(positions, "_COST", math.inf)
+def test_so_it_is_where_items_are_left_out(name: str, executor: str) -> None:
     expected = places(SKIPPING[name], on_error="skip")
     assert expected[-1][-1] > 9
     assert places(SKIPPING[name], EXECUTORS[executor], on_error="skip") == expected
-
-
-def test_only_what_is_behind_an_item_left_out_has_its_position_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(positions, "_COST", math.inf)
-    pipeline = joined(WIDTH) | lz.enumerate() | lz.filter(fail)
-    found = outcome(skipping(pipeline | lz.take(WIDTH * 3), SkipLog()), 60).positions
-    assert found is not None
-    assert [place for place, each in enumerate(found) if each is not None] == [0, 60]
-    found = outcome(skipping(joined(WIDTH, 9) | lz.enumerate() | lz.filter(fail), SkipLog()), 200)
-    assert found.positions is not None
-    assert [place for place, each in enumerate(found.positions) if each is not None] == [
-        0,
-        151,
-        200,
-    ]
 
 
 class FailsOnce:
@@ -141,10 +104,7 @@ class FailsOnce:
 
 
 @pytest.mark.parametrize("executor", [lz.threads(), lz.threads(2, buffer_size=20)])
-def test_states_hold_where_what_has_failed_does_so_once(
-    executor: lz.Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(positions, "_COST", math.inf)
+def test_states_hold_where_what_has_failed_does_so_once(executor: lz.Executor) -> None:
     pipeline = joined(WIDTH) | lz.enumerate() | lz.map(FailsOnce()) | lz.filter(keep)
     with lz.run(pipeline, executor=executor, on_error="skip") as run:
         given = list(run.with_state())
@@ -161,11 +121,8 @@ def test_the_end_has_a_place_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("executor", [lz.threads(), lz.processes(start_method="fork")])
-def test_an_error_within_a_wide_chunk(
-    executor: lz.Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_within_a_wide_chunk(executor: lz.Executor) -> None:
     """The items before it come, with their states, and the same item again after it."""
-    monkeypatch.setattr(positions, "_COST", math.inf)
     plain = joined(WIDTH, 9) | lz.enumerate()
     expected = places(plain)[:150]
     with lz.run(plain | lz.map(fail), executor=executor) as run:
