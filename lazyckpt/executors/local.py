@@ -136,8 +136,9 @@ def processes(
 
     Processes suit work that is Python code. Arrays, CPU tensors and large messages come
     through shared memory, and the rest through pipes. Functions are pickled once; lambdas
-    and closures need cloudpickle, or fork. So are the data of a source, whose arrays all
-    workers have in the same memory. Threads of runs rest while workers are forked.
+    and closures need cloudpickle, or fork. So are the data of a source: all workers have its
+    arrays and the items of its lists in the same memory. Threads of runs rest while workers
+    are forked.
 
     Workers make what comes of an item, by `map`, `filter` or `flat_map`, beside each
     other. What depends on the items before, as in a buffer or a packed row, runs in

@@ -26,6 +26,7 @@ from lazyckpt.core.secrets import masked
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.reducers import reducers
+from lazyckpt.executors.ipc.shared_items import shared_call
 from lazyckpt.executors.ipc.shared_memory import starts
 from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
@@ -158,7 +159,7 @@ def serialize_handlers(handlers: list[Handler]) -> bytes:
 def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
     """Handlers with their functions, and what goes along, for processes on this machine.
 
-    Large arrays in there, such as a source's, are in memory that all of them share.
+    Large arrays in there, and the items of a source, are in memory that all of them share.
     """
     return _serialized(handlers, more, SharedPickle, has_main=True)
 
@@ -207,14 +208,27 @@ def _dumps_functions(has_main: bool) -> list[Dumps]:
 
 
 def _dumps_by_name(content: Any, is_small: Callable[[Any], bool] | None = None) -> bytes:
-    return pickle.dumps(content, 5, buffer_callback=is_small)
+    file = BytesIO()
+    pickler = pickle.Pickler(file, 5, buffer_callback=is_small)
+    if is_small is not None:
+        pickler.dispatch_table = copyreg.dispatch_table | {Call: _sharing(_dumps_by_name)}
+    pickler.dump(content)
+    return file.getvalue()
 
 
 def _dumps_by_value(content: Any, is_small: Callable[[Any], bool] | None = None) -> bytes:
     """A pickle that has classes and functions by value, from cloudpickle."""
     file = BytesIO()
-    _strict_pickler()(file, 5, buffer_callback=is_small).dump(content)
+    pickler = _strict_pickler()(file, 5, buffer_callback=is_small)
+    if is_small is not None:
+        pickler.dispatch_table = pickler.dispatch_table.new_child({Call: _sharing(_dumps_by_value)})
+    pickler.dump(content)
     return file.getvalue()
+
+
+def _sharing(dumps: Callable[[Any], bytes]) -> Callable[[Call], Any]:
+    """How to reduce a call whose data processes share, as their memory does."""
+    return lambda call: shared_call(call, dumps).__reduce__()
 
 
 @cache
