@@ -246,9 +246,10 @@ class Run(Iterator[T], Pictured):
         return Buffering(self.resume, self.pause)
 
     def pause(self) -> None:
-        """Make nothing ahead from now on, except for what workers have been given.
+        """Make nothing ahead from now on.
 
-        What is waited for is still made. Each `pause` needs a `resume`, as a lock does.
+        Threads finish what they are at, and processes what they have been given. Items that
+        you wait for are still made. Each `pause` needs a `resume`, as a lock does.
         """
         if (session := self._delivery.session) is not None:
             session.add_buffering(-1)

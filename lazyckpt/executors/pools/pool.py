@@ -119,6 +119,12 @@ class WorkerPool(ABC):
     def take_in(self) -> None:  # noqa: B027  # outcomes of most come by themselves
         """Take in the outcomes that have come, so that their tasks are done."""
 
+    def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
+        """Keep tasks from being begun, until each is waited for or they are let go."""
+
+    def let_go(self) -> None:  # noqa: B027
+        """Let tasks be begun that were held back."""
+
     @abstractmethod
     def stop(self) -> None:
         """End the workers, and keep what they have done. Idempotent."""
@@ -127,7 +133,7 @@ class WorkerPool(ABC):
 class PrefetchGate:
     """Whether items are made that nobody waits for yet; none at all once it `is_closed`.
 
-    What was submitted before it shuts is still made.
+    When it shuts, threads begin none of what they have been given; processes make that.
     """
 
     def __init__(self, is_gated: bool) -> None:
@@ -152,6 +158,8 @@ class PrefetchGate:
         """Count reasons to be open, or if it is negative take some back."""
         for _ in range(abs(count)):
             (self._allowed if count > 0 else self._refused).append(None)
+        for pool in self.pools:
+            (pool.let_go if self.is_open else pool.hold_back)()
 
     @contextmanager
     def without_lookahead(self) -> Iterator[None]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import repeat, starmap
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -50,6 +53,8 @@ class ThreadPool(WorkerPool):
         self._threads: list[threading.Thread] = []
         self._has_begun = False  # also where starting or stopping them was interrupted
         self._awaited: PendingTask | None = None
+        self._tasks: SimpleQueue[Any] = SimpleQueue()
+        self._held: deque[tuple[PendingTask, int, Any]] = deque()
         _pools.add(self)
 
     def submit(
@@ -64,6 +69,19 @@ class ThreadPool(WorkerPool):
         pending = PendingTask(generation, SimpleQueue(), size)
         self._tasks.put((pending, handler, payload))
         return pending
+
+    # Both ways each task is moved by C code alone: an interrupt would lose it in between.
+
+    def hold_back(self) -> None:
+        if self._threads and not self.is_driven:  # who drives it waits for them
+            with suppress(Empty):
+                self._held.extend(iter(self._tasks.get_nowait, None))
+
+    def let_go(self) -> None:
+        self._let_go(len(self._held))
+
+    def _let_go(self, count: int) -> None:
+        deque(map(self._tasks.put, starmap(self._held.popleft, repeat((), count))), 0)
 
     def result(self, pending: PendingTask) -> Outcome:
         if pending.outcome is None:
@@ -84,6 +102,9 @@ class ThreadPool(WorkerPool):
         patience = inf if self._timeout is None else self._timeout
         deadline = monotonic() + patience
         while True:
+            for place, (held, *_) in enumerate(tuple(self._held), 1):
+                if held is pending:
+                    self._let_go(place)
             try:
                 seconds = max(0.0, min(_TICK, deadline - monotonic()))
                 found: Outcome | None = get_within(pending.handle, seconds)
@@ -109,6 +130,7 @@ class ThreadPool(WorkerPool):
         """End the threads; a task starts others."""
         self.generation += 1
         threads, self._threads = self._threads, []
+        self._held.clear()
         if not self._has_begun:
             return
         self._has_stopped.append(True)
@@ -137,7 +159,7 @@ class ThreadPool(WorkerPool):
         generation = self.generation
         for pool in self._drives:
             pool.start()
-        self._tasks: SimpleQueue[Any] = SimpleQueue()
+        self._tasks = SimpleQueue()
         self._has_stopped: list[bool] = []  # those threads know it, and no later ones
         self._has_begun = True
         threads = []
