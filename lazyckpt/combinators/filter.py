@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, overload
 
 from lazyckpt.core.checks import function
 from lazyckpt.core.control import applying
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import Machine, anchored
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
@@ -76,9 +76,15 @@ def selected(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
                 return position, item
 
     def flow(position: Position) -> Flow[A]:
-        items = anchored(upstream, position)
+        return chosen(anchored(upstream, position))
+
+    def chosen(items: Flow[A]) -> Flow[A]:
         blocks = (items.pull,) if items.blocks is None else items.blocks
-        return Flow(_kept(blocks, items.fn, predicate), items.snapshot, before=items.before)
+        kept = _kept(blocks, items.fn, predicate)
+        before, noting = items.before, None
+        if before is None:
+            noting = lambda: chosen(noted(items)[0])  # noqa: E731
+        return Flow(kept, items.snapshot, before=before, noting=noting)
 
     return stateless(upstream, step=step, flow=flow)
 

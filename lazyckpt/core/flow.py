@@ -37,7 +37,9 @@ class Flow(Generic[T]):
 
     `place()` is both, where that takes less time. `before()` is the position just before the
     item that was taken last, behind all that was dropped before it: from there the next item
-    is that one, and nothing else is made. It is given where nobody has to note it at each.
+    is that one, and nothing else is made. It is given where nobody has to note it at each;
+    `noting()` is the same flow with a `before` that is noted so, in place of one that has
+    not begun: where items are dropped only that flow can tell.
 
     `blocks` gives the same items as `pull`, cut into iterators, for who would go
     through these himself: one or the other. It comes with `taken`, which is right
@@ -53,6 +55,7 @@ class Flow(Generic[T]):
         "chunks",
         "epoch_items",
         "fn",
+        "noting",
         "place",
         "pull",
         "snapshot",
@@ -70,6 +73,7 @@ class Flow(Generic[T]):
         place: Callable[[], tuple[Position, int]] | None = None,
         epoch_items: Callable[[], Sequence[Any]] | None = None,
         before: Callable[[], Position] | None = None,
+        noting: Callable[[], Flow[T]] | None = None,
     ) -> None:
         self.pull = pull
         self.snapshot = snapshot
@@ -80,13 +84,21 @@ class Flow(Generic[T]):
         self.place = place
         self.epoch_items = epoch_items
         self.before = before
+        self.noting = noting
         self.block: Iterator[Any] = _NO_ITEMS  # at hand, of the types in `WALKS`
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
         both = fn if inner is None else lambda x: fn(inner(x))
+        noting = self.noting
         return Flow(
-            self.pull, self.snapshot, both, self.taken, blocks=self.blocks, before=self.before
+            self.pull,
+            self.snapshot,
+            both,
+            self.taken,
+            blocks=self.blocks,
+            before=self.before,
+            noting=noting and (lambda: noting().map(fn)),
         )
 
     def placed(self, snapshot: Callable[[], Position]) -> Flow[T]:
@@ -226,6 +238,8 @@ def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:
 
 def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
     """The flow, and its `before`, which is noted at each item where the flow has none."""
+    if flow.before is None and flow.noting is not None:
+        flow = flow.noting()
     if flow.before is not None:
         return flow, flow.before
     position = flow.snapshot()
@@ -236,4 +250,7 @@ def noted(flow: Flow[U]) -> tuple[Flow[U], Callable[[], Position]]:
             yield item
             position = flow.snapshot()
 
-    return Flow(items(), flow.snapshot), lambda: position
+    def before() -> Position:
+        return position
+
+    return Flow(items(), flow.snapshot, before=before), before

@@ -207,6 +207,8 @@ def pointwise_tasks(
         has_place = before is not position  # one of the stages, of its own
         origin = upstream.epoch(before), upstream.share
         flow = upstream.flow(before)
+        if not rereader.is_counting and flow.before is None and flow.noting is not None:
+            flow = flow.noting()
         stream = iter(flow)
         while True:
             count = sizer.size
