@@ -131,7 +131,7 @@ class Lookahead:
         """Learn from what has come of the first task, and have what is left of it made."""
         self._losses.end()
         self._continue(1, task, pending, outcome)
-        self._sizer.observe(outcome, _counted(task, outcome))
+        self._sizer.observe(outcome, _counted(task, outcome), task.seconds)
 
     def drop_first(self) -> None:
         """Go on to the task behind the first one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice, repeat
+from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.call import Call
@@ -72,8 +73,8 @@ class ChunkSizer:
         """Whether items are to be made one by one."""
         return self._singles > 0
 
-    def observe(self, outcome: Outcome, count: int) -> None:
-        """Fit the size to what a task of so many items took."""
+    def observe(self, outcome: Outcome, count: int, reading: float = 0.0) -> None:
+        """Fit the size to what a task of so many items took, and the reading of what it got."""
         self._singles -= min(count, self._singles)
         if not count or self._is_gated or self._singles:
             return
@@ -82,7 +83,7 @@ class ChunkSizer:
             self._is_small = self._bytes <= CHUNK_BYTES
         # Of large ones no two: if they are alive together, each is made in memory that is new.
         small = CHUNK_BYTES / self._bytes
-        quick = _CHUNK_SECONDS * count / (outcome.seconds or _CHUNK_SECONDS)
+        quick = _CHUNK_SECONDS * count / (max(outcome.seconds, reading) or _CHUNK_SECONDS)
         self._fraction = self._share.fraction()
         self._fitting = min(small, quick, CHUNK_ITEMS / self._fraction)
         fitting = self._fitting * self._fraction
@@ -139,6 +140,7 @@ class Task(NamedTuple):
             where that is always the one after the item before it.
         settle: From its outcome, once all before it have come, to the positions of that.
         following: The tasks behind it, where they depend on those before.
+        seconds: How long it took to read what the worker gets.
     """
 
     payload: Any
@@ -148,6 +150,7 @@ class Task(NamedTuple):
     position_before: Callable[[int], Position] | None = None
     settle: Callable[[Outcome], Settled] | None = None
     following: Callable[[ChunkSizer], Tasks] | None = None
+    seconds: float = 0.0
 
     @property
     def is_single(self) -> bool:
@@ -229,14 +232,16 @@ def pointwise_tasks(
                     len(items),
                     log_skips(read.skipped),
                     position_before=before_item,
+                    seconds=read.seconds,
                 )
             if read.error is not None:
                 try:
                     raise read.error
                 finally:
                     del read  # the error's traceback has this frame, which would be a cycle
-            position, passed = skip(position, count)
-            if passed < count:
+            wanted = len(items) if read.end is None else count
+            position, passed = skip(position, wanted)
+            if passed < wanted:
                 rest = {0: read.skipped_last} if read.skipped_last.spans else {}
                 yield Task(None, always(position), log_skips=log_skips(rest))
                 return
@@ -254,6 +259,7 @@ class _Read(NamedTuple):
     end: Position | None
     skipped: dict[int, SkipRecord]  # after so many items
     skipped_last: SkipRecord
+    seconds: float
 
 
 def _read(
@@ -270,6 +276,7 @@ def _read(
     end = None
     skipped: dict[int, SkipRecord] = {}
     earlier = last = SkipRecord() if skip_log is None else skip_log.drain()
+    begun, is_cut = perf_counter(), False
     try:
         for item in islice(stream, count):
             place = len(items)
@@ -278,7 +285,9 @@ def _read(
             items.append(item)
             log.add()
             raise_or_position(log.known[-1])
-        if len(items) == count:
+            if is_cut := perf_counter() - begun > _CHUNK_SECONDS:
+                break
+        if is_cut or len(items) == count:
             log.finish()
         else:
             end = flow.snapshot()
@@ -291,7 +300,8 @@ def _read(
             last = skip_log.drain()
             skip_log.record(earlier)
     try:
-        return _Read(items, log.known, log.befores, error, end, skipped, last)
+        seconds = perf_counter() - begun
+        return _Read(items, log.known, log.befores, error, end, skipped, last, seconds)
     finally:
         del error  # its traceback has this frame, which would be a cycle
 
