@@ -45,11 +45,25 @@ class Guard:
 class RebuiltError:
     """An error that unpickles without its own `__init__`, which may want other arguments."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, attributes: dict[str, Any] | None = None) -> None:
+        """Have an error unpickle so.
+
+        Args:
+            error: The error.
+            attributes: Its attributes, if not all of them.
+        """
         self.error = error
+        self._attributes = vars(error) if attributes is None else attributes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self.error), self.error.args, vars(self.error))
+        return _rebuild, (type(self.error), _rebuilding(self.error.args), self._attributes)
+
+
+def _rebuilding(value: Any) -> Any:
+    """An argument of an error, with errors in it, as a group has, that unpickle so too."""
+    if isinstance(value, BaseException):
+        return RebuiltError(value)
+    return type(value)(map(_rebuilding, value)) if type(value) in (list, tuple) else value
 
 
 def _rebuild(

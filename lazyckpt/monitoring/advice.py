@@ -81,6 +81,8 @@ def _with_workers(
     if busy > _BUSY:
         is_full = len(workers) >= processors() and not is_waiting
         return f"{text}; " + ("only less work helps" if is_full else "more workers help")
+    if in_threads:
+        return f"{text}: the consumer waits for something else; try fewer workers"
     last = found.stages[-1]
     size = said_size(last.bytes / last.items if last.items else 0.0)
     return f"{text}: items of {size} take longer to send than to make; try fewer workers"

@@ -71,9 +71,10 @@ def _check_version(version: Any) -> None:
             "any more: begin anew"
         )
     if version != FORMAT or type(version) is not int:
+        is_newer = type(version) is int and version > FORMAT
         raise InvalidState(
-            f"the state has format {brief(version)}, this lazyckpt reads {FORMAT}; "
-            "a newer lazyckpt wrote it: upgrade"
+            f"the state has format {brief(version)}, this lazyckpt reads {FORMAT}"
+            + ("; a newer lazyckpt wrote it: upgrade" if is_newer else ", and none is that")
         )
 
 

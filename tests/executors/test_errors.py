@@ -166,6 +166,12 @@ class Speechless(Exception):
         raise RuntimeError("no words")
 
 
+class Locked(Exception):
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what, self.lock = what, threading.Lock()
+
+
 def refuse() -> None:
     raise Sorry("it can't be unpickled")
 
@@ -235,6 +241,14 @@ def raise_speechless(flag: Path) -> None:
     raise Speechless
 
 
+def raise_locked(flag: Path) -> None:
+    raise Locked("bread")
+
+
+def raise_group(flag: Path) -> None:
+    raise ExceptionGroup("bread", [ValueError(1), Needs("butter", 2)])
+
+
 def raise_domestic(flag: Path) -> None:
     raise Domestic
 
@@ -248,7 +262,9 @@ def raise_domestic(flag: Path) -> None:
         (raise_local, Exception, "bread"),
         (raise_unsendable, Unsendable, "bread"),
         (raise_unreceivable, Unreceivable, "bread"),
-        (raise_speechless, lz.PipelineError, "can't be pickled.*Speechless"),
+        (raise_speechless, Speechless, None),
+        (raise_locked, Locked, "bread"),
+        (raise_group, ExceptionGroup, "bread"),
         (raise_domestic, Exception, None),
         (raise_frozen, Frozen, "bread"),
         (raise_unhashable, Unhashable, "bread"),

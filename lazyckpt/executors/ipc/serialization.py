@@ -301,13 +301,14 @@ def picklable_failure(failure: Failure, worker: str) -> Failure:
     if isinstance(error, (WorkerDied, WorkerTimeout)):  # of a worker of this one, which says it all
         trace = ""
     _strip_tracebacks(error)
-    for way in (_itself, RebuiltError, _CloudPickled)[: 2 + has_cloudpickle()]:
+    cloud: list[Callable[[Any], Any]] = [_CloudPickled] if has_cloudpickle() else []
+    text = "".join(format_exception_only(error)).strip()  # which no __str__ can fail
+    for way in (_itself, RebuiltError, *cloud, _without_attributes):
         with suppress(Exception):
             sent: Any = way(error)
             copy = pickle.loads(pickle.dumps(sent))
-            if type(copy) is type(error) and str(copy) == str(error):
+            if type(copy) is type(error) and "".join(format_exception_only(copy)).strip() == text:
                 return Failure(sent, failure.places, trace)
-    text = "".join(format_exception_only(error)).strip()  # which no __str__ can fail
     error = PipelineError(f"an error that can't be pickled: {text}")
     return Failure(error, failure.places, trace)
 
@@ -328,3 +329,13 @@ def _strip_tracebacks(error: BaseException | None) -> None:
 
 def _itself(error: BaseException) -> Any:
     return error
+
+
+def _without_attributes(error: BaseException) -> Any:
+    """The error with those of its attributes that can be pickled, as a lock can't."""
+    kept = dict[str, Any]()
+    for name, value in vars(error).items():
+        with suppress(Exception):
+            pickle.dumps(value)
+            kept[name] = value
+    return RebuiltError(error, kept)

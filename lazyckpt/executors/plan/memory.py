@@ -40,7 +40,7 @@ def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: boo
     """
     found = ["stages have their own buffers"]
     if is_gated:
-        found.append("nothing is ahead but within run.allow_buffering")
+        found.append("so much is ahead only within run.allow_buffering")
     else:
         found.append(
             f"items below {_size(CHUNK_BYTES)} come in chunks of {_size(CHUNK_BYTES)} "

@@ -32,6 +32,7 @@ from lazyckpt.executors.pools.worker_main import (
 from lazyckpt.executors.pools.worker_process import (
     WorkerProcess,
     kill_all,
+    killed,
     reap,
     unreaped,
     without_interrupts,
@@ -51,6 +52,7 @@ def _forget_all() -> None:
     global _at_exit
     _at_exit = None
     unreaped.clear()
+    killed.clear()
     for pool in list(_pools):
         pool.forget()
 
@@ -317,12 +319,13 @@ class ProcessPool(WorkerPool):
                 raise TaskLost  # because of `stop`
             worker: WorkerProcess = pending.handle
             end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
-            is_new = self._shared is not None and not worker.has_answered
-            if is_new and worker.process.exitcode == 1:
-                when = (
-                    "before its first item; it runs the main part of the script again: "
-                    "guard it with if __name__ == '__main__'"
-                )
+            if not worker.progress.has_begun:
+                when = "before its first item: see worker_init, and the modules that it imports"
+                if self._shared is not None:
+                    when += (
+                        "; a script's main part, which it runs too, belongs under "
+                        "if __name__ == '__main__':"
+                    )
             died = WorkerDied(f"{worker.process.name} {end} {when}")
         self._lose(worker, WorkerDied(f"worker {end.replace('was ended', 'killed')}"))
         raise died

@@ -46,13 +46,18 @@ class Progress:
         """Have who waits for an item wait anew."""
         self._cells[3] += 1
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the worker is ready for tasks, or was."""
+        return self._cells[3] > 0
+
     def reached(self) -> tuple[int, ...]:
         """What changes whenever the worker gets on."""
         return tuple(self._cells)
 
     def end(self) -> None:
-        """Say that no task is being done."""
-        self._cells[0] = -1
+        """Say that no task is being done, and that none has begun."""
+        self._cells[0], self._cells[3] = -1, 0
 
     def made(self, number: int) -> int | None:
         """How many items of a task are made, if it is being done."""

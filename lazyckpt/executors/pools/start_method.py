@@ -27,8 +27,13 @@ def choose_start_method(wanted: str | None) -> str:
             "processes: this process is daemonic, as a worker of torch's DataLoader or of a "
             "multiprocessing.Pool is, and may have no processes of its own; use threads(...) here"
         )
-    found = wanted or multiprocessing.get_start_method(allow_none=True)
-    found = found or multiprocessing.get_all_start_methods()[0]
+    there = multiprocessing.get_all_start_methods()
+    found = wanted or multiprocessing.get_start_method(allow_none=True) or there[0]
+    if found not in there:
+        raise PipelineError(
+            f"processes: this platform has no start_method={found!r}, only "
+            f"{' and '.join(map(repr, there))}"
+        )
     if found != "fork":
         _check_guard(found)
     return found

@@ -18,6 +18,7 @@ from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
 
 unreaped: set[Any] = set()  # processes that this one has started, and not seen the end of
+killed: set[Any] = set()  # of these, those whose end an interrupt kept from being seen
 
 _PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
 
@@ -160,11 +161,13 @@ def reap(processes: list[Any]) -> None:
                 if poll(process.sentinel, deadline - monotonic()):
                     process.join()
     except BaseException:
+        killed.update(processes)
         kill_all(processes)
         raise
-    for process in processes:
+    for process in {*processes, *killed} & unreaped:
         if not process.is_alive():
             unreaped.discard(process)
+            killed.discard(process)
             process.close()
 
 
