@@ -81,7 +81,9 @@ def test_files_elsewhere_are_refused() -> None:
         lz.io.read_array_record(files)
 
 
-@pytest.mark.parametrize("executor", [lz.threads(3), lz.processes(2, start_method="forkserver")], ids=str)
+@pytest.mark.parametrize(
+    "executor", [lz.threads(3), lz.processes(2, start_method="forkserver")], ids=str
+)
 def test_executors_give_the_records(executor: Any) -> None:
     reader = lz.io.read_array_record(written([[b"%d" % n for n in range(30)]] * 3))
     pipeline = reader | lz.shuffle(seed=0) | lz.map(bytes.decode)
