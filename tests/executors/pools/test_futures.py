@@ -60,7 +60,7 @@ def test_so_they_are_of_the_table(number: int, pools: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-@given(st.data(), st.integers(1, 9), st.integers(0, 39))
+@given(data=st.data(), buffer_size=st.integers(1, 9), cut=st.integers(0, 39))
 def test_so_they_are_of_any_pipeline(
     kind: str, data: st.DataObject, buffer_size: int, cut: int, pools: dict[str, Any]
 ) -> None:
