@@ -12,8 +12,8 @@ from hypothesis import given
 import lazyckpt as lz
 from lazyckpt.testing import strategies
 from tests.executors.cases import Stream, like_inline
+from tests.executors.plan.test_ahead import sentence
 from tests.executors.table import NAMES, ROWS
-from tests.executors.test_ahead import sentence
 from tests.executors.test_closing import FILES, closes_files
 from tests.executors.test_signals import STAGES, goes_on_after_interrupts
 from tests.explanation.test_explain import (
