@@ -113,7 +113,7 @@ EXECUTORS: dict[str, Executor | None] = {
 
 def points(name: str, executor: str) -> range:
     """Numbers of points to try: of each pipeline others, and all of them in the profile `deep`."""
-    step = {"inline": 3, "threads": 31, "threads2": 31}.get(executor, 97)
+    step = {"inline": 3, "threads": 11, "threads2": 23}.get(executor, 97)
     step = 1 if IS_DEEP else step
     return range(1 + sum(map(ord, name)) % step, 1 << 30, step)
 
