@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.core.call import same
+from lazyckpt.testing import equal
+
+MOST = 80  # items of a trace
 
 
 class Stream:
@@ -53,23 +55,54 @@ PIPELINES: dict[str, Any] = {
 }
 
 
-def trace(pipeline: Any, executor: lz.Executor | None = None, state: Any = None) -> list[Any]:
-    """Items, each with the JSON of the state after it."""
-    with lz.run(pipeline, state, executor=executor) as run:
-        return [(item, after.to_json()) for item, after in run.with_state()]
+def told(run: lz.Run[Any], most: int = MOST) -> list[Any]:
+    """Items, each with the state after it and what that has left out; then the end or an error."""
+    found: list[Any] = []
+    try:
+        for item, state in islice(run.with_state(), most):
+            found.append((item, state.to_json(), state.skipped.first))
+    except Exception as error:
+        end: Any = type(error), str(error)
+    else:
+        end = None
+    if end is not None or len(found) < most:
+        found.append((end, run.state.to_json(), run.skipped.first))
+    return found
 
 
-def like_inline(pipeline: Any, executor: lz.Executor, stride: int | None = None) -> None:
-    """That items, order and states are inline's, and every `stride`th state resumes under both."""
-    expected = trace(pipeline)
-    assert same(trace(pipeline, executor), expected)
-    cuts = range(0, len(expected), stride or len(expected) + 1)
-    for cut in cuts[1:]:
-        assert same(trace(pipeline, executor, expected[cut - 1][1]), expected[cut:])
-        with lz.run(pipeline, executor=executor) as run:
-            assert same(list(islice(run, cut)), [item for item, _ in expected[:cut]])
-            state = run.state  # with work in flight
-        assert same(trace(pipeline, None, state), expected[cut:])
+def trace(
+    pipeline: Any,
+    executor: lz.Executor | None = None,
+    state: Any = None,
+    most: int = MOST,
+    on_error: Any = "raise",
+) -> list[Any]:
+    """What a run of its own tells."""
+    with lz.run(pipeline, state, executor=executor, on_error=on_error) as run:
+        return told(run, most)
+
+
+def like_inline(
+    pipeline: Any, executor: lz.Executor, stride: int | None = None, on_error: Any = "raise"
+) -> None:
+    """That items, order, states and what is left out are inline's, to the end or an error.
+
+    From every `stride`th state a run goes on as inline does, and so does one that has been left
+    there, with work in flight.
+    """
+    expected = trace(pipeline, on_error=on_error)
+    assert equal(trace(pipeline, executor, on_error=on_error), expected)
+    for cut in range(stride or len(expected), len(expected), stride or 1):
+        _, state, _ = expected[cut - 1]
+        rest = trace(pipeline, executor, state, MOST - cut, on_error)
+        assert equal(rest, expected[cut:]), cut
+        run = lz.run(pipeline, executor=executor, on_error=on_error)
+        with run:
+            items = list(islice(run, cut))
+            assert equal(items, [item for item, *_ in expected[:cut]]), cut
+            assert run.state.to_json() == state, cut
+        with run:
+            assert equal(told(run, MOST - cut), expected[cut:]), cut
 
 
 def until_error(run: lz.Run[Any]) -> tuple[list[Any], Exception]:

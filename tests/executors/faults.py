@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -28,6 +32,13 @@ OTHERS = {name: lz.processes(2, start_method=name) for name in ("forkserver", "s
 QUICK = THREADS | FORKED
 EVERY = QUICK | OTHERS
 PROCESSES = FORKED | OTHERS
+INLINE: dict[str, Executor] = {"inline": lz.inline()}
+HUNG: dict[str, Executor] = {
+    "threads": lz.threads(timeout=1),
+    "threads2": lz.threads(2, timeout=1),
+    "fork": lz.processes(timeout=1, start_method="fork"),
+    "fork2": lz.processes(2, timeout=1, start_method="fork"),
+}
 
 
 def each(executors: dict[str, Executor]) -> Any:
@@ -61,6 +72,12 @@ def kill(flag: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def little_memory(index: int) -> None:
+    """A `worker_init`: with 256 MiB more the worker has all that it may."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), used + (1 << 28)))
+
+
 def keep(item: Any) -> bool:
     return True
 
@@ -81,8 +98,22 @@ def in_a_stream(fn: Callable[[int], Any], n: int = 9) -> lz.Pipeline[Any]:
     return lz.source(Stream(range(n))) | lz.filter(keep) | lz.map(fn) | lz.filter(keep)
 
 
+def chosen(fn: Callable[[int], Any], n: int = 9) -> lz.Pipeline[Any]:
+    selector = lz.source(Stream([x * x % 7 % 2 for x in range(n)]))
+    return lz.case(selector, *[lz.source(range(n)) | lz.map(fn)] * 2)
+
+
 SHAPES = [seekable, before_a_stream, after_a_stream, in_a_stream]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+
+
+def of_each(executors: dict[str, Executor], shift: int = 0) -> Any:
+    """Each executor with one of the shapes."""
+    found = [
+        pytest.param(executor, SHAPES[(number + shift) % len(SHAPES)], id=name)
+        for number, (name, executor) in enumerate(executors.items())
+    ]
+    return pytest.mark.parametrize(("executor", "shape"), found)
 
 
 def fails(run: lz.Run[Any], found: list[Any], kind: Any, match: str | None = None) -> BaseException:
@@ -95,6 +126,12 @@ def fails(run: lz.Run[Any], found: list[Any], kind: Any, match: str | None = Non
 
 def notes(error: BaseException) -> str:
     return "\n".join(getattr(error, "__notes__", []))
+
+
+def replayed(pipeline: Any, error: BaseException) -> Any:
+    """The item that the error's note tells how to make again."""
+    _, _, text = notes(error).partition("lz.replay(pipeline, state) makes it again; state = '")
+    return lz.replay(pipeline, json.loads(text.partition("'")[0]))
 
 
 class Odds:
@@ -120,3 +157,270 @@ def script(folder: Path, text: str, code: int = 0, error: str = "") -> str:
         assert done.stderr == ""
     assert monotonic() - begun < 2 * SOON
     return done.stdout
+
+
+# Errors that end things, or can't have notes.
+
+
+def apologise(flag: Path) -> None:
+    raise Sorry("at the item", 5)
+
+
+def stop_iteration(flag: Path) -> None:
+    next(iter(()))
+
+
+def exit_generator(flag: Path) -> None:
+    raise GeneratorExit
+
+
+def exit_system(flag: Path) -> None:
+    sys.exit(3)
+
+
+def interrupt(flag: Path) -> None:
+    raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    """No attribute can be set: no note, no traceback."""
+
+    what: str
+    count: int
+
+
+@dataclass
+class Unhashable(Exception):
+    what: str
+
+
+def raise_frozen(flag: Path) -> None:
+    raise Frozen("bread", count=3)
+
+
+def raise_unhashable(flag: Path) -> None:
+    raise Unhashable("bread")
+
+
+# Errors that no pipe can carry as they are.
+
+
+class Needs(Exception):
+    """Its own `__init__` wants what its args don't have."""
+
+    def __init__(self, what: str, count: int) -> None:
+        super().__init__(f"{count} of {what}")
+        self.what = what
+
+
+class Doubles(Exception):
+    """Unpickles, but to something else."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"no {what}")
+
+
+class Unsendable(Exception):
+    def __reduce__(self) -> Any:
+        raise RuntimeError("not me")
+
+
+class Unreceivable(Exception):
+    def __reduce__(self) -> Any:
+        return refuse, ()
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Locked(Exception):
+    """An attribute of it can't be pickled."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what, self.lock = what, threading.Lock()
+
+
+def refuse() -> None:
+    raise Sorry("it can't be unpickled")
+
+
+def refuse_elsewhere(pid: int) -> Exception:
+    if os.getpid() != pid:
+        refuse()
+    return ValueError("here it can")
+
+
+class Domestic(Exception):
+    """Unpickles in its own process alone."""
+
+    def __reduce__(self) -> Any:
+        return refuse_elsewhere, (os.getpid(),)
+
+
+def raise_needs(flag: Path) -> None:
+    raise Needs("bread", 3)
+
+
+def raise_doubles(flag: Path) -> None:
+    raise Doubles("bread")
+
+
+def raise_held(flag: Path) -> None:
+    raise Sorry(threading.Lock())
+
+
+def raise_local(flag: Path) -> None:
+    class Local(Exception):
+        pass
+
+    raise Local("bread")
+
+
+def raise_unsendable(flag: Path) -> None:
+    raise Unsendable("bread")
+
+
+def raise_unreceivable(flag: Path) -> None:
+    raise Unreceivable("bread")
+
+
+def raise_speechless(flag: Path) -> None:
+    raise Speechless
+
+
+def raise_locked(flag: Path) -> None:
+    raise Locked("bread")
+
+
+def raise_group(flag: Path) -> None:
+    raise ExceptionGroup("bread", [ValueError(1), Needs("butter", 2)])
+
+
+def raise_domestic(flag: Path) -> None:
+    raise Domestic
+
+
+# Items that can't cross, and say why in their own way.
+
+
+class Odd:
+    def __init__(self, error: type[Exception], on_arrival: bool) -> None:
+        self.error, self.on_arrival = error, on_arrival
+
+    def __reduce__(self) -> Any:
+        if not self.on_arrival:
+            raise self.error("not this item")
+        return arrive, (self.error,)
+
+
+def arrive(error: type[Exception]) -> None:
+    raise error("not this item")
+
+
+def lock(flag: Path) -> Any:
+    return threading.Lock()
+
+
+def unsendable(flag: Path) -> Any:
+    return Odd(Sorry, False)
+
+
+def unsendable_like_a_pipe(flag: Path) -> Any:
+    return Odd(BrokenPipeError, False)
+
+
+def unreceivable(flag: Path) -> Any:
+    return Odd(Sorry, True)
+
+
+def unreceivable_like_a_pipe(flag: Path) -> Any:
+    return Odd(EOFError, True)
+
+
+_opened: list[Any] = []  # so that nothing is told of files left open
+
+
+def opened(flag: Path) -> Any:
+    _opened.append(flag.open())
+    return _opened[-1]
+
+
+def view(flag: Path) -> Any:
+    return memoryview(b"bread")
+
+
+# Workers that die, each but once.
+
+
+def leave(flag: Path) -> None:
+    flag.unlink()
+    os._exit(3)
+
+
+def realtime(flag: Path) -> None:
+    flag.unlink()
+    os.kill(os.getpid(), signal.SIGRTMIN + 1)
+
+
+def leave_an_heir(flag: Path) -> None:
+    """Die, while a process forked here holds the pipe open."""
+    flag.unlink()
+    if not os.fork():
+        try:
+            until(lambda: flag.exists(), 20)
+        finally:
+            os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Told(NamedTuple):
+    """How a fault is told of."""
+
+    kind: type[BaseException]
+    says: str | None = None
+    executors: dict[str, Executor] = INLINE | EVERY
+    note: str = r"in map\(<"
+    is_once: bool = False
+
+
+ERRORS: dict[Callable[[Path], Any], Told] = {
+    apologise: Told(Sorry, "at the item"),
+    stop_iteration: Told(lz.PipelineError, "which does not end", INLINE | QUICK),
+    exit_generator: Told(lz.PipelineError, "which does not end", INLINE | QUICK),
+    exit_system: Told(SystemExit, "3", INLINE | QUICK, ""),
+    interrupt: Told(KeyboardInterrupt, None, INLINE | QUICK, ""),
+    raise_frozen: Told(Frozen, "bread", INLINE | QUICK),
+    raise_unhashable: Told(Unhashable, "bread", INLINE | QUICK),
+    raise_needs: Told(Needs, "3 of bread", FORKED),
+    raise_doubles: Told(Doubles, "no bread", FORKED),
+    raise_held: Told(lz.PipelineError, "can't be pickled.*Sorry", FORKED),
+    raise_local: Told(Exception, "bread", FORKED),
+    raise_unsendable: Told(Unsendable, "bread", FORKED),
+    raise_unreceivable: Told(Unreceivable, "bread", FORKED),
+    raise_speechless: Told(Speechless, None, FORKED),
+    raise_locked: Told(Locked, "bread", FORKED),
+    raise_group: Told(ExceptionGroup, "bread", FORKED),
+    raise_domestic: Told(Exception, None, FORKED),
+}
+CROSSING = "can't leave its process|unpickled"
+ITEMS: dict[Callable[[Path], Any], Told] = {
+    opened: Told(TypeError, None, FORKED, CROSSING),
+    view: Told(TypeError, None, FORKED, CROSSING),
+    lock: Told(TypeError, None, FORKED, CROSSING),
+    unsendable: Told(Sorry, None, FORKED, CROSSING),
+    unsendable_like_a_pipe: Told(BrokenPipeError, None, FORKED, CROSSING),
+    unreceivable: Told(Sorry, None, FORKED, CROSSING),
+    unreceivable_like_a_pipe: Told(EOFError, None, FORKED, CROSSING),
+}
+LATER = "delivered items"  # a worker may have died of any stage
+LOSSES: dict[Callable[[Path], Any], Told] = {
+    kill: Told(lz.WorkerDied, "was ended by SIGKILL", PROCESSES, LATER, is_once=True),
+    leave: Told(lz.WorkerDied, "ended with exit code 3", FORKED, LATER, is_once=True),
+    realtime: Told(lz.WorkerDied, "ended by (signal 3|SIGRTMIN)", FORKED, LATER, is_once=True),
+    leave_an_heir: Told(lz.WorkerDied, "was ended by SIGKILL", FORKED, LATER, is_once=True),
+    wait: Told(lz.WorkerTimeout, r"within 1\.0 s", HUNG, LATER),
+}

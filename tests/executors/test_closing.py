@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Barrier
 from time import monotonic, sleep
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -27,9 +28,9 @@ from tests.executors.faults import (
     Fault,
     each,
     keep,
+    of_each,
     script,
     seekable,
-    shapes,
     wait,
 )
 from tests.helpers import is_alive, until, workers
@@ -37,26 +38,7 @@ from tests.helpers import is_alive, until, workers
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-@shapes
-@each(EVERY)
-def test_leaving_the_loop_and_going_on(executor: Executor, shape: Any) -> None:
-    found: list[Any] = []
-    pipeline = shape(int, 40)
-    with lz.run(pipeline, executor=executor) as run:
-        for size in (3, 1, 9):
-            for item in run:
-                found.append(item)
-                if len(found) % size == 0:
-                    break
-            assert run.state == lz.state_at(pipeline, len(found))
-    with run:
-        found.extend(run)
-    assert found == list(range(40))
-    assert run.state == lz.state_at(pipeline, 40)
-
-
-@shapes
-@each(QUICK)
+@of_each(QUICK)
 def test_closing_with_long_work_in_flight(executor: Executor, shape: Any, flag: Path) -> None:
     pipeline = shape(Fault(flag, 5, wait))
     run = lz.run(pipeline, executor=executor)
@@ -74,8 +56,7 @@ def test_closing_with_long_work_in_flight(executor: Executor, shape: Any, flag: 
     assert found == list(range(9))
 
 
-@shapes
-@each(QUICK)
+@of_each(QUICK, shift=1)
 def test_closing_in_a_signal_handler(executor: Executor, shape: Any, flag: Path) -> None:
     """As a trainer does that is told to end: it may be waiting for an item."""
     run = lz.run(shape(Fault(flag, 5, Told(os.getpid()))), executor=executor)
@@ -227,27 +208,29 @@ def test_a_trainers_handler_is_not_the_workers(flag: Path) -> None:
         signal.signal(signal.SIGTERM, handler)
 
 
-@shapes
-@each(EVERY)
-def test_an_unclosed_run_is_collected(executor: Executor, shape: Any) -> None:
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing goes that is part of a cycle."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+@of_each(EVERY)
+def test_a_run_that_nobody_holds_lets_its_workers_go(executor: Executor, shape: Any) -> None:
     run = lz.run(shape(int, 10**6), executor=executor)
     next(run)
     assert workers()
+    dropped = ref(run)
     del run
-    gc.collect()
+    assert dropped() is None
     until(lambda: not workers(), SOON)
-
-
-@each(QUICK)
-def test_a_loop_that_is_left_lets_its_run_go(executor: Executor) -> None:
-    gc.disable()
-    try:
-        for item in lz.run(seekable(int, 10**6), executor=executor):
-            assert item == 0
-            break
-        until(lambda: not workers(), SOON)
-    finally:
-        gc.enable()
+    for item in lz.run(shape(int, 10**6), executor=executor):
+        assert item == 0
+        break
+    until(lambda: not workers(), SOON)
 
 
 UNCLOSED = """
@@ -268,39 +251,36 @@ if __name__ == "__main__":
 """
 
 
+ENDS = [
+    ("break", 0, ""),
+    ("sys.exit(3)", 3, ""),
+    ("raise ValueError('mine')", 1, "ValueError: mine"),
+]
+UNCLOSED_RUNS = {
+    "lz.threads()": 0,
+    "lz.threads(2)": 0,
+    "lz.processes(2, start_method='fork')": 2,
+    "lz.processes(start_method='forkserver')": 1,
+    "lz.processes(2, start_method='spawn')": 2,
+}
+
+
 @pytest.mark.parametrize(
-    ("end", "code", "error"),
+    ("executor", "stage", "end"),
     [
-        ("break", 0, ""),
-        ("sys.exit(3)", 3, ""),
-        ("raise ValueError('mine')", 1, "ValueError: mine"),
-    ],
-)
-@pytest.mark.parametrize("stage", ["map(slowly)", "filter(lambda x: True)"])
-@pytest.mark.parametrize(
-    ("executor", "processes"),
-    [
-        ("lz.threads()", 0),
-        ("lz.threads(2)", 0),
-        ("lz.processes(2, start_method='fork')", 2),
-        ("lz.processes(start_method='forkserver')", 1),
-    ],
+        (executor, ["map(slowly)", "filter(lambda x: True)"][(row + column) % 2], end)
+        for row, executor in enumerate(UNCLOSED_RUNS)
+        for column, end in enumerate(ENDS[: 2 if row < 3 else 1])
+    ]
+    + [("lz.threads(2)", "map(slowly)", ENDS[2]), ([*UNCLOSED_RUNS][2], "map(slowly)", ENDS[2])],
 )
 def test_the_interpreter_ends_with_an_unclosed_run(
-    executor: str, processes: int, stage: str, end: str, code: int, error: str, tmp_path: Path
+    executor: str, stage: str, end: tuple[str, int, str], tmp_path: Path
 ) -> None:
-    text = UNCLOSED.format(executor=executor, stage=stage, end=end)
+    how, code, error = end
+    text = UNCLOSED.format(executor=executor, stage=stage, end=how)
     pids = script(tmp_path, text, code, error).split()
-    assert len(pids) == processes
-    until(lambda: not any(is_alive(int(pid)) for pid in pids))
-
-
-def test_the_interpreter_ends_with_an_unclosed_run_of_spawned_workers(tmp_path: Path) -> None:
-    text = UNCLOSED.format(
-        executor="lz.processes(2, start_method='spawn')", stage="map(slowly)", end="break"
-    )
-    pids = script(tmp_path, text).split()
-    assert len(pids) == 2
+    assert len(pids) == UNCLOSED_RUNS[executor]
     until(lambda: not any(is_alive(int(pid)) for pid in pids))
 
 
@@ -324,20 +304,13 @@ def test_an_unclosed_run_that_outlives_the_modules_says_nothing(
     assert script(tmp_path, OUTLIVING.format(executor=executor)) == "[1, 2]\n"
 
 
+@pytest.mark.usefixtures("uncollected")
 @each(QUICK)
 @pytest.mark.parametrize("stage", [lz.batch(1), lz.filter(bool), lz.sliding_window(1)], ids=str)
 def test_a_run_that_is_dropped_after_an_error_lets_its_workers_go(
     executor: Executor, stage: Any
 ) -> None:
-    gc.collect()
-    gc.disable()
-    try:
-        with suppress(ZeroDivisionError):
-            list(
-                lz.run(
-                    lz.source([1, 1, 0, 1]) | lz.map(lambda x: 1 // x) | stage, executor=executor
-                )
-            )
-        until(lambda: not workers(), SOON)
-    finally:
-        gc.enable()
+    pipeline = lz.source([1, 1, 0, 1]) | lz.map(lambda x: 1 // x) | stage
+    with suppress(ZeroDivisionError):
+        list(lz.run(pipeline, executor=executor))
+    until(lambda: not workers(), SOON)

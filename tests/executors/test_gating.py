@@ -17,6 +17,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
 from lazyckpt.testing.laws import Stream
+from tests.executors.faults import each
 from tests.helpers import until, workers
 
 
@@ -58,16 +59,35 @@ def kept(item: Any) -> bool:
     return True
 
 
-shapes = pytest.mark.parametrize("shape", [seekable, stream, beside], ids=lambda s: s.__name__)
+def between(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
+    return lz.source(range(n)) | lz.flat_map(lambda item: [item]) | lz.map(fn) | lz.filter(kept)
 
 
-def executors(**options: Any) -> Any:
+SHAPES = [seekable, stream, beside, between]
+
+
+def executors(**options: Any) -> dict[str, Executor]:
+    return {
+        **{f"threads{n}": lz.threads(n, buffer_size=4, **options) for n in (1, 2)},
+        **{
+            f"fork{n}": lz.processes(n, buffer_size=4, start_method="fork", **options)
+            for n in (1, 2)
+        },
+    }
+
+
+def pairs(is_gated: bool) -> Any:
+    """Each executor with two of the shapes, and each shape with two of the executors."""
     found = [
-        *(lz.threads(n, buffer_size=4, **options) for n in (1, 2)),
-        *(lz.processes(n, buffer_size=4, start_method="fork", **options) for n in (1, 2)),
+        pytest.param(executor, shape, id=f"{name}-{shape.__name__}")
+        for row, (name, executor) in enumerate(executors(gated=is_gated).items())
+        for number, shape in enumerate(SHAPES)
+        if (row + number + row // 2) % 2 == 0
     ]
-    names = ["threads", "threads2", "fork", "fork2"]
-    return pytest.mark.parametrize("executor", found, ids=names)
+    return pytest.mark.parametrize(("executor", "shape"), found)
+
+
+gated = each(executors(gated=True))
 
 
 def count(executor: Executor) -> int:
@@ -88,8 +108,7 @@ def settled(counting: Counting) -> list[int]:
     return made
 
 
-@shapes
-@executors(gated=True)
+@pairs(True)
 def test_nothing_is_made_before_it_may_be(
     executor: Executor, shape: Any, counting: Counting
 ) -> None:
@@ -107,8 +126,7 @@ def test_nothing_is_made_before_it_may_be(
     assert not workers()
 
 
-@shapes
-@executors(gated=True)
+@pairs(True)
 def test_only_what_was_begun_is_made_after_it_closes(
     executor: Executor, shape: Any, counting: Counting
 ) -> None:
@@ -135,8 +153,7 @@ class Waiting(Counting):
         return self.calls.with_name(f"go {item}")
 
 
-@shapes
-@executors()
+@pairs(False)
 def test_what_is_waited_for_is_made_though_others_pause(
     executor: Executor, shape: Any, tmp_path: Path
 ) -> None:
@@ -152,7 +169,7 @@ def test_what_is_waited_for_is_made_though_others_pause(
         assert found == list(range(100))
 
 
-@executors(gated=True)
+@gated
 def test_allowing_nests(executor: Executor, counting: Counting) -> None:
     with lz.run(seekable(counting), executor=executor) as run:
         with run.allow_buffering:
@@ -166,8 +183,7 @@ def test_allowing_nests(executor: Executor, counting: Counting) -> None:
         assert [*run] == list(range(1, 100))
 
 
-@shapes
-@executors()
+@pairs(False)
 def test_pausing_a_run_that_is_not_gated(
     executor: Executor, shape: Any, counting: Counting
 ) -> None:
@@ -187,12 +203,7 @@ def test_pausing_a_run_that_is_not_gated(
         assert len(made) == len(set(made)), "made once"
 
 
-def between(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
-    return lz.source(range(n)) | lz.flat_map(lambda item: [item]) | lz.map(fn) | lz.filter(kept)
-
-
-@pytest.mark.parametrize("shape", [seekable, stream, beside, between], ids=lambda s: s.__name__)
-@executors()
+@pairs(False)
 def test_buffers_survive_leaving_and_entering(
     executor: Executor, shape: Any, counting: Counting
 ) -> None:
@@ -215,7 +226,7 @@ def test_buffers_survive_leaving_and_entering(
         assert not again, f"{again} of {ready} were made again"
 
 
-@executors(gated=True)
+@gated
 def test_allowing_a_closed_run_starts_nobody(executor: Executor, counting: Counting) -> None:
     run = lz.run(seekable(counting), executor=executor)
     with run:
@@ -226,7 +237,7 @@ def test_allowing_a_closed_run_starts_nobody(executor: Executor, counting: Count
         assert [*run] == list(range(1, 100))
 
 
-@executors(gated=True)
+@gated
 def test_an_error_while_allowing_loses_nothing(executor: Executor, tmp_path: Path) -> None:
     """Workers that can't start say so to who asks for an item, and the first one is not lost."""
     is_fork = executor.arguments.get("start_method") == "fork"

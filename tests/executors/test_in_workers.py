@@ -11,36 +11,70 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.testing.laws import Stream
+from tests.executors.cases import Stream, odd
+from tests.executors.faults import keep
+from tests.executors.table import picks
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-def pid(x: int) -> int:
+def pid(x: Any) -> int:
     return os.getpid()
 
 
-def both(x: int) -> list[int]:
-    return [os.getpid()] * 2
+def slow_pid(x: Any) -> int:
+    return sum(range(40_000)) and os.getpid()  # so long that it is worth to be sent
 
 
-def keep(x: Any) -> bool:
-    return True
-
-
-SHAPES: dict[str, lz.Pipeline[Any]] = {
-    "seekable": lz.source(range(3000)) | lz.map(pid),
-    "runs": lz.source(range(3000)) | lz.flat_map(both) | lz.filter(keep),
-    "stream": lz.source(Stream(range(3000))) | lz.map(pid),
-    "joined": lz.mix([lz.source(range(1500)) | lz.map(pid)] * 2, [1, 2], seed=0),
-}
+def pids(fn: Any, size: int) -> dict[str, lz.Pipeline[int]]:
+    numbers, stream = lz.source(range(size)), lz.source(Stream(size))
+    return {
+        "seekable": numbers | lz.map(fn),
+        "outputs": numbers | lz.flat_map(lambda x: [fn(x)] * 2) | lz.filter(keep),
+        "outputs mapped": numbers | lz.map(fn) | lz.filter(keep) | lz.tap(keep),
+        "stream": stream | lz.map(fn),
+        "joined": lz.mix([numbers | lz.map(fn)] * 2, [1, 2], seed=0),
+        "chosen": lz.case(stream | lz.map(picks), *[numbers | lz.map(fn)] * 2),
+        "switched": lz.switch(numbers | lz.filter(odd), *[stream | lz.map(fn)] * 2),
+    }
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_none_of_them_runs_in_the_process_that_reads(shape: str, workers: int) -> None:
+@pytest.mark.parametrize("shape", pids(pid, 1))
+def test_none_runs_in_the_process_that_reads(shape: str, workers: int) -> None:
     executor = lz.processes(workers, start_method="fork")
-    assert os.getpid() not in set(lz.run(SHAPES[shape], executor=executor))
+    assert os.getpid() not in set(lz.run(pids(pid, 3000)[shape], executor=executor))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("shape", pids(pid, 1))
+def test_all_workers_have_a_part_of_what_takes_long(shape: str, on_error: Any) -> None:
+    executor = lz.processes(2, start_method="fork")
+    pipeline = pids(slow_pid, 80)[shape]
+    with lz.run(pipeline | lz.enumerate(), executor=executor, on_error=on_error) as run:
+        assert len({made for _, made in run} - {os.getpid()}) == 2
+
+
+class Counting:
+    """The identity, which counts what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __call__(self, x: int) -> int:
+        self.asked.append(x)
+        return x
+
+
+@pytest.mark.parametrize("build", [lz.case, lambda s, a, b: lz.switch(s, b, a)])
+def test_only_what_is_chosen_is_made(build: Any) -> None:
+    low, high = Counting(), Counting()
+    several = [lz.source(range(20)) | lz.map(fn) | lz.batch(1) for fn in (low, high)]
+    selector = lz.source(Stream(20)) | lz.map(picks)
+    with lz.run(build(selector, *several), executor=lz.threads(2)) as run:
+        assert list(run) == [[x] for x in range(20)]
+    assert sorted(low.asked) == [x for x in range(20) if not picks(x)]
+    assert sorted(high.asked) == [x for x in range(20) if picks(x)]
 
 
 def pid_keep(x: int) -> bool:
@@ -79,10 +113,10 @@ def cached(size: int, x: int) -> Any:
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("shape", ["seekable", "runs"])
+@pytest.mark.parametrize("shape", ["seekable", "outputs"])
 def test_who_writes_into_an_item_changes_no_other(shape: str, size: int) -> None:
     pipeline: lz.Pipeline[Any] = lz.source(range(1000)) | lz.map(cached, size)
-    pipeline = pipeline | lz.filter(keep) if shape == "runs" else pipeline
+    pipeline = pipeline | lz.filter(keep) if shape == "outputs" else pipeline
     with lz.run(pipeline, executor=lz.processes(2, start_method="fork")) as run:
         for number, item in enumerate(run):
             assert (item["array"] == number % 7).all()
@@ -101,27 +135,22 @@ def begin(worker: int) -> None:
     """What a worker does first."""
 
 
-def crashing(shape: str) -> lz.Pipeline[int]:
-    pipeline: lz.Pipeline[int] = lz.source(range(3000)) | lz.map(crashes)
-    return pipeline | lz.filter(keep) if shape == "runs" else pipeline
-
-
 @pytest.mark.parametrize("init", [None, begin])
-@pytest.mark.parametrize("shape", ["seekable", "runs"])
-def test_a_crash_of_a_cheap_function_is_a_workers(shape: str, init: Any) -> None:
-    executor = lz.processes(2, start_method="fork", worker_init=init)
-    with lz.run(crashing(shape), executor=executor) as run:
-        found: list[int] = []
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("shape", ["seekable", "outputs"])
+def test_a_crash_of_a_cheap_function_is_a_workers(shape: str, on_error: Any, init: Any) -> None:
+    """Or the item is left out."""
+    pipeline: lz.Pipeline[int] = lz.source(range(3000)) | lz.map(crashes)
+    pipeline = pipeline | lz.filter(keep) if shape == "outputs" else pipeline
+    retries = int(on_error == "skip")
+    executor = lz.processes(2, start_method="fork", retries=retries, worker_init=init)
+    found: list[int] = []
+    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
+        if on_error == "skip":
+            assert [*run] == [x for x in range(3000) if x != 1700]
+            assert run.skipped == 1
+            return
         with pytest.raises(lz.WorkerDied):
             found.extend(run)
         assert found == [*range(len(found))]
         assert run.state.items == len(found) <= 1700
-
-
-@pytest.mark.parametrize("init", [None, begin])
-@pytest.mark.parametrize("shape", ["seekable", "runs"])
-def test_or_the_item_is_left_out(shape: str, init: Any) -> None:
-    executor = lz.processes(2, start_method="fork", retries=1, worker_init=init)
-    with lz.run(crashing(shape), executor=executor, on_error="skip") as run:
-        assert [*run] == [x for x in range(3000) if x != 1700]
-        assert run.skipped == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
 from lazyckpt.testing.laws import Stream
-from tests.executors.faults import each, fails, notes
+from tests.executors.faults import each, fails, little_memory, notes
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -288,11 +287,6 @@ def test_workers_that_are_sent_their_functions_are_replaced() -> None:
         assert run.skipped == 1
 
 
-def little_memory(index: int) -> None:
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), used + (1 << 28)))
-
-
 def test_an_item_for_which_there_is_no_memory_is_left_out() -> None:
     def much(item: int) -> int:
         return len(bytearray(1 << 30)) if item == 7 else item
@@ -337,56 +331,6 @@ def test_rows_that_kill_are_left_out_one_by_one(tmp_path: Path) -> None:
     with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
         assert [int(item) for item in run] == [0, 1, 3, 4, 6, 7, 8]
         assert run.skipped == 2
-
-
-def test_an_item_is_late_by_itself_and_not_by_those_of_its_chunk() -> None:
-    """Seven of one chunk together take longer than each may."""
-    never = threading.Event()
-
-    def slow(item: int) -> int:
-        if 30 <= item < 37:
-            never.wait(0.2)
-        return item
-
-    executor = lz.processes(start_method="fork", timeout=1)
-    with lz.run(numbers(300) | lz.map(slow), executor=executor) as run:
-        assert [*run] == [*range(300)]
-
-
-@pytest.mark.parametrize("executor", [lz.threads, lz.inline])
-def test_who_can_end_no_worker_takes_no_retries(executor: Any) -> None:
-    with pytest.raises((lz.errors.ArgumentError, TypeError), match="retries"):
-        executor(retries=1)
-
-
-def test_retries_are_counted() -> None:
-    with pytest.raises(
-        lz.errors.ArgumentError, match=r"retries must be an int >= 0, got retries=-1"
-    ):
-        lz.processes(2, retries=-1)
-    assert repr(lz.processes(2, timeout=30, retries=2)) == (
-        "processes(workers=2, timeout=30.0, retries=2)"
-    )
-
-
-def test_cheap_items_stay_with_workers_where_they_are_tried_again() -> None:
-    pipeline = numbers(5000) | lz.map(killing({4000}))
-    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
-        assert [*run] == [x for x in range(5000) if x != 4000]
-        assert "worker killed by SIGKILL" in run.skipped.first[0]
-
-
-def test_who_has_lost_a_worker_leaves_cheap_items_to_others() -> None:
-    def kill_in_workers(item: int) -> int:
-        if item in (5, 4000):
-            assert os.getpid() != PARENT
-            os.kill(os.getpid(), signal.SIGKILL)
-        return item
-
-    executor = lz.processes(2, start_method="fork")
-    with lz.run(numbers(5000) | lz.map(kill_in_workers), executor=executor, on_error="skip") as run:
-        assert [*run] == [x for x in range(5000) if x not in (5, 4000)]
-        assert all("WorkerDied" in text for text in run.skipped.first)
 
 
 def test_cheap_items_that_kill_who_reads_what_workers_make_are_left_out() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import pickle
 import threading
 import tracemalloc
 from itertools import islice
@@ -18,12 +17,10 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
 from tests.executors.faults import (
-    EVERY,
     FORKED,
     QUICK,
     Fault,
     each,
-    fails,
     in_a_stream,
     kill,
     seekable,
@@ -47,13 +44,9 @@ def test_workers_of_one_run_do_not_keep_those_of_another(flag: Path) -> None:
         first = next(one)
         with lz.run(seekable(int, 99), executor=executor) as two:
             next(two)
-            fails(one, [first], lz.WorkerDied, "SIGKILL") if first else fails_later(one)
-            assert len(list(two)) == 98
-
-
-def fails_later(run: lz.Run[Any]) -> None:
-    with pytest.raises(lz.WorkerDied, match="SIGKILL"):
-        list(run)
+            with pytest.raises(lz.WorkerDied, match="SIGKILL"):
+                list(one)
+            assert (first, len(list(two))) == (0, 98)
 
 
 class Nested:
@@ -91,7 +84,7 @@ def held() -> tuple[int, int, int]:
 
 @pytest.mark.parametrize(
     ("executor", "cycles"),
-    [(lz.threads(), 1_000), (lz.threads(2), 1_000), (lz.processes(start_method="fork"), 1_000)],
+    [(lz.threads(), 500), (lz.threads(2), 500), (lz.processes(start_method="fork"), 300)],
     ids=["threads", "threads2", "fork"],
 )
 def test_opening_and_closing_leaks_nothing(executor: Executor, cycles: int) -> None:
@@ -143,11 +136,6 @@ def test_a_forked_process_leaves_the_workers_alone() -> None:
 def consume(run: lz.Run[Any]) -> None:
     assert len(list(islice(run, 1000))) == 1000
     run.close()
-
-
-def test_an_executor_pickles() -> None:
-    for executor in EVERY.values():
-        assert pickle.loads(pickle.dumps(executor)) == executor
 
 
 class Attributes(dict[str, int]):

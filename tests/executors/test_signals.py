@@ -57,13 +57,17 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("stage", ["map(int)", "filter(lambda x: True)"])
 @pytest.mark.parametrize(
-    "executor",
-    ["threads()", "threads(2)"]
-    + [f"processes({n}, start_method='fork')" for n in (1, 2)]
-    + ["processes(2, start_method='forkserver', worker_init=ready)"]
-    + ["processes(2, start_method='spawn')"],
+    ("executor", "stage"),
+    [
+        ("threads()", "filter(lambda x: True)"),
+        ("threads(2)", "map(int)"),
+        ("threads(2)", "filter(lambda x: True)"),
+        ("processes(1, start_method='fork')", "map(int)"),
+        ("processes(2, start_method='fork')", "filter(lambda x: True)"),
+        ("processes(2, start_method='forkserver', worker_init=ready)", "map(int)"),
+        ("processes(2, start_method='spawn')", "filter(lambda x: True)"),
+    ],
 )
 def test_a_ctrl_c_in_the_consumer(executor: str, stage: str, tmp_path: Path) -> None:
     text = INTERRUPTED.format(executor="lz." + executor, stage=stage)
@@ -105,8 +109,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("is_busy", [True, False])
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize(
+    ("method", "is_busy"), [("fork", True), ("fork", False), ("forkserver", False), ("spawn", True)]
+)
 def test_workers_end_with_their_parent(method: str, is_busy: bool, tmp_path: Path) -> None:
     pipeline = f"lz.source(range(9)) | lz.map({'busily' if is_busy else 'abs'})"
     (tmp_path / "script.py").write_text(ORPHANS.format(pipeline=pipeline, method=method))
@@ -163,16 +168,18 @@ STAGES = ["lz.map(abs)", "lz.map(lambda x: x)", "lz.filter(yes)"]
 
 
 @pytest.mark.parametrize(
-    "executor",
+    ("executor", "stage"),
     [
-        "None",
-        "lz.threads()",
-        "lz.threads(2, buffer_size=5)",
-        "lz.threads(gated=True)",
-        "lz.processes(start_method='fork')",
+        ("None", STAGES[1]),
+        ("None", STAGES[2]),
+        ("lz.threads()", STAGES[0]),
+        ("lz.threads(2, buffer_size=5)", STAGES[2]),
+        ("lz.threads(2, buffer_size=5)", STAGES[1]),
+        ("lz.threads(gated=True)", STAGES[1]),
+        ("lz.processes(start_method='fork')", STAGES[2]),
+        ("lz.processes(start_method='fork')", STAGES[1]),
     ],
 )
-@pytest.mark.parametrize("stage", STAGES)
 def test_interrupts_at_any_moment(executor: str, stage: str, tmp_path: Path) -> None:
     goes_on_after_interrupts(executor, stage, tmp_path)
 

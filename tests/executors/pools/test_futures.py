@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.core.call import same
-from lazyckpt.executors.ipc.serialization import Message, serialize_handlers
-from lazyckpt.executors.plan.handlers import Reader
-from lazyckpt.executors.pools import futures as module
-from tests.executors.cases import PIPELINES, Stream, image, like_inline, square, until_error
+from lazyckpt.testing import equal
+from tests.executors.cases import PIPELINES, Stream, image, like_inline, until_error
+from tests.executors.graphs import GRAPHS
+from tests.executors.table import NAMES, ROWS, keep
+from tests.executors.test_like_inline import ON_ERROR, holds, stride
 
 SPAWN = multiprocessing.get_context("spawn")  # this process has threads
 
@@ -43,15 +46,36 @@ def pool(pools: dict[str, Any], kind: str) -> Any:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_items_order_and_states_are_those_of_inline(name: str, kind: str, pool: Any) -> None:
-    stride = {"threads": 1, "processes": 2}.get(kind, 4)
-    like_inline(PIPELINES[name], lz.futures(pool, buffer_size=3), stride)
+def test_items_order_and_states_are_those_of_inline(name: str, pool: Any) -> None:
+    like_inline(PIPELINES[name], lz.futures(pool, buffer_size=3), 4)
 
 
-@pytest.mark.parametrize("buffer_size", [1, 2, 50])
-def test_any_buffer(pools: dict[str, Any], buffer_size: int) -> None:
-    for pipeline in PIPELINES.values():
-        like_inline(pipeline, lz.futures(pools["threads"], buffer_size=buffer_size))
+@pytest.mark.parametrize("number", range(len(ROWS)), ids=NAMES)
+def test_so_they_are_of_the_table(number: int, pools: dict[str, Any]) -> None:
+    (_, pipeline), on_error = ROWS[number]
+    like_inline(pipeline, lz.futures(pools["threads"], buffer_size=1), stride(9, number), on_error)
+    if number % 3 == 0:
+        executor = lz.futures(pools["processes"], buffer_size=50)
+        like_inline(pipeline, executor, stride(25, number), on_error)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@given(data=st.data(), buffer_size=st.integers(1, 9), cut=st.integers(0, 39))
+def test_so_they_are_of_any_pipeline(
+    kind: str, data: st.DataObject, buffer_size: int, cut: int, pools: dict[str, Any]
+) -> None:
+    executor = lz.futures(pools["threads"], buffer_size=buffer_size)
+    holds(data.draw(GRAPHS[kind]), executor, lz.inline(), cut, data.draw(ON_ERROR[kind]))
+
+
+def larger(x: int) -> Any:
+    return (np.full(900_000 + n, x) for n in range(7 * x))
+
+
+def test_a_part_of_an_items_outputs_may_be_anothers(pools: dict[str, Any]) -> None:
+    """Who makes it begins anew, in the middle of the item."""
+    pipeline = lz.source(range(3)) | lz.flat_map(larger) | lz.filter(keep) | lz.map(len)
+    like_inline(pipeline, lz.futures(pools["processes"], buffer_size=2), 8)
 
 
 def test_order_is_not_that_of_completion() -> None:
@@ -126,17 +150,26 @@ def test_one_worker_is_sent_them_once_however_much_is_under_way(tmp_path: Path) 
     assert (counting.sent, len(path.read_text().split())) == (1, 1)
 
 
-def test_a_worker_keeps_the_handlers_of_some_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[str, Any] = {}
-    monkeypatch.setattr(module, "_cache", kept)
-    blob = serialize_handlers([Reader(lz.source([1, 2, 3]))])
-    for key in map(str, range(20)):
-        bare = module.RemoteTask(key, 0, 0, Message(((0, 1), 2)))
-        assert isinstance(module.run_task(bare).open(), str)  # lacks them
-        sent = module.RemoteTask(key, 0, 0, Message(((0, 1), 2)), None, blob)
-        assert module.run_task(sent).open().items == [2, 3]
-        assert module.run_task(bare).open().items == [2, 3]
-    assert len(kept) == 8
+_alive: WeakSet[Alive] = WeakSet()
+
+
+class Alive:
+    """A function that tells how many like it there are in its process."""
+
+    def __call__(self, x: int) -> int:
+        _alive.add(self)
+        return len(_alive)
+
+
+def test_a_worker_keeps_the_functions_of_some_runs() -> None:
+    with ProcessPoolExecutor(1, mp_context=SPAWN) as pool:
+        executor = lz.futures(pool, buffer_size=2)
+        first = lz.run(lz.source(range(20)) | lz.map(Alive()), executor=executor)
+        next(first)
+        for _ in range(20):
+            found = list(lz.run(lz.source(range(3)) | lz.map(Alive()), executor=executor))
+        assert 1 < found[-1] < 10
+        assert len(list(first)) == 19  # whose functions it had to be sent once more
 
 
 def test_a_function_that_cannot_be_sent(kind: str, pool: Any) -> None:
@@ -154,14 +187,15 @@ class Odd(Exception):
     pass
 
 
-def fails_at_7(x: int) -> int:
-    if x == 7:
-        raise Odd("seven")
-    return x
-
-
 @pytest.mark.parametrize("source", [range(12), Stream(12)], ids=["seekable", "stream"])
-def test_an_error_comes_in_its_turn(source: Any, kind: str, pool: Any) -> None:
+def test_an_error_comes_in_its_turn(source: Any, kind: str, pool: Any, tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+
+    def fails_at_7(x: int) -> int:
+        if x == 7 and not mended.exists():
+            raise Odd("seven")
+        return x
+
     pipeline = lz.source(source) | lz.map(fails_at_7)
     with lz.run(pipeline, executor=lz.futures(pool, buffer_size=4)) as run:
         for expected in ([*range(7)], []):  # and once more when asked again
@@ -174,22 +208,8 @@ def test_an_error_comes_in_its_turn(source: Any, kind: str, pool: Any) -> None:
             assert "after 7 delivered items" in note
             assert ("in fails_at_7" in note) == (kind != "threads")  # the worker's traceback
             assert run.state == lz.state_at(lz.source(source) | lz.map(int), 7)
-
-
-def test_an_error_and_the_run_goes_on(tmp_path: Path, pool: Any) -> None:
-    mended = tmp_path / "mended"
-
-    def fails(x: int) -> int:
-        if x == 5 and not mended.exists():
-            raise OSError("no network")
-        return x
-
-    pipeline = lz.source(Stream(9)) | lz.map(fails)
-    run = lz.run(pipeline, executor=lz.futures(pool, buffer_size=4))
-    items, error = until_error(run)
-    assert (items, type(error)) == ([*range(5)], OSError)
-    mended.touch()
-    assert list(run) == [5, 6, 7, 8]
+        mended.touch()
+        assert list(run) == [*range(7, 12)]
 
 
 def stops(x: int) -> int:
@@ -259,48 +279,10 @@ def is_left_and_goes_on(pool: Any) -> None:
     assert items == list(PIPELINES["stream"])
 
 
-def test_the_value(pools: dict[str, Any]) -> None:
-    pool = pools["threads"]
-    executor = lz.futures(pool, buffer_size=3)
-    assert repr(executor) == "futures(<ThreadPoolExecutor>, buffer_size=3)"
-    assert executor == lz.futures(pool, buffer_size=3)
-    assert hash(executor) == hash(lz.futures(pool, buffer_size=3))
-    assert executor != lz.futures(pool, buffer_size=4)
-    assert executor != lz.futures(pools["processes"], buffer_size=3)
-    with pytest.raises((TypeError, pickle.PicklingError), match="pickle"):
-        pickle.dumps(executor)
-
-
-def test_what_runs_where(pools: dict[str, Any]) -> None:
-    executor = lz.futures(pools["threads"], buffer_size=3)
-    assert lz.explain(lz.source(range(9)) | lz.map(square), executor).layout.splitlines() == [
-        "source(range(0, 9))",
-        "| map(square)  as tasks of a ThreadPoolExecutor, each item from its own state"
-        "; 3 items ahead",
-    ]
-    assert lz.explain(lz.source(Stream(9)) | lz.map(square), executor).layout.splitlines() == [
-        "source(<Stream>)  in one thread beside the consumer; nothing ahead",
-        "map(square)       as tasks of a ThreadPoolExecutor, item by item; 7 items ahead",
-    ]
-
-
-def test_arguments(pools: dict[str, Any]) -> None:
-    with pytest.raises(lz.ArgumentError, match=r"must be a concurrent.futures.Executor"):
-        lz.futures(4, buffer_size=1)
-    with pytest.raises(lz.ArgumentError, match=r"must be a concurrent.futures.Executor"):
-        lz.futures(ThreadPoolExecutor, buffer_size=1)
-    with pytest.raises(lz.ArgumentError, match="buffer_size"):
-        lz.futures(pools["threads"])  # type: ignore[call-arg]
-    with pytest.raises(lz.ArgumentError, match="buffer_size must be an int >= 1"):
-        lz.futures(pools["threads"], buffer_size=0)
-    with pytest.raises(lz.ArgumentError, match=r"write futures\("):
-        lz.run(lz.source([1]), executor=pools["threads"])
-
-
 def test_large_items_into_tasks(pool: Any) -> None:
     pipeline = lz.source(Images()) | lz.map(doubled)
     with lz.run(pipeline, executor=lz.futures(pool, buffer_size=2)) as run:
-        assert same(list(run), list(pipeline))
+        assert equal(list(run), list(pipeline))
 
 
 class Images:

@@ -114,8 +114,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("gap", [1e-6, 1e-4, 0.01, 0.1])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("workers", "gap"), [(1, 1e-6), (2, 1e-4), (1, 0.01), (2, 0.1)])
 def test_a_second_ctrl_c_while_workers_are_busy(workers: int, gap: float, tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(INTERRUPTED_TWICE.format(workers=workers, gap=gap))

@@ -20,7 +20,6 @@ import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools import forking
 from tests.executors.faults import (
-    EVERY,
     FORKED,
     OTHERS,
     QUICK,
@@ -31,8 +30,8 @@ from tests.executors.faults import (
     fails,
     keep,
     notes,
+    of_each,
     seekable,
-    shapes,
     wait,
 )
 
@@ -76,8 +75,10 @@ def use(count: int, item: int) -> tuple[int, tuple[int, int]]:
     return count + 1, (item, connection.number)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("executor", [lz.threads, lz.processes])
+@pytest.mark.parametrize(
+    ("executor", "workers"),
+    [(lz.threads, 1), (lz.threads, 3), (lz.processes, 1), (lz.processes, 3)],
+)
 def test_worker_init_of_who_reads_a_stream(executor: Any, workers: int) -> None:
     pipeline = lz.source(range(40)) | lz.filter(lambda x: x % 2) | lz.scan(use, 0)
     with lz.run(pipeline, executor=executor(workers, worker_init=connect)) as run:
@@ -128,8 +129,7 @@ def use_one_thread(threads: Callable[[int], set[int]], executor: Executor) -> No
     assert last == {1}
 
 
-@shapes
-@each(QUICK)
+@of_each(QUICK)
 def test_a_start_from_another_thread(executor: Executor, shape: Any) -> None:
     found: list[Any] = []
 
@@ -148,9 +148,7 @@ def _told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forking, "_is_said", False)
 
 
-@pytest.mark.usefixtures("_told_nothing")
-@each(QUICK)
-@shapes
+@of_each(QUICK, shift=1)
 def test_the_start_method_is_the_same_beside_other_runs(executor: Executor, shape: Any) -> None:
     with lz.run(shape(int, 10**6), executor=executor) as beside:
         next(beside)
@@ -242,20 +240,6 @@ def start_error() -> str:
 
 def method(item: int) -> str | None:
     return multiprocessing.get_start_method()
-
-
-@shapes
-@each({"inline": lz.inline()} | EVERY)
-@pytest.mark.parametrize("n", [0, 1, 7])
-def test_ends(executor: Executor, shape: Any, n: int) -> None:
-    pipeline = shape(int, n)
-    with lz.run(pipeline, executor=executor) as run:
-        inline = lz.run(pipeline)
-        assert list(run) == list(inline) == list(range(n))
-        assert run.state == inline.state
-        assert run.state.to_json() == inline.state.to_json()
-        assert list(run) == []
-        assert run.state == inline.state
 
 
 UNGUARDED = """

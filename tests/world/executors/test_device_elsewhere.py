@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ import pytest
 from hypothesis import given
 
 import lazyckpt as lz
-from lazyckpt.executors.plan import positions
 from lazyckpt.testing import strategies
-from tests.executors.plan.test_positions import SKIPPING, WIDE, places
+from tests.executors.cases import Stream, like_inline
+from tests.executors.plan.test_ahead import sentence
+from tests.executors.table import NAMES, ROWS
 from tests.executors.test_closing import FILES, closes_files
-from tests.executors.test_explain import Stream, sentence
 from tests.executors.test_signals import STAGES, goes_on_after_interrupts
 from tests.explanation.test_explain import (
     have_numbers_and_places,
@@ -28,17 +27,11 @@ from tests.explanation.test_warnings import NUMBERS, warned
 CPU = lz.to_device(lz.threads(), "cpu")
 
 
-@pytest.mark.parametrize("name", WIDE)
-def test_states_within_a_chunk_are_inlines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "_COST", math.inf)  # so that there are none but at its ends
-    assert places(WIDE[name], CPU) == places(WIDE[name])
-
-
-@pytest.mark.parametrize("name", SKIPPING)
-def test_so_it_is_where_items_are_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "_COST", math.inf)
-    expected = places(SKIPPING[name], on_error="skip")
-    assert places(SKIPPING[name], CPU, on_error="skip") == expected
+@pytest.mark.parametrize("row", ROWS, ids=NAMES)
+def test_states_are_inlines(row: Any) -> None:
+    (name, pipeline), on_error = row
+    if "large" not in name and name not in ("arrays", "dicts", "of arrays"):  # no tensors
+        like_inline(pipeline, CPU, 20, on_error)
 
 
 @given(strategies.pipelines())
@@ -58,7 +51,7 @@ def test_closing_closes_files(files: str, inner: lz.Executor, tmp_path: Path) ->
 
 
 def test_the_memory_is_that_of_its_executor() -> None:
-    plain = lz.source(Stream()) | lz.map(str)
+    plain = lz.source(Stream(9)) | lz.map(str)
     assert sentence(plain, lz.to_device(lz.threads(2), "cpu")) == sentence(plain, lz.threads(2))
 
 

@@ -10,7 +10,12 @@ import torch
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
-from tests.executors.test_executor import SOURCES, Pair, come_alike
+from tests.executors.table import Pair
+
+SOURCES: dict[str, lz.Pipeline[int]] = {
+    "seekable": lz.source(range(37)) | lz.shuffle(seed=1),
+    "stream": lz.source(range(37)) | lz.filter(lambda x: x % 5),
+}
 
 
 def made(rng: np.random.Generator, x: int) -> Any:
@@ -37,4 +42,10 @@ def alike(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 @pytest.mark.parametrize("name", SOURCES)
 def test_arrays_and_tensors(name: str, method: str) -> None:
-    come_alike(SOURCES[name] | lz.random_map(made, seed=2), method, alike)
+    pipeline = SOURCES[name] | lz.random_map(made, seed=2)
+    expected = list(lz.run(pipeline))
+    for count, shared in ((1, True), (2, True), (2, False)):
+        executor = lz.processes(count, start_method=method, shared_memory=shared, buffer_size=6)
+        with lz.run(pipeline, executor=executor) as run:
+            assert all(alike(a, b) for a, b in zip(run, expected, strict=True))
+            assert run.state == lz.state_at(pipeline, len(expected))

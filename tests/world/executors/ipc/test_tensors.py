@@ -11,12 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyckpt.executors.ipc.transport import LARGE, Unwritable
-from tests.executors.ipc import test_transport as transport
 from tests.executors.ipc.test_transport import (
     BIG,
-    METHODS,
     arrive,
-    echoes,
     exchange,
     has_data_beside_its_pickle,
     leaves,
@@ -91,17 +88,3 @@ def test_one_object_twice_is_one_object() -> None:
 
 def test_arrays_and_tensors_own_their_memory() -> None:
     own_their_memory(lambda size, value: [np.full(size, value), torch.full((size,), value)])
-
-
-def made(size: int) -> Any:
-    return {"x": np.arange(size), "t": (torch.arange(size), size)}
-
-
-def echo(connection: Any) -> None:
-    torch.set_num_threads(1)  # those of a parent that forked would be waited for, for ever
-    transport.echo(connection, made)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_process(method: str) -> None:
-    echoes(method, echo, made)

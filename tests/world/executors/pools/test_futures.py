@@ -17,7 +17,6 @@ from tests.executors.pools.test_futures import (  # noqa: F401  # tests, run her
     pool,
     test_a_function_that_cannot_be_sent,
     test_a_stop_iteration_is_no_end,
-    test_an_error_and_the_run_goes_on,
     test_an_error_comes_in_its_turn,
     test_an_error_that_cannot_be_pickled,
     test_an_item_that_cannot_be_pickled,

@@ -1,0 +1,139 @@
+"""Every executor gives the same items and, byte for byte, the same states; any goes on from any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.testing import equal
+from tests.executors.cases import MOST, like_inline, told, trace
+from tests.executors.graphs import GRAPHS
+from tests.executors.table import NAMES, ROWS
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+def stride(at_least: int, number: int = 0) -> int:
+    """Some stopping points, others for each number; in the profile `deep` all of them."""
+    return 1 if settings().max_examples > 1_000 else at_least + number % 5
+
+
+# Each with every how-manieth row of the table, and how many stopping points lie between two.
+EXECUTORS: dict[str, tuple[lz.Executor, int, int]] = {
+    "threads": (lz.threads(), 1, 9),
+    "threads3": (lz.threads(3, buffer_size=20), 1, 9),
+    "fork2": (lz.processes(2, buffer_size=4, start_method="fork"), 1, 35),
+    "one thread ahead": (lz.threads(2, buffer_size=1), 3, 9),
+    "gated": (lz.threads(2, gated=True), 3, 9),
+    "fork": (lz.processes(start_method="fork"), 3, 35),
+    "through pipes": (
+        lz.processes(2, buffer_size=1, start_method="fork", shared_memory=False, retries=1),
+        3,
+        35,
+    ),
+    "forkserver": (lz.processes(2, start_method="forkserver"), 12, MOST),
+    "spawn": (lz.processes(2, start_method="spawn"), 12, MOST),
+}
+PAIRS = [
+    pytest.param(*each, executor, stride(apart, number), id=f"{name}-{NAMES[number]}")
+    for turn, (name, (executor, step, apart)) in enumerate(EXECUTORS.items())
+    for number, each in list(enumerate(ROWS))[turn % step :: step]
+]
+
+
+@pytest.mark.parametrize(("row", "on_error", "executor", "apart"), PAIRS)
+def test_the_table(row: Any, on_error: Any, executor: lz.Executor, apart: int) -> None:
+    like_inline(row[1], executor, apart, on_error)
+
+
+numbers = st.integers(1, 9)
+threads = st.builds(lz.threads, st.integers(1, 4), buffer_size=numbers)
+forks = st.builds(
+    lz.processes, st.integers(1, 3), buffer_size=numbers, start_method=st.just("fork")
+)
+
+
+# Stages that can't have items left out before them are among any.
+ON_ERROR = {
+    kind: st.sampled_from(["raise", "skip"][: 1 if kind == "any" else 2]) for kind in GRAPHS
+}
+
+
+def holds(
+    pipeline: lz.Pipeline[Any], one: lz.Executor, other: lz.Executor, cut: int, on_error: Any
+) -> None:
+    """In one go, left and entered again, and from a state on under another executor."""
+    expected = trace(pipeline, on_error=on_error)
+    cut = min(cut, len(expected) - 1)
+    with lz.run(pipeline, executor=one, on_error=on_error) as run:
+        assert equal(told(run, cut)[:cut], expected[:cut])
+    with run:
+        assert equal(told(run, MOST - cut), expected[cut:])
+    state = expected[cut - 1][1] if cut else None
+    assert equal(trace(pipeline, other, state, MOST - cut, on_error), expected[cut:])
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@given(st.data(), threads, threads, st.integers(0, 39))
+def test_threads(
+    kind: str, data: st.DataObject, one: lz.Executor, other: lz.Executor, cut: int
+) -> None:
+    pipeline, on_error = data.draw(GRAPHS[kind]), data.draw(ON_ERROR[kind])
+    holds(pipeline, one, other, cut, on_error)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@given(st.data(), forks, threads, st.integers(0, 39))
+@settings(max_examples=15)
+def test_processes(
+    kind: str, data: st.DataObject, one: lz.Executor, other: lz.Executor, cut: int
+) -> None:
+    pipeline, on_error = data.draw(GRAPHS[kind]), data.draw(ON_ERROR[kind])
+    holds(pipeline, one, other, cut, on_error)
+    holds(pipeline, other, one, cut, on_error)
+
+
+@pytest.mark.parametrize("buffer_size", [90, 1000])
+def test_more_tasks_than_a_pipe_holds(buffer_size: int) -> None:
+    executor = lz.processes(buffer_size=buffer_size)
+    with lz.run(lz.source(range(5000)) | lz.map(abs), executor=executor) as run:
+        assert list(run) == list(range(5000))
+
+
+def test_epochs_go_on_in_workers() -> None:
+    pipeline = lz.source(range(10)) | lz.shuffle(seed=3) | lz.map(str) | lz.batch(3)
+    plain = lz.run(pipeline)
+    expected = [list(plain.epoch()), list(plain.epoch(7)), list(plain.epoch())]
+    for executor in (lz.threads(), lz.threads(3), lz.processes(2)):
+        with lz.run(pipeline, executor=executor) as run:
+            assert [list(run.epoch()), list(run.epoch(7)), list(run.epoch())] == expected
+            assert run.state == plain.state
+
+
+@pytest.fixture
+def run() -> Iterator[lz.Run[int]]:
+    with lz.run(lz.source(range(100)) | lz.map(abs), executor=lz.threads(2)) as run:
+        yield run
+
+
+def test_loops_share_a_run_and_loading_moves_them(run: lz.Run[int]) -> None:
+    one, other = iter(run), iter(run)
+    assert [next(one), next(other), next(run), next(one)] == [0, 1, 2, 3]
+    there = lz.state_at(lz.source(range(100)) | lz.map(abs), 50)
+    run.load_state_dict(there)
+    assert [next(one), next(other), next(run)] == [50, 51, 52]
+    run.load_state_dict(there.to_dict())
+    assert list(one) == list(range(50, 100))
+    assert list(other) == []
+
+
+def test_a_billion_items_at_once() -> None:
+    big = lz.source(range(10**9)) | lz.shuffle(seed=0) | lz.batch(2)
+    state = lz.state_at(big, 123_456_789)
+    with lz.run(big, state, executor=lz.threads(3)) as there:
+        assert next(there) == big[123_456_789]

@@ -1,0 +1,91 @@
+"""Which of thousands of cheap items a worker died or hung at: those before it come."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from tests.executors.faults import (
+    Fault,
+    fails,
+    in_a_stream,
+    kill,
+    notes,
+    replayed,
+    seekable,
+    shapes,
+)
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+MANY = 20_000  # in tasks of thousands
+
+
+class Deadly:
+    """The identity, but a worker does not survive one item, however often it tries."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.here = at, os.getpid()
+
+    def __call__(self, item: int) -> int:
+        if item == self.at and os.getpid() != self.here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return item
+
+
+@shapes
+@settings(max_examples=2)
+@given(at=st.integers(0, MANY - 1), workers=st.integers(1, 2))
+@example(at=512, workers=1)
+@example(at=MANY - 1, workers=2)
+def test_one_of_thousands(shape: Any, workers: int, at: int) -> None:
+    pipeline = shape(Deadly(at), MANY)
+    found: list[int] = []
+    with lz.run(pipeline, executor=lz.processes(workers, start_method="fork")) as run:
+        error = fails(run, found, lz.WorkerDied)
+        state = run.state
+    assert found == list(range(at))
+    assert f"after {at:,} delivered items" in notes(error)
+    assert replayed(pipeline, error) == at
+    assert [*found, *lz.run(pipeline, state)] == list(range(MANY))
+
+
+@shapes
+def test_one_of_thousands_is_left_out(shape: Any) -> None:
+    pipeline = shape(Deadly(MANY - 100), MANY)
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        assert list(run) == [item for item in range(MANY) if item != MANY - 100]
+        assert run.skipped == 1
+
+
+@shapes
+def test_a_worker_of_thousands_that_is_killed_by_someone_else(shape: Any, flag: Path) -> None:
+    pipeline = shape(Fault(flag, MANY - 100, kill), MANY)
+    found: list[int] = []
+    with lz.run(pipeline, executor=lz.processes(start_method="fork")) as run:
+        fails(run, found, lz.WorkerDied)
+        assert len(found) >= MANY - 100
+        assert [*found, *run] == list(range(MANY))
+
+
+def slow_behind_thousands(item: int) -> int:
+    if 15_000 <= item < 15_064:
+        sleep(0.02)
+    return item
+
+
+@pytest.mark.parametrize("shape", [seekable, in_a_stream])
+def test_slow_items_behind_thousands_are_not_late(shape: Any) -> None:
+    """Those of one task together take longer than each may."""
+    pipeline = shape(slow_behind_thousands, MANY)
+    with lz.run(pipeline, executor=lz.processes(timeout=0.6, start_method="fork")) as run:
+        assert list(run) == list(range(MANY))
