@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from lazyckpt.core.flow import Position
 from lazyckpt.core.iterators import remaining
 from lazyckpt.executors.plan.positions import raise_or_position
-from lazyckpt.executors.plan.tasks import ChunkSizer, Tasks
 from lazyckpt.failures.skip_log import SkipRecord
 
 
@@ -25,8 +24,8 @@ class Chunk(NamedTuple):
         skipped: What was left out, and after how many of them.
         error: What comes after them.
         is_last: Whether the end does.
-        following: The tasks behind them, where those know more than the position tells:
-            what was left out behind the last item isn't tried again.
+        after: The position from which tasks go on: of the end of a run, after the records
+            that it left out after its last item. None if that is the position after them.
     """
 
     position_after: Callable[[int], Position]
@@ -37,13 +36,15 @@ class Chunk(NamedTuple):
     skipped: tuple[tuple[int, SkipRecord], ...] = ()
     error: Exception | None = None
     is_last: bool = False
-    following: Callable[[ChunkSizer], Tasks] | None = None
+    after: Position = None
 
     def given(self) -> int:
         return self.size - remaining(self.items)
 
     def end(self) -> Position:
-        """The position after all of them."""
+        """Return the position from which tasks go on."""
+        if self.after is not None:
+            return self.after
         return raise_or_position(self.position_after(self.size))
 
 

@@ -6,15 +6,16 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from inspect import GEN_RUNNING, getgeneratorstate
+from typing import Any
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
+from lazyckpt.errors import InvalidState
 from lazyckpt.executors.chunk import Chunk
 from lazyckpt.executors.losses import Losses, LostItem
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.executors.plan.positions import raise_or_position
-from lazyckpt.executors.plan.runs import ItemRun
+from lazyckpt.executors.plan.positions import Found, raise_or_position
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.executors.plan.tasks import (
     CHUNK_BYTES,
@@ -31,6 +32,7 @@ from lazyckpt.executors.pools.pool import (
     WorkerPool,
     abandon,
 )
+from lazyckpt.failures.marks import behind_others, marks_of
 from lazyckpt.failures.notes import Failure, places_of_functions
 
 _MOST_RUNS = 128  # that are looked at, whether one can be continued
@@ -62,11 +64,17 @@ class Lookahead:
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
-        self._tasks: Tasks | None = generate(position, self._sizer)
+        self._tasks: Tasks | None
+        self._generate_from(position)
         self._pending: deque[tuple[Task, PendingTask | BaseException | None]] = deque()
         self._items_pending = 0
         self._is_over = False  # whether there are no more tasks
         self._generation = pool.generation
+
+    def _generate_from(self, position: Position) -> None:
+        self._tasks = self._generate(position, self._sizer)
+        # By stage how many were left out before the run whose parts come, and before the next one.
+        self._left_out = self._left_out_then = marks_of(position)
 
     def _no_losses(self) -> Losses:
         return Losses(self.pool, self._calls, may_read_ahead=self.is_stream)
@@ -133,6 +141,25 @@ class Lookahead:
         self._continue(1, task, pending, outcome)
         self._sizer.observe(outcome, _counted(task, outcome))
 
+    def numbered(self, outcome: Outcome) -> Outcome:
+        """Number the records that a run left out after those of the runs before it.
+
+        Its worker has numbered them from 0.
+        """
+        before, positions = self._left_out, outcome.positions or ()
+        skipped = tuple([(place, some.behind(before)) for place, some in outcome.skipped])
+        ends = {stage: end for _, some in skipped for stage, _, _, end in some.spans}
+        self._left_out_then = {**self._left_out_then, **ends}
+        if not outcome.left and outcome.failure is None:
+            self._left_out = self._left_out_then
+        if before:
+            positions = Found(positions, partial(_marked, numbers=before))
+        return outcome._replace(positions=positions, skipped=skipped)
+
+    def after(self, task: Task) -> Position:
+        """Return the position after a task that has been made, and all before it."""
+        return behind_others(task.after, self._left_out_then) if task.is_run else task.after
+
     def drop_first(self) -> None:
         """Go on to the task behind the first one."""
         task, _ = self._pending.popleft()
@@ -150,9 +177,8 @@ class Lookahead:
     def begin(self, chunk: Chunk) -> None:
         """Generate tasks from the end of a chunk once more: those there were are lost."""
         self.abandon()
-        self._generation = self.pool.generation
-        following = chunk.following or partial(self._generate, chunk.end())
-        self._tasks, self._is_over = following(self._sizer), False
+        self._generation, self._is_over = self.pool.generation, False
+        self._generate_from(chunk.end())
 
     def end(self, task: Task) -> None:
         """Have no more made: with this task all ends."""
@@ -174,7 +200,7 @@ class Lookahead:
         """Have the items made again that came before the one at which a worker died or hung."""
         made = pending.made
         failure = Failure(error, "" if made is None else places_of_functions(self._calls))
-        is_run = isinstance(task.payload, ItemRun)
+        is_run = task.is_run
         if not made or (made >= task.size and not is_run):
             return self.lose(failure, chunk, pending if task.is_single else None)
         if is_run:
@@ -237,7 +263,7 @@ class Lookahead:
 
     def _continue_runs(self) -> None:
         """Have the next parts made of the runs of which one is ready."""
-        if not self._pending or not isinstance(self._pending[0][0].payload, ItemRun):
+        if not self._pending or not self._pending[0][0].is_run:
             return
         place, left = 0, READY_BYTES * self.pool.workers * self._share.fraction()
         unfinished = 0  # behind one of each worker none is done
@@ -286,11 +312,7 @@ class Lookahead:
         if not self._pending:
             return self._generate(chunk.end(), self._sizer)
         task, _ = self._pending[-1]
-        if task.following is not None:
-            return task.following(self._sizer)
-        assert task.position_after is not None
-        position = raise_or_position(task.position_after(task.size))
-        return self._generate(position, self._sizer)
+        return self._generate(task.after, self._sizer)
 
     def _submit(self, task: Task, after: PendingTask | None = None) -> PendingTask:
         losses = self._losses
@@ -319,12 +341,17 @@ class Lookahead:
         self.abandon()
         for each in done:
             self._add(*each)
-        self._tasks = self._generate(raise_or_position(position), self._sizer)
+        self._generate_from(raise_or_position(position))
         self._is_over = False
+
+
+def _marked(position: Any, numbers: dict[int, int]) -> Any:
+    """Return a position after so many records left out; or the error of taking it."""
+    return position if isinstance(position, InvalidState) else behind_others(position, numbers)
 
 
 def _counted(task: Task, outcome: Outcome) -> int:
     """How many items a task had: upstream, where workers make any number of each."""
-    if isinstance(task.payload, ItemRun):
-        return max(1, task.payload.upstream - outcome.left)
+    if task.is_run:
+        return max(1, task.size - outcome.left)
     return len(outcome.items)

@@ -20,11 +20,8 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.tasks import (
-    ChunkSizer,
     LoggingItems,
-    Settled,
     Task,
-    Tasks,
     always,
 )
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
@@ -118,8 +115,7 @@ class Prefetcher:
                     raise error
                 finally:
                     del error  # its traceback has this frame, which would be a cycle
-            if self._is_under_way:  # what is known besides the position may be of a task half done
-                self._chunk = self._chunk._replace(following=None)
+            if self._is_under_way:
                 self._ahead.forget_losses()
                 self._ahead.begin(self._chunk)
             self._is_under_way = True
@@ -149,11 +145,8 @@ class Prefetcher:
             finally:
                 del pending  # its traceback has this frame, which would be a cycle
         if pending is None:
-            assert task.position_after is not None
-            if task.log_skips is not None:
-                next(task.log_skips(iter([None])))
-            self._receive(Outcome([]), task.position_after)
-            self._chunk = self._chunk._replace(is_last=True)
+            end = Outcome([], skipped=task.skipped)
+            self._receive(end, always(ahead.after(task)), is_last=True)
             return None
         if self._gate.is_closed:
             raise TaskLost
@@ -184,46 +177,47 @@ class Prefetcher:
             )
         ahead.drop_first()
         if outcome.end is not None and task.position_after is None:
-            ahead.end(Task(None, always(outcome.end)))
+            ahead.end(Task(None, after=outcome.end))
             self._rereader.close()
-        settled = task.settle and task.settle(outcome)
-        position_after = task.position_after or self._reached(outcome, settled)
-        if settled is not None:
-            outcome = outcome._replace(skipped=settled.skipped)
-        following = self._chunk.following  # behind what was left out before an error
-        if outcome.items or error is None:
-            following = None if outcome.left or error else task.following
+        after = self._chunk.after  # what was left out before an error
+        if task.is_run:
+            outcome = ahead.numbered(outcome)
+            if outcome.items or error is None:
+                after = None if outcome.left or error else ahead.after(task)
+        else:
+            after = None
+        outcome = outcome._replace(skipped=task.skipped or outcome.skipped)
+        position_after = task.position_after or self._reached(task, outcome)
         position_before = task.position_before
         if outcome.befores:
             position_before = partial(_before, outcome.befores, position_after)
-        self._receive(outcome, position_after, task.log_skips, error, following, position_before)
+        self._receive(outcome, position_after, error, after, position_before)
         if self._gate.is_open and error is None:
             ahead.fill(self._chunk)
 
-    def _reached(self, outcome: Outcome, settled: Settled | None) -> Callable[[int], Position]:
-        if outcome.positions and settled is None:
-            return self._rereader.positions(outcome.positions, outcome.recorded)
+    def _reached(self, task: Task, outcome: Outcome) -> Callable[[int], Position]:
+        found = outcome.positions
+        if found and not task.is_run:
+            return self._rereader.positions(found, outcome.recorded)
         here = self._chunk.position_after(self._chunk.given())  # behind the item before
-        if settled is None or not settled.positions:  # it failed on its way, or before it had begun
+        if not found:  # it failed on its way, or before it had begun
             return always(here)
-        found = settled.positions
         return lambda given: found[given] if given else here
 
     def _receive(
         self,
         outcome: Outcome,
         position_after: Callable[[int], Position],
-        log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
         error: Exception | None = None,
-        following: Callable[[ChunkSizer], Tasks] | None = None,
+        after: Position = None,
         position_before: Callable[[int], Position] | None = None,
+        is_last: bool = False,
     ) -> None:
         items: Iterator[Any] = iterate(outcome.items)
         if self._inner_log is not None and outcome.skipped:
             items = LoggingItems(items, self._inner_log, dict(outcome.skipped))
             if not outcome.items:
                 next(items, None)
-        items = items if log_skips is None else log_skips(items)
         size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
         chunk = Chunk(
             position_after,
@@ -233,7 +227,8 @@ class Prefetcher:
             position_before,
             skipped,
             error,
-            following=following,
+            is_last,
+            after,
         )
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -89,9 +88,16 @@ class ChunkSizer:
         self.is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
 
-    def share(self, left: int) -> int:
-        """The size, or less near the end, so that workers end at the same time."""
-        return max(-(-left // self.tail), -(-self.size // 8))
+    def next(self, skip: Skip, position: Position) -> tuple[int, Position, int]:
+        """Return the size of the next task, the position after it, and how many items there are.
+
+        Near the end tasks shrink, so that workers end at the same time.
+        """
+        count = self.size
+        if self.tail > 1:
+            left = skip(position, self.tail * count)[1]
+            count = max(-(-left // self.tail), -(-count // 8))
+        return count, *skip(position, count)
 
     def limit(self) -> int:
         """Items to have under way, of those that come next.
@@ -115,39 +121,28 @@ class ChunkSizer:
 Tasks: TypeAlias = Generator["Task", None, None]
 
 
-class Settled(NamedTuple):
-    """What is known of an outcome once all before it have come.
-
-    Attributes:
-        positions: Its positions.
-        skipped: As of `Outcome`.
-    """
-
-    positions: Sequence[Any]
-    skipped: tuple[tuple[int, SkipRecord], ...] = ()
-
-
 class Task(NamedTuple):
-    """Something for a worker to do; or with `payload` None the end.
+    """Work for a worker; or, if `payload` is None, the end.
 
     Attributes:
-        payload: What the handler gets.
-        position_after: The position after so many of its items; None if the outcome says.
-        size: How many items it has.
-        log_skips: Wraps its items so that they log what was left out before each.
-        position_before: The position just before one of its items, by its number from 1 on; None
-            where that is always the one after the item before it.
-        settle: From its outcome, once all before it have come, to the positions of that.
-        following: The tasks behind it, where they depend on those before.
+        payload: The task as its handler takes it.
+        size: Number of items; of a run, items upstream.
+        after: The position after all of it. None of a stream, whose outcome has it.
+        position_after: The position after a number of its items. None if the outcome has it.
+        position_before: The position just before one of its items, by its number from 1 on. None
+            if that is always the one after the previous item.
+        skipped: The records that were left out of the items to map, as in `Outcome`.
+        is_run: If True, a part of a run or the end of runs. Records left out in a run are
+            numbered from 0.
     """
 
     payload: Any
-    position_after: Callable[[int], Position] | None = None
     size: int = 0
-    log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
+    after: Position = None
+    position_after: Callable[[int], Position] | None = None
     position_before: Callable[[int], Position] | None = None
-    settle: Callable[[Outcome], Settled] | None = None
-    following: Callable[[ChunkSizer], Tasks] | None = None
+    skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    is_run: bool = False
 
     @property
     def is_single(self) -> bool:
@@ -165,14 +160,11 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         while True:
-            count = sizer.size
-            if sizer.tail > 1:
-                count = sizer.share(skip(position, sizer.tail * count)[1])
-            after, passed = skip(position, count)
+            count, after, passed = sizer.next(skip, position)
             if passed:
-                yield Task((position, passed), _after(skip, position), passed)
+                yield Task((position, passed), passed, after, _after(skip, position))
             if passed < count:
-                yield Task(None, always(after))
+                yield Task(None, after=after)
                 return
             position = after
 
@@ -191,16 +183,11 @@ def pointwise_tasks(
     rereader: Rereader,
     skip_log: SkipLog | None = None,
 ) -> TaskGenerator:
-    """Tasks for a `Mapper` of pointwise stages over a stream, which is read here.
+    """Generate tasks for a `Mapper` of pointwise stages over a stream, which is read here.
 
-    What the skip log records meanwhile is recorded again where the items come back.
-    The rereader finds positions upstream.
+    Each task has the records that the skip log got meanwhile, to be recorded again where
+    the items come back. The rereader finds positions upstream.
     """
-
-    def log_skips(skipped: dict[int, SkipRecord]) -> Any:
-        if skip_log is None or not skipped:
-            return None
-        return partial(LoggingItems, skip_log=skip_log, skipped=skipped)
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
@@ -219,14 +206,14 @@ def pointwise_tasks(
                 skip = build_machine(calls, found).skip
             assert skip is not None
             if items:
-                after = _after(skip, position) if has_place else places
-                before_item = None if has_place else rereader.before(read.positions, read.befores)
+                position_after = _after(skip, position) if has_place else places
                 yield Task(
                     (position, origin, items),
-                    after,
                     len(items),
-                    log_skips(read.skipped),
-                    position_before=before_item,
+                    raise_or_position(position_after(len(items))),
+                    position_after,
+                    None if has_place else rereader.before(read.positions, read.befores),
+                    tuple(read.skipped.items()),
                 )
             if read.error is not None:
                 try:
@@ -235,8 +222,8 @@ def pointwise_tasks(
                     del read  # the error's traceback has this frame, which would be a cycle
             position, passed = skip(position, count)
             if passed < count:
-                rest = {0: read.skipped_last} if read.skipped_last.spans else {}
-                yield Task(None, always(position), log_skips=log_skips(rest))
+                rest = ((0, read.skipped_last),) if read.skipped_last.spans else ()
+                yield Task(None, after=position, skipped=rest)
                 return
 
     return generate
