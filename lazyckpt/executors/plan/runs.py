@@ -20,10 +20,10 @@ from lazyckpt.core.sizes import item_bytes
 from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.layers import Layers
-from lazyckpt.executors.plan.limited_runs import LimitedRun, Part
-from lazyckpt.executors.plan.tasks import ChunkSizer, Task, TaskGenerator, Tasks
+from lazyckpt.executors.plan.limited_runs import LimitedRun
+from lazyckpt.executors.plan.tasks import ANY, ChunkSizer, Task, TaskGenerator, Tasks
 from lazyckpt.failures.marks import without_marks
-from lazyckpt.failures.notes import Failure, as_failure
+from lazyckpt.failures.notes import as_failure
 from lazyckpt.timers.timings import taken
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
@@ -32,7 +32,6 @@ _RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
 _LOOKS = 16  # times as many items, when their size is looked at again
 _BLOCK_SECONDS = 1e-3  # what the items may take that are read between two looks at the clock
 _OPEN = 16  # flows that a worker keeps open
-_ANY = 1 << 60
 
 
 class ItemRun(NamedTuple):
@@ -47,7 +46,7 @@ class ItemRun(NamedTuple):
 
     position: Position
     upstream: int
-    most: int = _ANY
+    most: int = ANY
     in_parts: bool = True
 
 
@@ -76,29 +75,7 @@ class RunReader:
     def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         items = [] if items is None else items
-        failure, part = self._read(run, items, begun)
-        seconds = perf_counter() - begun
-        try:
-            positions, befores, left, skipped = part
-            size = item_bytes(items)
-            return Outcome(
-                items,
-                failure,
-                positions,
-                None,
-                seconds,
-                size,
-                skipped,
-                befores=befores,
-                left=left,
-                timings=taken(),
-            )
-        finally:
-            del failure  # its traceback has this frame, which would be a cycle
-
-    def _read(self, run: ItemRun, items: list[Any], begun: float) -> tuple[Failure | None, Part]:
-        """Read a part of a run, up to an error."""
-        part = Part([], {}, 0)
+        outcome, failure = Outcome(items), None
         try:
             opened = self._open.pop((run.position, run.upstream), None)
             if opened is None:
@@ -111,12 +88,20 @@ class RunReader:
                         f"{missing} more items were expected: a source has become shorter"
                     )
             finally:
-                part = opened.end_part(len(items), is_cut=is_cut)
-            if part.left:
-                self._keep((part.positions[-1], part.left), opened)
+                outcome = opened.end_part(items, is_cut=is_cut)
+            if outcome.left:
+                assert outcome.positions
+                self._keep((outcome.positions[-1], outcome.left), opened)
         except BaseException as error:
-            return as_failure(error, self.calls), part
-        return None, part
+            failure = as_failure(error, self.calls)
+        seconds = perf_counter() - begun
+        try:
+            size = item_bytes(items)
+            return outcome._replace(
+                failure=failure, seconds=seconds, item_bytes=size, timings=taken()
+            )
+        finally:
+            del failure  # its traceback has this frame, which would be a cycle
 
     def _keep(self, key: tuple[Position, int], opened: LimitedRun) -> None:
         self._open[key] = opened
@@ -160,8 +145,9 @@ def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
             count, place, passed = sizer.next(skip, place)
             after = layers.begin(place)
             if passed:
-                most = 1 if sizer.is_single else _ANY
-                yield Task(ItemRun(position, passed, most, in_parts), passed, after, is_run=True)
+                yield Task(
+                    ItemRun(position, passed, sizer.most, in_parts), passed, after, is_run=True
+                )
             if passed < count:
                 yield Task(None, after=after, is_run=True)
                 return

@@ -25,6 +25,7 @@ _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 9 << 19  # what parts of runs may fill that are made ahead, by each worker
 CHUNK_ITEMS = 1 << 14
+ANY = 1 << 60  # a number of items that is no limit
 _END: Any = object()
 Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
@@ -34,7 +35,8 @@ class ChunkSizer:
     """How many items a task has: one at first, then as many as are small and quickly made.
 
     Attributes:
-        size: Items of the next task.
+        size: Items that fit into a task.
+        most: The most items that the next task may have; of a run, that may come of it.
         tail: How many tasks before the end they begin to shrink; 1 is never.
         is_growing: Whether tasks are still far smaller than they will be.
     """
@@ -51,7 +53,7 @@ class ChunkSizer:
             is_gated: Whether nothing is made that nobody waits for.
             share: What is this pipeline's of all of that.
         """
-        self.size = 1
+        self.size, self.most = 1, ANY
         self.tail = 2 * workers if workers > 1 else 1
         self._workers, self._in_transit = workers, in_transit
         self._buffer_size, self._is_gated = buffer_size, is_gated
@@ -60,21 +62,15 @@ class ChunkSizer:
         self.is_growing = not is_gated
         self._is_small = False
         self._bytes = CHUNK_BYTES / 8
-        self._singles = 0
-
-    def use_single_items(self, count: int) -> None:
-        """Make the next `count` items one by one."""
-        self.size, self._singles, self.is_growing = 1, count, False
 
     @property
-    def is_single(self) -> bool:
-        """Whether items are to be made one by one."""
-        return self._singles > 0
+    def count(self) -> int:
+        """Items of the next task."""
+        return min(self.size, self.most)
 
     def observe(self, outcome: Outcome, count: int) -> None:
         """Fit the size to what a task of so many items took."""
-        self._singles -= min(count, self._singles)
-        if not count or self._is_gated or self._singles:
+        if not count or self._is_gated:
             return
         if outcome.items:  # of those left out nobody knows the size
             self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
@@ -93,7 +89,7 @@ class ChunkSizer:
 
         Near the end tasks shrink, so that workers end at the same time.
         """
-        count = self.size
+        count = self.count
         if self.tail > 1:
             left = skip(position, self.tail * count)[1]
             count = max(-(-left // self.tail), -(-count // 8))
@@ -127,7 +123,7 @@ class Task(NamedTuple):
     Attributes:
         payload: The task as its handler takes it.
         size: Number of items; of a run, items upstream.
-        after: The position after all of it. None of a stream, whose outcome has it.
+        after: The position after all of it; None if `position_after` or the outcome has it.
         position_after: The position after a number of its items. None if the outcome has it.
         position_before: The position just before one of its items, by its number from 1 on. None
             if that is always the one after the previous item.
@@ -174,7 +170,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
 def stream_tasks(position: Position, sizer: ChunkSizer) -> Tasks:
     """Tasks for the only `Reader` of a stream: from a position, and then on and on."""
     for start in chain([position], repeat(None)):
-        yield Task((start, sizer.size), size=sizer.size)
+        yield Task((start, sizer.count), size=sizer.count)
 
 
 def pointwise_tasks(
@@ -188,6 +184,7 @@ def pointwise_tasks(
     Each task has the records that the skip log got meanwhile, to be recorded again where
     the items come back. The rereader finds positions upstream.
     """
+    log = skip_log or SkipLog()
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
@@ -196,8 +193,8 @@ def pointwise_tasks(
         flow = upstream.flow(before)
         stream = iter(flow)
         while True:
-            count = sizer.size
-            read = _read(flow, stream, count, skip_log, rereader.is_counting)
+            count = sizer.count
+            read = _read(flow, stream, count, log, rereader.is_counting)
             items = read.items
             places = rereader.positions(read.positions)
             skip: Skip | None = skip_of_items(items, places, read.end)
@@ -210,7 +207,7 @@ def pointwise_tasks(
                 yield Task(
                     (position, origin, items),
                     len(items),
-                    raise_or_position(position_after(len(items))),
+                    None,
                     position_after,
                     None if has_place else rereader.before(read.positions, read.befores),
                     tuple(read.skipped.items()),
@@ -242,11 +239,7 @@ class _Read(NamedTuple):
 
 
 def _read(
-    flow: Flow[Any],
-    stream: Iterator[Any],
-    count: int,
-    skip_log: SkipLog | None,
-    is_counted: bool,
+    flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog, is_counted: bool
 ) -> _Read:
     items: list[Any] = []
     log = PositionLog(flow, is_counted=is_counted)
@@ -254,11 +247,11 @@ def _read(
     error: Exception | None = None
     end = None
     skipped: dict[int, SkipRecord] = {}
-    earlier = last = SkipRecord() if skip_log is None else skip_log.drain()
+    earlier = skip_log.drain()
     try:
         for item in islice(stream, count):
             place = len(items)
-            if skip_log is not None and (found := skip_log.drain()).spans:
+            if (found := skip_log.drain()).spans:
                 skipped[place] = found
             items.append(item)
             log.add(is_behind_skipped=place in skipped)
@@ -272,9 +265,8 @@ def _read(
     except Exception as raised:
         error = raised
     finally:
-        if skip_log is not None:
-            last = skip_log.drain()
-            skip_log.record(earlier)
+        last = skip_log.drain()
+        skip_log.record(earlier)
     try:
         return _Read(items, log.known, log.befores, error, end, skipped, last)
     finally:
