@@ -1,92 +1,135 @@
-"""What becomes of an item at which a worker died or hung."""
+"""Recovery from a worker that died or hung at an item."""
 
 from __future__ import annotations
 
 from lazyckpt.core.call import Call
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
-from lazyckpt.failures.notes import Failure, add_note
+from lazyckpt.executors.plan.tasks import ANY, Task
+from lazyckpt.executors.pools.pool import PendingTask
+from lazyckpt.failures.notes import Failure, add_note, places_of_functions
 from lazyckpt.failures.watching import guarded_in
 
 _FIRST_SPAN = 64  # items
 _MOST_TRIES = 8  # of an item that others, of joined pipelines, may have lost their workers at
 
 
-class LostItem(Exception):
-    """In place of the item at which a worker was lost, behind those before it.
-
-    Attributes:
-        failure: What is raised, unless the item is tried again.
-    """
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-
-
 class Losses:
-    """How often workers were lost at the next item, and which calls of its task are left out.
+    """The recovery of items at which a worker died or hung.
 
-    Who reads ahead, before it gives an item, may have died at a later one. So behind an
-    item that could be made alone some more are made without that, and twice as many if
-    the later one wasn't among them.
+    The items before the lost one are made again first. Then the lost item is made alone, up
+    to `retries` times. If that fails, it is made without the call that killed the worker, or
+    the error of the loss is raised if no call may be left out.
+
+    A worker that reads ahead may have died at a later item. So after an item that could be
+    made alone, 64 more items are made without reading ahead. The number doubles each time the
+    lost item wasn't among them.
 
     Attributes:
-        errors: What is raised in place of those calls, by number.
+        errors: The errors to raise in place of calls of the next item, by the number of the
+            call; None unless the item is being tried again.
     """
 
-    def __init__(self, pool: WorkerPool, calls: tuple[Call, ...], *, may_read_ahead: bool) -> None:
-        self._retries, self._may_read_ahead = pool.retries, may_read_ahead
-        self._can_leave_out = pool.retries is not None and bool(guarded_in(calls))
-        self._count = self._tries = 0
+    def __init__(
+        self, retries: int | None, calls: tuple[Call, ...], *, may_read_ahead: bool
+    ) -> None:
+        """Begin with no losses.
+
+        Args:
+            retries: The pool's.
+            calls: The stages that its workers run.
+            may_read_ahead: If True, a worker makes items before they are needed.
+        """
+        self._retries, self._calls = retries, calls
+        self._may_read_ahead = may_read_ahead and retries is not None
+        self._can_leave_out = retries is not None and bool(guarded_in(calls))
+        self._failure: Failure | None = None
+        self._before = 0  # items that come before the one at which a worker was lost
+        self._culprit: dict[int, Exception] = {}  # the call under way at the loss, as in `errors`
+        self._tries = self._singles = 0
         self._in_order, self._span = 0, _FIRST_SPAN
-        self.errors: dict[int, Exception] = {}
+        self.errors: dict[int, Exception] | None = None
 
     @property
-    def is_retrying(self) -> bool:
-        """Whether the next item is to be made alone."""
-        return self._tries > 0
+    def is_recovering(self) -> bool:
+        """Whether one task is made at a time."""
+        return self._failure is not None or self.errors is not None
 
-    def is_in_order(self, size: int) -> bool:
-        """Whether a task of so many items is to be made without looking ahead."""
+    @property
+    def is_next(self) -> bool:
+        """Whether a worker was lost at the next item."""
+        return self._failure is not None and not self._before
+
+    @property
+    def most(self) -> int:
+        """The most items that the next task may have."""
+        if self.errors is not None or self._singles:
+            return 1
+        return self._before or ANY
+
+    def is_careful(self, size: int) -> bool:
+        """Count the next task, of `size` items; return whether it is made without reading ahead."""
+        if self.errors is not None:
+            return True
         self._in_order -= min(size, self._in_order)
         return self._in_order > 0
 
-    def keep_order(self, size: int) -> None:
-        """Have the next items made without looking ahead."""
-        if self._retries is not None and self._may_read_ahead:
-            self._in_order = max(self._in_order, size + 1)
+    def use_single_items(self, count: int) -> None:
+        """Have the next items made one by one."""
+        self._singles = count
 
-    def end(self) -> None:
-        """Note that an item was made."""
-        if self._tries and not self.errors:
-            self.keep_order(self._span)
+    def add(self, error: Exception, task: Task, pending: PendingTask) -> None:
+        """Note that a worker was lost at a task."""
+        made = pending.made
+        self._failure = Failure(error, "" if made is None else places_of_functions(self._calls))
+        self._before, self._culprit = made or 0, {}
+        if self._before >= task.size and not task.is_run:  # it died after the last one
+            self._before = 0
+        if task.is_single and pending.called and pending.lost:
+            self._culprit = {pending.called: pending.lost}
+        if self._before:
+            self._keep_order(self._before)
+
+    def made(self, used: int, items: int) -> None:
+        """Note that a task was done: how many of its own items it used, and how many came."""
+        if self.errors == {}:  # a worker has survived it
+            self._keep_order(self._span)
             self._span *= 2
-        self._count = self._tries = 0
-        self.errors = {}
+        self._tries, self.errors = 0, None
+        self._before -= min(items, self._before)
+        self._singles -= min(used, self._singles)
 
-    def is_tried_again(self, failure: Failure, pending: PendingTask | None) -> bool:
-        """Whether an item is made again, perhaps with another call of it left out.
+    def try_again(self) -> None:
+        """Have the next item made alone, or raise the error of the loss."""
+        failure, self._failure = self._failure, None
+        assert failure is not None
+        try:
+            if not self._is_tried_again(failure):
+                raise failure
+        finally:
+            del failure  # its traceback has this frame, which would be a cycle
 
-        To leave one out it has to be known, and so have been watched at least once.
+    def _is_tried_again(self, failure: Failure) -> bool:
+        """Whether the next item is made again, perhaps without another call of it.
 
-        Args:
-            failure: What is raised if it isn't.
-            pending: The lost task, where the item was the only one of it.
+        A call that is left out has to be known, and so have been watched at least once.
         """
         if self._retries is None:
             return False
-        self._count += 1
         self._tries += 1
-        if self._count <= max(self._retries, self._can_leave_out):
+        self.errors = self.errors or {}
+        if self._tries <= max(self._retries, self._can_leave_out):
             return True
         self._span = _FIRST_SPAN
-        if self._can_leave_out and pending is not None and pending.called and pending.lost:
-            self._count = 0
-            self.errors = {**self.errors, pending.called: pending.lost}
+        if self._can_leave_out and self._culprit:
+            self._tries = 0
+            self.errors |= self._culprit
             return True
         if self._can_leave_out and self._tries < _MOST_TRIES:
             return True
         if self._retries:
             add_note(failure.error, f"lazyckpt: it was tried {self._tries} times")
-        self._count = self._tries = 0
-        self.errors = {}
         return False
+
+    def _keep_order(self, count: int) -> None:
+        """Have the next items made without reading ahead."""
+        if self._may_read_ahead:
+            self._in_order = max(self._in_order, count + 1)

@@ -143,7 +143,7 @@ def prefetching(
     """What has a pool make the items from a position on."""
 
     def prefetch_from(position: Position) -> Prefetcher:
-        ahead = Lookahead(pool, gate, handler, generate, position, calls, share)
+        ahead = Lookahead(pool, gate, handler, generate, calls, share)
         return Prefetcher(ahead, position, rereader, skip_log, inner_log)
 
     return prefetch_from

@@ -8,27 +8,54 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import iterate, remaining
-from lazyckpt.errors import InvalidState, SourceChanged, WorkerDied, WorkerTimeout
-from lazyckpt.executors.chunk import Chunk, skipped_before
+from lazyckpt.errors import InvalidState, SourceChanged
 from lazyckpt.executors.lookahead import Lookahead
-from lazyckpt.executors.losses import LostItem
-from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.positions import Rereader, raise_or_position
-from lazyckpt.executors.plan.tasks import (
-    ChunkSizer,
-    LoggingItems,
-    Settled,
-    Task,
-    Tasks,
-    always,
-)
+from lazyckpt.executors.plan.tasks import LoggingItems, Task, always
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
 from lazyckpt.timers.timings import go_on, pause, receive
+
+
+class Chunk(NamedTuple):
+    """Items at hand, and what is known of them: one value, so that an interrupt finds all of it.
+
+    Attributes:
+        position_after: The position after so many of them.
+        items: What is left of them.
+        size: How many there were.
+        before: How many were given before them.
+        position_before: The position just before one of them, by its number from 1 on; None where
+            that is always the one after the item before it.
+        skipped: What was left out, and after how many of them.
+        error: What comes after them.
+        is_last: Whether the end does.
+        after: The position from which tasks go on: of the end of a run, after the records
+            that it left out after its last item. None if that is the position after them.
+    """
+
+    position_after: Callable[[int], Position]
+    items: Iterator[Any]
+    size: int = 0
+    before: int = 0
+    position_before: Callable[[int], Position] | None = None
+    skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    error: Exception | None = None
+    is_last: bool = False
+    after: Position = None
+
+    def given(self) -> int:
+        return self.size - remaining(self.items)
+
+    def end(self) -> Position:
+        """Return the position from which tasks go on."""
+        if self.after is not None:
+            return self.after
+        return raise_or_position(self.position_after(self.size))
 
 
 class Prefetcher:
@@ -47,7 +74,7 @@ class Prefetcher:
         skip_log: SkipLog | None = None,
         inner_log: SkipLog | None = None,
     ) -> None:
-        self._ahead, self._pool, self._gate = ahead, ahead.pool, ahead.gate
+        self._ahead, self._gate = ahead, ahead.gate
         self._rereader = rereader
         self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
         self._is_under_way = False
@@ -103,7 +130,7 @@ class Prefetcher:
         """Have items made ahead; who is about to ask for one does so itself."""
         if not self._is_under_way:
             self._is_under_way = True
-            self._ahead.fill(self._chunk)
+            self._ahead.fill(self._chunk.end)
             self._is_under_way = False
 
     def next_chunk(self) -> Iterator[Any] | None:
@@ -118,10 +145,8 @@ class Prefetcher:
                     raise error
                 finally:
                     del error  # its traceback has this frame, which would be a cycle
-            if self._is_under_way:  # what is known besides the position may be of a task half done
-                self._chunk = self._chunk._replace(following=None)
-                self._ahead.forget_losses()
-                self._ahead.begin(self._chunk)
+            if self._is_under_way:
+                self._ahead.begin()
             self._is_under_way = True
             at_work = pause()
             try:
@@ -132,110 +157,56 @@ class Prefetcher:
         return self._chunk.items
 
     def _advance(self) -> None:
-        """Wait for the next task, and have what came of it at hand, or generate tasks anew."""
-        ahead, pool = self._ahead, self._pool
-        ahead.fill(self._chunk)
-        ahead.fill_others()
-        task, pending = ahead.first
-        is_over = self._gate.is_closed or (pool.is_driven and pool.is_stopped)
-        if isinstance(pending, TaskLost) and not is_over:
-            return ahead.begin(self._chunk)
-        if isinstance(pending, LostItem):
-            return ahead.lose(pending.failure, self._chunk)
-        if isinstance(pending, BaseException):
-            ahead.abandon()
-            try:
-                raise pending
-            finally:
-                del pending  # its traceback has this frame, which would be a cycle
-        if pending is None:
-            assert task.position_after is not None
-            if task.log_skips is not None:
-                next(task.log_skips(iter([None])))
-            self._receive(Outcome([]), task.position_after)
-            self._chunk = self._chunk._replace(is_last=True)
-            return None
-        if self._gate.is_closed:
-            raise TaskLost
-        try:
-            outcome = pool.result(pending)
-        except TaskLost:
-            if self._gate.is_closed or (pool.is_driven and pool.is_stopped):
-                raise
-            return ahead.begin(self._chunk) if ahead.is_stream else ahead.submit_first()
-        except (WorkerDied, WorkerTimeout) as lost:
-            return ahead.fail_behind(task, pending, lost, self._chunk)
+        """Wait for the next task, and have its items at hand."""
+        task, outcome = self._ahead.next(self._chunk.end)
         if outcome.timings is not None:
             receive(outcome.timings)
-        failure, given = outcome.failure, len(outcome.items)
-        is_of_new_worker = failure is not None and isinstance(failure.error, TaskLost)
-        if is_of_new_worker or (outcome.is_transfer_error and not task.is_single):
-            if not is_of_new_worker:
-                ahead.use_single_items(task.size)
-            return ahead.begin(self._chunk)
         for log in (self._skip_log, self._inner_log) if outcome.lost else ():
             if log is not None:
                 log.lose(outcome.lost)
-        ahead.took(task, pending, outcome)
-        error: Exception | None = failure
-        if failure is None and task.position_after is not None and given < task.size:
-            error = SourceChanged(
-                f"{task.size} items were expected, and {given} came: a source has become shorter"
-            )
-        ahead.drop_first()
-        if outcome.end is not None and task.position_after is None:
-            ahead.end(Task(None, always(outcome.end)))
+        if outcome.end is not None:
             self._rereader.close()
-        settled = task.settle and task.settle(outcome)
-        position_after = task.position_after or self._reached(outcome, settled)
-        if settled is not None:
-            outcome = outcome._replace(skipped=settled.skipped)
-        following = self._chunk.following  # behind what was left out before an error
-        if outcome.items or error is None:
-            following = None if outcome.left or error else task.following
+        size, is_last = len(outcome.items), task.payload is None
+        error: Exception | None = outcome.failure
+        if error is None and task.position_after is not None and size < task.size:
+            error = SourceChanged(
+                f"{task.size} items were expected, and {size} came: a source has become shorter"
+            )
+        position_after = always(task.after) if is_last else self._position_after(task, outcome)
         position_before = task.position_before
         if outcome.befores:
             position_before = partial(_before, outcome.befores, position_after)
-        self._receive(outcome, position_after, task.log_skips, error, following, position_before)
-        if self._gate.is_open and error is None:
-            ahead.fill(self._chunk)
-
-    def _reached(self, outcome: Outcome, settled: Settled | None) -> Callable[[int], Position]:
-        if outcome.positions and settled is None:
-            return self._rereader.positions(outcome.positions, outcome.recorded)
-        here = self._chunk.position_after(self._chunk.given())  # behind the item before
-        if settled is None or not settled.positions:  # it failed on its way, or before it had begun
-            return always(here)
-        found = settled.positions
-        return lambda given: found[given] if given else here
-
-    def _receive(
-        self,
-        outcome: Outcome,
-        position_after: Callable[[int], Position],
-        log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None,
-        error: Exception | None = None,
-        following: Callable[[ChunkSizer], Tasks] | None = None,
-        position_before: Callable[[int], Position] | None = None,
-    ) -> None:
+        skipped = task.skipped or outcome.skipped
         items: Iterator[Any] = iterate(outcome.items)
-        if self._inner_log is not None and outcome.skipped:
-            items = LoggingItems(items, self._inner_log, dict(outcome.skipped))
-            if not outcome.items:
+        if self._inner_log is not None and skipped:
+            items = LoggingItems(items, self._inner_log, dict(skipped))
+            if not size:
                 next(items, None)
-        items = items if log_skips is None else log_skips(items)
-        size, before, skipped = len(outcome.items), self.taken(), outcome.skipped
+        after = None if size else self._chunk.after  # what was left out before an error
         chunk = Chunk(
             position_after,
             items,
             size,
-            before,
+            self.taken(),
             position_before,
             skipped,
             error,
-            following=following,
+            is_last,
+            task.after if error is None and not outcome.left else after,
         )
         self._hold(chunk, self._skip_log.including(some for _, some in self._chunk.skipped))
+        if self._gate.is_open and error is None:
+            self._ahead.fill(chunk.end)
+
+    def _position_after(self, task: Task, outcome: Outcome) -> Callable[[int], Position]:
+        """Return a function from a number of items to the position after them."""
+        if task.position_after is not None:
+            return task.position_after
+        found = outcome.positions
+        if found and not task.is_run:
+            return self._rereader.positions(found, outcome.recorded)
+        here = self._chunk.position_after(self._chunk.size)  # a run's own is after no item
+        return lambda given: found[given] if found and given else here
 
     def end_chunk(self) -> None:
         """End the iterator of the chunk at hand; what is left of it comes with another."""
@@ -248,7 +219,7 @@ class Prefetcher:
         # Without its `position_after`, which would be a cycle.
         of_chunk: Callable[[], SkipRecord] = SkipRecord
         if chunk.skipped:
-            of_chunk = partial(skipped_before, chunk.skipped, chunk.size, chunk.items)
+            of_chunk = partial(_skipped_before, chunk.skipped, chunk.size, chunk.items)
         # Between these nothing can interrupt: what is counted is what is at hand.
         self._chunk, self._skip_log.known, self._skip_log.of_chunk = chunk, known, of_chunk
 
@@ -266,7 +237,6 @@ class Prefetcher:
                 return False
         except InvalidState:
             return False
-        self._ahead.resume()
         self._chunk = self._chunk._replace(before=-self._chunk.given())
         return True
 
@@ -274,6 +244,17 @@ class Prefetcher:
         """Have no more made."""
         self._ahead.close()
         self._rereader.close()
+
+
+def _skipped_before(
+    skipped: tuple[tuple[int, SkipRecord], ...], size: int, items: Iterator[Any]
+) -> SkipRecord:
+    """What was left out before those items of a chunk that are delivered."""
+    given, found = size - remaining(items), SkipRecord()
+    for place, some in skipped:
+        if place < given:
+            found = found.plus(some)
+    return found
 
 
 def _before(

@@ -41,14 +41,15 @@ def behind_others(position: Position, numbers: Mapping[int, int]) -> Position:
 
 def with_next_number(position: Position, stage: int, number: int) -> Position:
     """The position, with the number of the next item that the stage leaves out."""
-    marks = _marks(position)
+    marks = marks_of(position)
     if marks.get(stage, 0) == number:
         return position
     kept = {k: n for k, n in marks.items() if k != stage}
     return MarkedPosition(position, {**kept, stage: number} if number else kept)
 
 
-def _marks(position: Position) -> dict[int, int]:
+def marks_of(position: Position) -> dict[int, int]:
+    """Return the marks of a position: by stage, the number of the next item that it leaves out."""
     return position.marks if isinstance(position, MarkedPosition) else {}
 
 
@@ -61,7 +62,7 @@ def without_marks(position: Position) -> tuple[Position, tuple[Triple, ...]]:
         nonlocal count
         if type(part) is not tuple and type(part) is not MarkedPosition:
             return part
-        found.extend((count, stage, n) for stage, n in sorted(_marks(part).items()))
+        found.extend((count, stage, n) for stage, n in sorted(marks_of(part).items()))
         count += 1
         return tuple([plain(each) for each in part])
 

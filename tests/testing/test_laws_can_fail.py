@@ -11,7 +11,6 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.executors.chunk import Chunk
 from lazyckpt.executors.lookahead import Lookahead
 from lazyckpt.executors.prefetcher import Prefetcher
 from lazyckpt.machines import (
@@ -353,10 +352,10 @@ def test_tasks_that_change_places_are_caught(monkeypatch: pytest.MonkeyPatch) ->
     testing.LAWS["executors"](pipeline, 60)
     right = Lookahead.fill
 
-    def wrong(self: Lookahead, chunk: Chunk) -> None:
-        right(self, chunk)
-        if len(self._pending) > 2 and self._pending[1][1] is not None:
-            self._pending.rotate(1)
+    def wrong(self: Lookahead, end: Callable[[], Position]) -> None:
+        right(self, end)
+        if len(self._queue) > 2 and self._queue[1][1] is not None:
+            self._queue.rotate(1)
 
     monkeypatch.setattr(Lookahead, "fill", wrong)
     with pytest.raises(AssertionError):

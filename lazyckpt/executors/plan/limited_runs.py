@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.iterators import WALKS
 from lazyckpt.errors import InvalidState
-from lazyckpt.executors.plan.handlers import build_machine
+from lazyckpt.executors.plan.handlers import Outcome, build_machine
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.positions import Noted, try_snapshot
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import apart
-
-
-class Part(NamedTuple):
-    """What is known of a part of a run.
-
-    Attributes:
-        positions: Those before its items and after each.
-        befores: As of `PositionLog`.
-        left: How many items upstream are to come, with the one that it ends amid.
-        skipped: What was left out, and after how many of its items.
-    """
-
-    positions: Sequence[Any]
-    befores: dict[int, Position]
-    left: int
-    skipped: tuple[tuple[int, SkipRecord], ...] = ()
 
 
 class LimitedRun:
@@ -113,14 +97,14 @@ class LimitedRun:
         if not self._is_last and position != self._last:
             self._befores[number] = position
 
-    def end_part(self, made: int, *, is_cut: bool) -> Part:
-        """What is known of a part of so many items, behind which another may begin."""
+    def end_part(self, items: list[Any], *, is_cut: bool) -> Outcome:
+        """Return the outcome of a part, after which another may begin if it `is_cut`."""
         if not is_cut:
-            self._add_skipped(made)
+            self._add_skipped(len(items))
+        positions, befores, skipped = self._positions, self._befores, tuple(self._skipped)
+        self._begin_part(positions[-1])
         left = self.missing() + self._is_amid if is_cut else 0
-        found = Part(self._positions, self._befores, left, tuple(self._skipped))
-        self._begin_part(found.positions[-1])
-        return found
+        return Outcome(items, None, positions, skipped=skipped, befores=befores, left=left)
 
     def _add_skipped(self, place: int) -> None:
         if self._skip_log is not None and (found := self._skip_log.drain()).spans:

@@ -8,7 +8,6 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
@@ -18,19 +17,13 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.core.sizes import item_bytes
-from lazyckpt.errors import InvalidState, SourceChanged
+from lazyckpt.errors import SourceChanged
 from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.plan.layers import Layers
-from lazyckpt.executors.plan.limited_runs import LimitedRun, Part
-from lazyckpt.executors.plan.positions import Found
-from lazyckpt.executors.plan.tasks import ChunkSizer, Settled, Task, TaskGenerator, Tasks
-from lazyckpt.failures.marks import (
-    behind_others,
-    next_number,
-    without_marks,
-)
-from lazyckpt.failures.notes import Failure, as_failure
-from lazyckpt.failures.skipping import leaves_out
+from lazyckpt.executors.plan.limited_runs import LimitedRun
+from lazyckpt.executors.plan.tasks import ANY, ChunkSizer, Task, TaskGenerator, Tasks
+from lazyckpt.failures.marks import without_marks
+from lazyckpt.failures.notes import as_failure
 from lazyckpt.timers.timings import taken
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
@@ -39,7 +32,6 @@ _RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
 _LOOKS = 16  # times as many items, when their size is looked at again
 _BLOCK_SECONDS = 1e-3  # what the items may take that are read between two looks at the clock
 _OPEN = 16  # flows that a worker keeps open
-_ANY = 1 << 60
 
 
 class ItemRun(NamedTuple):
@@ -54,7 +46,7 @@ class ItemRun(NamedTuple):
 
     position: Position
     upstream: int
-    most: int = _ANY
+    most: int = ANY
     in_parts: bool = True
 
 
@@ -83,29 +75,7 @@ class RunReader:
     def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
         begun = perf_counter()
         items = [] if items is None else items
-        failure, part = self._read(run, items, begun)
-        seconds = perf_counter() - begun
-        try:
-            positions, befores, left, skipped = part
-            size = item_bytes(items)
-            return Outcome(
-                items,
-                failure,
-                positions,
-                None,
-                seconds,
-                size,
-                skipped,
-                befores=befores,
-                left=left,
-                timings=taken(),
-            )
-        finally:
-            del failure  # its traceback has this frame, which would be a cycle
-
-    def _read(self, run: ItemRun, items: list[Any], begun: float) -> tuple[Failure | None, Part]:
-        """Read a part of a run, up to an error."""
-        part = Part([], {}, 0)
+        outcome, failure = Outcome(items), None
         try:
             opened = self._open.pop((run.position, run.upstream), None)
             if opened is None:
@@ -118,12 +88,20 @@ class RunReader:
                         f"{missing} more items were expected: a source has become shorter"
                     )
             finally:
-                part = opened.end_part(len(items), is_cut=is_cut)
-            if part.left:
-                self._keep((part.positions[-1], part.left), opened)
+                outcome = opened.end_part(items, is_cut=is_cut)
+            if outcome.left:
+                assert outcome.positions
+                self._keep((outcome.positions[-1], outcome.left), opened)
         except BaseException as error:
-            return as_failure(error, self.calls), part
-        return None, part
+            failure = as_failure(error, self.calls)
+        seconds = perf_counter() - begun
+        try:
+            size = item_bytes(items)
+            return outcome._replace(
+                failure=failure, seconds=seconds, item_bytes=size, timings=taken()
+            )
+        finally:
+            del failure  # its traceback has this frame, which would be a cycle
 
     def _keep(self, key: tuple[Position, int], opened: LimitedRun) -> None:
         self._open[key] = opened
@@ -151,65 +129,28 @@ def _is_cut(opened: LimitedRun, items: list[Any], run: ItemRun, begun: float) ->
 
 
 def run_tasks(layers: Layers, *, in_parts: bool) -> TaskGenerator:
-    """Tasks for a `RunReader`: each begins anew at an item upstream.
+    """Generate tasks for a `RunReader`: each begins at an item upstream.
 
     Args:
         layers: The stages.
-        in_parts: Whether the worker of one part makes the next one too.
+        in_parts: If True, the worker of one part makes the next one too.
     """
-    return lambda position, sizer: _Runs(layers, position, in_parts).tasks(position, sizer)
+    skip = layers.upstream.skip
+    assert skip is not None
 
-
-class _Runs:
-    """The runs from a position on, and how many items each stage has left out before them."""
-
-    def __init__(self, layers: Layers, position: Position, in_parts: bool) -> None:
-        self._layers, self._in_parts = layers, in_parts
-        numbers = [call.arguments["number"] for call in layers.calls if leaves_out(call)]
-        # By stage how many were left out before the run whose parts come, and before the next one.
-        self._left_out = dict.fromkeys(numbers, 0)
-        self._left_out_then = {each: next_number(position, each) for each in numbers}
-
-    def tasks(self, position: Position, sizer: ChunkSizer) -> Tasks:
-        """The tasks from a position on."""
-        layers = self._layers
-        place, skip = without_marks(layers.place(position))[0], layers.upstream.skip
-        assert skip is not None
+    def generate(position: Position, sizer: ChunkSizer) -> Tasks:
+        position, _ = without_marks(position)
+        place = layers.place(position)
         while True:
-            count = sizer.size
-            if sizer.tail > 1:
-                count = sizer.share(skip(place, sizer.tail * count)[1])
-            place, passed = skip(place, count)
+            count, place, passed = sizer.next(skip, place)
             after = layers.begin(place)
             if passed:
-                most = 1 if sizer.is_single else _ANY
-                run = ItemRun(position, passed, most, self._in_parts)
-                following = partial(self.tasks, after)
-                yield Task(run, None, passed, settle=self._settle, following=following)
+                yield Task(
+                    ItemRun(position, passed, sizer.most, in_parts), passed, after, is_run=True
+                )
             if passed < count:
-                yield Task(None, partial(self._end, after))
+                yield Task(None, after=after, is_run=True)
                 return
             position = after
 
-    def _end(self, position: Position, given: int) -> Position:
-        return behind_others(position, self._left_out_then)
-
-    def _settle(self, outcome: Outcome) -> Settled:
-        """See `Task.settle`."""
-        found: Sequence[Any] = outcome.positions or []
-        skipped = outcome.skipped
-        if any(self._left_out.values()):
-            found = Found(found, partial(_marked, left_out=self._left_out))
-            skipped = tuple([(n, some.behind(self._left_out)) for n, some in skipped])
-        for _, some in skipped:
-            self._left_out_then.update({stage: end for stage, _, _, end in some.spans})
-        if not outcome.left and outcome.failure is None:
-            self._left_out = {**self._left_out_then}
-        return Settled(found, skipped)
-
-
-def _marked(position: Any, left_out: dict[int, int]) -> Any:
-    """The position with what was left out in the runs before; or the error of taking it."""
-    if isinstance(position, InvalidState):
-        return position
-    return behind_others(position, left_out)
+    return generate

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain, islice, repeat
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
@@ -27,6 +26,7 @@ _CHUNK_SECONDS = 32e-3  # what making a chunk may take
 CHUNK_BYTES = 1 << 18  # what it may fill
 READY_BYTES = 9 << 19  # what parts of runs may fill that are made ahead, by each worker
 CHUNK_ITEMS = 1 << 14
+ANY = 1 << 60  # a number of items that is no limit
 _END: Any = object()
 Skip: TypeAlias = Callable[[Position, int], tuple[Position, int]]
 _FIRST_ITEMS = 64  # of the buffer, to ask for while chunks still grow
@@ -36,7 +36,8 @@ class ChunkSizer:
     """How many items a task has: one at first, then as many as are small and quickly made.
 
     Attributes:
-        size: Items of the next task.
+        size: Items that fit into a task.
+        most: The most items that the next task may have; of a run, that may come of it.
         tail: How many tasks before the end they begin to shrink; 1 is never.
         is_growing: Whether tasks are still far smaller than they will be.
     """
@@ -53,7 +54,7 @@ class ChunkSizer:
             is_gated: Whether nothing is made that nobody waits for.
             share: What is this pipeline's of all of that.
         """
-        self.size = 1
+        self.size, self.most = 1, ANY
         self.tail = 2 * workers if workers > 1 else 1
         self._workers, self._in_transit = workers, in_transit
         self._buffer_size, self._is_gated = buffer_size, is_gated
@@ -62,21 +63,15 @@ class ChunkSizer:
         self.is_growing = not is_gated
         self._is_small = False
         self._bytes = CHUNK_BYTES / 8
-        self._singles = 0
-
-    def use_single_items(self, count: int) -> None:
-        """Make the next `count` items one by one."""
-        self.size, self._singles, self.is_growing = 1, count, False
 
     @property
-    def is_single(self) -> bool:
-        """Whether items are to be made one by one."""
-        return self._singles > 0
+    def count(self) -> int:
+        """Items of the next task."""
+        return min(self.size, self.most)
 
     def observe(self, outcome: Outcome, count: int, reading: float = 0.0) -> None:
         """Fit the size to what a task of so many items took, and the reading of what it got."""
-        self._singles -= min(count, self._singles)
-        if not count or self._is_gated or self._singles:
+        if not count or self._is_gated:
             return
         if outcome.items:  # of those left out nobody knows the size
             self._bytes = outcome.item_bytes * len(outcome.items) / count or 1
@@ -90,9 +85,16 @@ class ChunkSizer:
         self.is_growing = fitting > 8 * self.size
         self.size = max(1, min(int(fitting), 8 * self.size))
 
-    def share(self, left: int) -> int:
-        """The size, or less near the end, so that workers end at the same time."""
-        return max(-(-left // self.tail), -(-self.size // 8))
+    def next(self, skip: Skip, position: Position) -> tuple[int, Position, int]:
+        """Return the size of the next task, the position after it, and how many items there are.
+
+        Near the end tasks shrink, so that workers end at the same time.
+        """
+        count = self.count
+        if self.tail > 1:
+            left = skip(position, self.tail * count)[1]
+            count = max(-(-left // self.tail), -(-count // 8))
+        return count, *skip(position, count)
 
     def limit(self) -> int:
         """Items to have under way, of those that come next.
@@ -116,40 +118,29 @@ class ChunkSizer:
 Tasks: TypeAlias = Generator["Task", None, None]
 
 
-class Settled(NamedTuple):
-    """What is known of an outcome once all before it have come.
-
-    Attributes:
-        positions: Its positions.
-        skipped: As of `Outcome`.
-    """
-
-    positions: Sequence[Any]
-    skipped: tuple[tuple[int, SkipRecord], ...] = ()
-
-
 class Task(NamedTuple):
-    """Something for a worker to do; or with `payload` None the end.
+    """Work for a worker; or, if `payload` is None, the end.
 
     Attributes:
-        payload: What the handler gets.
-        position_after: The position after so many of its items; None if the outcome says.
-        size: How many items it has.
-        log_skips: Wraps its items so that they log what was left out before each.
-        position_before: The position just before one of its items, by its number from 1 on; None
-            where that is always the one after the item before it.
-        settle: From its outcome, once all before it have come, to the positions of that.
-        following: The tasks behind it, where they depend on those before.
+        payload: The task as its handler takes it.
+        size: Number of items; of a run, items upstream.
+        after: The position after all of it; None if `position_after` or the outcome has it.
+        position_after: The position after a number of its items. None if the outcome has it.
+        position_before: The position just before one of its items, by its number from 1 on. None
+            if that is always the one after the previous item.
+        skipped: The records that were left out of the items to map, as in `Outcome`.
+        is_run: If True, a part of a run or the end of runs. Records left out in a run are
+            numbered from 0.
         seconds: How long it took to read what the worker gets.
     """
 
     payload: Any
-    position_after: Callable[[int], Position] | None = None
     size: int = 0
-    log_skips: Callable[[Iterator[Any]], Iterator[Any]] | None = None
+    after: Position = None
+    position_after: Callable[[int], Position] | None = None
     position_before: Callable[[int], Position] | None = None
-    settle: Callable[[Outcome], Settled] | None = None
-    following: Callable[[ChunkSizer], Tasks] | None = None
+    skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    is_run: bool = False
     seconds: float = 0.0
 
     @property
@@ -168,14 +159,11 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         while True:
-            count = sizer.size
-            if sizer.tail > 1:
-                count = sizer.share(skip(position, sizer.tail * count)[1])
-            after, passed = skip(position, count)
+            count, after, passed = sizer.next(skip, position)
             if passed:
-                yield Task((position, passed), _after(skip, position), passed)
+                yield Task((position, passed), passed, after, _after(skip, position))
             if passed < count:
-                yield Task(None, always(after))
+                yield Task(None, after=after)
                 return
             position = after
 
@@ -185,7 +173,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
 def stream_tasks(position: Position, sizer: ChunkSizer) -> Tasks:
     """Tasks for the only `Reader` of a stream: from a position, and then on and on."""
     for start in chain([position], repeat(None)):
-        yield Task((start, sizer.size), size=sizer.size)
+        yield Task((start, sizer.count), size=sizer.count)
 
 
 def pointwise_tasks(
@@ -194,16 +182,12 @@ def pointwise_tasks(
     rereader: Rereader,
     skip_log: SkipLog | None = None,
 ) -> TaskGenerator:
-    """Tasks for a `Mapper` of pointwise stages over a stream, which is read here.
+    """Generate tasks for a `Mapper` of pointwise stages over a stream, which is read here.
 
-    What the skip log records meanwhile is recorded again where the items come back.
-    The rereader finds positions upstream.
+    Each task has the records that the skip log got meanwhile, to be recorded again where
+    the items come back. The rereader finds positions upstream.
     """
-
-    def log_skips(skipped: dict[int, SkipRecord]) -> Any:
-        if skip_log is None or not skipped:
-            return None
-        return partial(LoggingItems, skip_log=skip_log, skipped=skipped)
+    log = skip_log or SkipLog()
 
     def generate(position: Position, sizer: ChunkSizer) -> Tasks:
         before = _upstream_position(calls, position)
@@ -214,8 +198,8 @@ def pointwise_tasks(
             flow = flow.noting()
         stream = iter(flow)
         while True:
-            count = sizer.size
-            read = _read(flow, stream, count, skip_log, rereader.is_counting)
+            count = sizer.count
+            read = _read(flow, stream, count, log, rereader.is_counting)
             items = read.items
             places = rereader.positions(read.positions)
             skip: Skip | None = skip_of_items(items, places, read.end)
@@ -224,14 +208,14 @@ def pointwise_tasks(
                 skip = build_machine(calls, found).skip
             assert skip is not None
             if items:
-                after = _after(skip, position) if has_place else places
-                before_item = None if has_place else rereader.before(read.positions, read.befores)
+                position_after = _after(skip, position) if has_place else places
                 yield Task(
                     (position, origin, items),
-                    after,
                     len(items),
-                    log_skips(read.skipped),
-                    position_before=before_item,
+                    None,
+                    position_after,
+                    None if has_place else rereader.before(read.positions, read.befores),
+                    tuple(read.skipped.items()),
                     seconds=read.seconds,
                 )
             if read.error is not None:
@@ -242,8 +226,8 @@ def pointwise_tasks(
             wanted = len(items) if read.end is None else count
             position, passed = skip(position, wanted)
             if passed < wanted:
-                rest = {0: read.skipped_last} if read.skipped_last.spans else {}
-                yield Task(None, always(position), log_skips=log_skips(rest))
+                rest = ((0, read.skipped_last),) if read.skipped_last.spans else ()
+                yield Task(None, after=position, skipped=rest)
                 return
 
     return generate
@@ -263,11 +247,7 @@ class _Read(NamedTuple):
 
 
 def _read(
-    flow: Flow[Any],
-    stream: Iterator[Any],
-    count: int,
-    skip_log: SkipLog | None,
-    is_counted: bool,
+    flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog, is_counted: bool
 ) -> _Read:
     items: list[Any] = []
     log = PositionLog(flow, is_counted=is_counted)
@@ -275,12 +255,12 @@ def _read(
     error: Exception | None = None
     end = None
     skipped: dict[int, SkipRecord] = {}
-    earlier = last = SkipRecord() if skip_log is None else skip_log.drain()
+    earlier = skip_log.drain()
     begun, is_cut = perf_counter(), False
     try:
         for item in islice(stream, count):
             place = len(items)
-            if skip_log is not None and (found := skip_log.drain()).spans:
+            if (found := skip_log.drain()).spans:
                 skipped[place] = found
             items.append(item)
             log.add()
@@ -296,9 +276,8 @@ def _read(
     except Exception as raised:
         error = raised
     finally:
-        if skip_log is not None:
-            last = skip_log.drain()
-            skip_log.record(earlier)
+        last = skip_log.drain()
+        skip_log.record(earlier)
     try:
         seconds = perf_counter() - begun
         return _Read(items, log.known, log.befores, error, end, skipped, last, seconds)
