@@ -81,8 +81,8 @@ class Losses:
         made = pending.made
         self._failure = Failure(error, "" if made is None else places_of_functions(self._calls))
         self._before, self._culprit = made or 0, {}
-        if self._before >= task.size and not task.is_run:  # it died after the last one
-            self._before = 0
+        if self._before >= (task.payload.most if task.is_run else task.size):
+            self._before = 0  # it died when it sent them
         if task.is_single and pending.called and pending.lost:
             self._culprit = {pending.called: pending.lost}
         if self._before:

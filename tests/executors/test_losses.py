@@ -430,3 +430,30 @@ def test_a_resume_leaves_out_what_has_killed_without_another_try(
     places, begun = walked(tmp_path, f"seen({shape!r}, {found[0]!r})")
     assert places == {"steps": 20, "rows": 20, "lines": 1}.get(shape, 57)  # of the source's
     assert not {7, 8, 11} & {*begun}
+
+
+class Fatal:
+    """Kills the worker that sends it."""
+
+    def __reduce__(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fatal(x: int) -> Any:
+    return Fatal() if x == 5 else x
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_that_dies_when_it_sends_an_item_is_not_replaced_forever(
+    workers: int, on_error: Any
+) -> None:
+    executor = lz.processes(workers, start_method="fork")
+    pipeline = lz.source(range(12)) | lz.map(fatal)
+    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
+        found: list[Any] = []
+        with pytest.raises(lz.WorkerDied):
+            found.extend(run)
+        assert found == [*range(run.state.items)]
+        assert len(found) == 5 if on_error == "skip" else len(found) < 6  # as it came in a chunk
+        assert run.stats.restarts < 40
