@@ -116,9 +116,10 @@ def joined(several: list[Pipe]) -> st.SearchStrategy[Pipe]:
         lambda *parts: lz.zip(*parts) | lz.flat_map(list),
         lambda *parts: lz.mix(parts, weights, seed=3),
         lambda *parts: lz.mix(parts, weights, deterministic=True),
-        lambda *parts: lz.mix(parts, weights, seed=1, stop="all_exhausted"),
         lambda *parts: lz.multiplex(lz.source([*range(len(parts))]), parts),
     ]
+    if all(part.machine.length != 0 for part in several):  # or they are refused
+        makers.append(lambda *parts: lz.mix(parts, weights, seed=1, stop="all_exhausted"))
     return st.sampled_from(makers).map(lambda make: make(*several))
 
 

@@ -83,9 +83,7 @@ def pid_keep(x: int) -> bool:
 
 
 CALLED_IN: set[int] = set()
-MANY: list[lz.Pipeline[Any]] = [
-    lz.source(Stream(range(9))) | lz.filter(pid_keep) for _ in range(70)
-]
+MANY: list[lz.Pipeline[Any]] = [lz.source(Stream(9)) | lz.filter(pid_keep) for _ in range(70)]
 WIDE: dict[str, lz.Pipeline[Any]] = {
     "interleave": lz.interleave(*MANY) | lz.filter(pid_keep) | lz.map(str),
     "mix": lz.mix(MANY, [1] * 70, seed=0) | lz.filter(pid_keep),

@@ -219,10 +219,8 @@ def _dumps_by_name(content: Any, is_small: Callable[[Any], bool] | None = None) 
 def _dumps_by_value(content: Any, is_small: Callable[[Any], bool] | None = None) -> bytes:
     """A pickle that has classes and functions by value, from cloudpickle."""
     file = BytesIO()
-    pickler = _strict_pickler()(file, 5, buffer_callback=is_small)
-    if is_small is not None:
-        pickler.dispatch_table = pickler.dispatch_table.new_child({Call: _sharing(_dumps_by_value)})
-    pickler.dump(content)
+    pickler = _strict_pickler(shares=is_small is not None)
+    pickler(file, 5, buffer_callback=is_small).dump(content)
     return file.getvalue()
 
 
@@ -232,8 +230,8 @@ def _sharing(dumps: Callable[[Any], bytes]) -> Callable[[Call], Any]:
 
 
 @cache
-def _strict_pickler() -> Any:
-    """Cloudpickle's pickler, which takes nothing for something else."""
+def _strict_pickler(*, shares: bool) -> Any:
+    """Cloudpickle's pickler, which takes nothing for something else; see `_sharing`."""
     base = import_module("cloudpickle").Pickler
 
     def reduce_file(file: Any) -> Any:
@@ -246,6 +244,8 @@ def _strict_pickler() -> Any:
 
     kinds: dict[type, Any] = {TextIOWrapper: reduce_file, memoryview: refuse_view}
     table = {kind: way for kind, way in kinds.items() if kind not in copyreg.dispatch_table}
+    if shares:
+        table[Call] = _sharing(_dumps_by_value)
     strict = {"dispatch_table": base.dispatch_table.new_child(table)}
     return type("StrictPickler", (base,), strict)
 
