@@ -287,3 +287,25 @@ def test_a_run_whose_resume_is_interrupted_goes_on() -> None:
         if not at.has_come:
             assert number > 5
             return
+
+
+GATED = {
+    "threads": lz.threads(2, gated=True, buffer_size=6),
+    "fork": lz.processes(2, gated=True, buffer_size=6, start_method="fork"),
+}
+
+
+@pytest.mark.parametrize("executor", GATED)
+@pytest.mark.parametrize("name", ["random access", "some"])
+def test_an_interrupt_while_the_buffer_is_filled_loses_nothing(name: str, executor: str) -> None:
+    pipeline = PIPELINES[name]
+    expected = [*pipeline]
+    for number in range(1, 1 << 30, 1 if IS_DEEP or executor == "threads" else 23):
+        with lz.run(pipeline, executor=GATED[executor]) as run:
+            found = [next(run)]
+            with suppress(Interrupt), At(number, interrupt, lines=True) as at:
+                run.resume()
+            assert [*found, *run] == expected, number
+        if not at.has_come:
+            assert number > 20
+            return
