@@ -280,12 +280,16 @@ class Run(Iterator[T], Pictured):
         return lasting(self._delivery.blocks)
 
     def __next__(self) -> T:
-        try:
-            return next(self._items)
-        except StopIteration:  # not for good: a state that is loaded has items again
-            self._items = lasting(self._delivery.blocks)
-            self._delivery.check_open()
-            raise
+        while True:
+            try:
+                return next(self._items)
+            except (
+                StopIteration
+            ):  # or what an interrupt has ended, or a state that was loaded since
+                self._items = lasting(self._delivery.blocks)
+                self._delivery.check_open()
+                if self._delivery.is_ended:
+                    raise
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
+from tests.executors.test_interrupts import At, Interrupt, interrupt
 
 N = 30
 
@@ -161,27 +162,22 @@ def test_closing_while_an_item_is_made_leaves_nothing_open() -> None:
     assert not opened
 
 
-class Interrupt(BaseException):
-    pass
-
-
-@pytest.mark.parametrize("executor", [None, lz.threads(), lz.processes(start_method="fork")])
-def test_next_goes_on_after_an_interrupt_between_blocks(
-    executor: lz.Executor | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with lz.run(lz.source(range(N)), executor=executor) as run:
-        found = [next(run) for _ in range(3)]
-        with monkeypatch.context() as patch:
-            patch.setattr(lz.Run, "next_block", interrupt)
-            with suppress(Interrupt):
+@pytest.mark.parametrize(
+    ("executor", "step"),
+    [(None, 1), (lz.threads(), 7), (lz.processes(start_method="fork"), 97)],
+)
+def test_next_goes_on_after_an_interrupt(executor: lz.Executor | None, step: int) -> None:
+    for number in range(1, 1 << 30, step):
+        with lz.run(lz.source(range(N)), executor=executor) as run:
+            found: list[int] = []
+            with suppress(Interrupt, StopIteration), At(number, interrupt, lines=True) as at:
                 while True:
                     found.append(next(run))
-        while (item := next(run, None)) is not None:
-            found.append(item)
-        assert found == [*range(N)]
-        with pytest.raises(StopIteration):
-            next(run)
-
-
-def interrupt(run: lz.Run[Any]) -> Any:
-    raise Interrupt
+            while (item := next(run, None)) is not None:
+                found.append(item)
+            assert found == [*range(N)], number
+            with pytest.raises(StopIteration):
+                next(run)
+        if not at.has_come:
+            assert number > N
+            return
