@@ -117,11 +117,12 @@ class Turns(Generic[A]):
 
         order, before = [turn], 0
         taken: Callable[[], int] = int  # none, until reading begins
-        now, noted = list(places), 0  # positions, where so many items of this round were taken
+        now = list(places)  # positions, where so many items of this round were taken:
+        noted: int | None = 0  # None if all may have moved since
 
         def rounds() -> Iterator[Iterator[A]]:
             """The items until one pipeline ends, then those until the next one does."""
-            nonlocal ended, turn, given, order, before, taken, now, noted
+            nonlocal ended, turn, given, order, before, taken, noted
             streams = [iter(each) for each in flows]
             while ended + 1 < 1 << self.width:
                 numbers = chain(range(turn, self.width), range(turn))
@@ -136,7 +137,7 @@ class Turns(Generic[A]):
                 turn, before, taken = whose()[0], before + taken(), lambda: 0
                 ended |= 1 << turn
                 turn, given = turned(turn, 0, ended)
-                now, noted = [each.snapshot() for each in flows], 0
+                noted = None
 
         def whose() -> tuple[int, int]:
             """Whose turn it is, and how many items were given in it."""
@@ -145,9 +146,11 @@ class Turns(Generic[A]):
 
         def snapshot() -> Position:
             nonlocal noted
-            here = taken()
-            turns = range((given + noted) // block_length, -(-(given + here) // block_length))
-            for number in {order[each % len(order)] for each in turns[-len(order) :]}:
+            here, moved = taken(), set(range(len(flows)))
+            if noted is not None:
+                turns = range((given + noted) // block_length, -(-(given + here) // block_length))
+                moved = {order[each % len(order)] for each in turns[-len(order) :]}
+            for number in moved:
                 now[number] = flows[number].snapshot()
             noted = here
             return tuple(now), ended, *turned(*whose(), ended)

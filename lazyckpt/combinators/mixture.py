@@ -160,10 +160,10 @@ class Mixture(Generic[A]):
                 if self.is_last(number, here):
                     ended, there, noted = 1, here, now
                     return
-                flows[number] = again[number].flow(self.begun_again(number, here[number]))
+                here[number] = self.begun_again(number, here[number])
+                flows[number] = again[number].flow(here[number])
                 streams[number], taken[number] = counted(flows[number])
-                before[number] = now[number]
-                there, noted = [each.snapshot() for each in flows], now
+                before[number], there, noted = now[number], here, now
 
         def snapshot() -> Position:
             nonlocal noted

@@ -56,3 +56,14 @@ def test_few_open_inputs_of_many_are_found_without_a_search() -> None:
         iter, cycle_length=places
     )
     assert list(pipeline) == [0] * (places - 1) + [1] * 20
+
+
+def test_no_state_is_taken_that_nobody_asks_for() -> None:
+    """Such as one that can't be kept, when one of the pipelines ends."""
+    first, second = (
+        lz.source(range(size)) | lz.scan(lambda held, x: (object(), x), None) for size in (2, 4)
+    )
+    run = lz.run(lz.interleave(first, second))
+    assert [*run] == [0, 0, 1, 1, 2, 3]
+    with pytest.raises(lz.InvalidState):
+        _ = run.state

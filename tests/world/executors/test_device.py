@@ -13,7 +13,7 @@ import torch
 
 import lazyckpt as lz
 from lazyckpt.executors.device import DeviceTransfer
-from tests.executors.cases import PIPELINES, Stream, image, square, trace, until_error
+from tests.executors.cases import PIPELINES, Stream, image, square, until_error
 
 
 class Pair(NamedTuple):
@@ -139,6 +139,12 @@ def test_items_order_and_states(executor: str, name: str, is_ahead: bool) -> Non
     found = trace(pipeline, lz.to_device(inner, "cpu"))
     assert [state for _, state in found] == [state for _, state in expected]
     assert [plain(item) for item, _ in found] == [plain(item) for item, _ in expected]
+
+
+def trace(pipeline: Any, executor: lz.Executor | None = None) -> list[Any]:
+    """Items, each with the JSON of the state after it."""
+    with lz.run(pipeline, executor=executor) as run:
+        return [(item, state.to_json()) for item, state in run.with_state()]
 
 
 def plain(item: Any) -> Any:
