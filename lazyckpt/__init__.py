@@ -19,7 +19,7 @@ Each module imports only from those before it:
 - state: progress, carried, rebase, steering, walk, algebra, reshard, resume_cost
 - timers
 - executors: plan, ipc, pools
-- stats, cursor, epochs, execution, delivery, run, tickets, tracking
+- lasting, stats, cursor, epochs, execution, delivery, run, tickets, tracking
 - state: saving
 - pipeline, decorators, preview, combinators, explanation, monitoring, origins
 - provenance, io, lineage

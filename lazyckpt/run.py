@@ -13,11 +13,12 @@ from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, checked, natural, plural, positive
 from lazyckpt.core.flow import counted
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.delivery import Delivery, lasting
+from lazyckpt.delivery import Delivery
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import Skipped
+from lazyckpt.lasting import lasting
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state, flat
 from lazyckpt.state.steering import values

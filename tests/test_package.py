@@ -58,7 +58,7 @@ ROOMS = [
     ["executors.ipc"],
     ["executors.pools"],
     ["executors"],
-    ["stats", "cursor", "epochs"],
+    ["lasting", "stats", "cursor", "epochs"],
     ["execution"],
     ["delivery"],
     ["run", "tickets"],

@@ -80,11 +80,12 @@ def selected(upstream: Machine[A], predicate: Callable[[A], Any]) -> Machine[A]:
 
     def chosen(items: Flow[A]) -> Flow[A]:
         blocks = (items.pull,) if items.blocks is None else items.blocks
-        kept = _kept(blocks, items.fn, predicate)
-        before, noting = items.before, None
-        if before is None:
-            noting = lambda: chosen(noted(items)[0])  # noqa: E731
-        return Flow(kept, items.snapshot, before=before, noting=noting)
+        kept, before = _kept(blocks, items.fn, predicate), items.before
+
+        def noting() -> Flow[A]:
+            return chosen(noted(items)[0])
+
+        return Flow(kept, items.snapshot, before=before, noting=None if before else noting)
 
     return stateless(upstream, step=step, flow=flow)
 

@@ -206,6 +206,11 @@ def test_workers_that_wait_are_busy_and_those_for_large_items_are_not() -> None:
     assert sum(each.seconds for each in busy.workers) > busy.seconds
 
 
+def test_threads_are_not_told_that_they_send() -> None:
+    found = lz.profile(lz.source(range(200_000)) | lz.map(square), executor=lz.threads(2))
+    assert "send" not in found.bottleneck
+
+
 def test_for_seconds_it_reads_as_long() -> None:
     forever = lz.source(range(5)) | lz.repeat() | lz.map(waits)
     for executor in (None, lz.threads(2)):

@@ -7,11 +7,9 @@ one again: who writes into an item would change those after it.
 from __future__ import annotations
 
 import pickle
-from io import BytesIO
 from typing import Any
 
-from lazyckpt.executors.ipc.reducers import reducers
-from lazyckpt.executors.ipc.transport import LARGE
+from lazyckpt.executors.ipc.pickler import Pickler
 
 _VALUES = {int, float, complex, bool, str, bytes, type(None), range}  # nobody writes into
 
@@ -23,21 +21,14 @@ class Items:
         self._items = items
 
     def __reduce__(self) -> tuple[Any, ...]:
-        file, starts, large = BytesIO(), list[int](), list[pickle.PickleBuffer]()
-
-        def small(buffer: pickle.PickleBuffer) -> bool:
-            if len(buffer.raw()) < LARGE:
-                return True
-            large.append(buffer)
-            return False
-
-        pickler = pickle.Pickler(file, 5, buffer_callback=small)
-        pickler.dispatch_table = reducers()
+        pickler = Pickler()
+        pickles, starts, large = bytearray(), list[int](), list[pickle.PickleBuffer]()
         for item in self._items:
-            starts.append(file.tell())
-            pickler.dump(item)
-            pickler.clear_memo()
-        return _opened, (file.getvalue(), starts, large)
+            starts.append(len(pickles))
+            parts, buffers = pickler.dump(item)
+            pickles += b"".join(parts)
+            large += map(pickle.PickleBuffer, buffers)
+        return _opened, (bytes(pickles), starts, large)
 
 
 def apart(items: list[Any]) -> Any:

@@ -25,16 +25,15 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.secrets import masked
 from lazyckpt.errors import PipelineError, SourceChanged, WorkerDied, WorkerTimeout
 from lazyckpt.executors.ipc.items import apart
-from lazyckpt.executors.ipc.reducers import reducers
+from lazyckpt.executors.ipc.pickler import LargeBuffers, Pickler
 from lazyckpt.executors.ipc.shared_items import shared_call
 from lazyckpt.executors.ipc.shared_memory import starts
-from lazyckpt.executors.ipc.transport import LARGE
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
 T = TypeVar("T")
 Buffers = list[NDArray[np.uint8]]
-Dumps: TypeAlias = Callable[[Any, Callable[[Any], bool] | None], bytes]  # as of `small` below
+Dumps: TypeAlias = Callable[[Any, LargeBuffers | None], bytes]
 
 
 class SharedPickle:
@@ -44,16 +43,8 @@ class SharedPickle:
     """
 
     def __init__(self, content: Any, dumps: Dumps) -> None:
-        large: list[memoryview] = []
-
-        def small(buffer: pickle.PickleBuffer) -> bool:
-            view = buffer.raw()
-            if len(view) < LARGE:
-                return True
-            large.append(view)
-            return False
-
-        parts = [memoryview(dumps(content, small)), *large]
+        large = LargeBuffers()
+        parts = [memoryview(dumps(content, large)), *large]
         *begins, end = starts([len(part) for part in parts])
         self._places = [
             slice(start, start + len(part)) for start, part in zip(begins, parts, strict=True)
@@ -130,20 +121,8 @@ def _writable(buffer: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def serialize(content: Any) -> tuple[bytes, Buffers]:
     """A pickle, and the memory of large arrays and tensors, which is not copied."""
-    large: Buffers = []
-
-    def small(buffer: pickle.PickleBuffer) -> bool:
-        view = buffer.raw()
-        if len(view) < LARGE:
-            return True
-        large.append(np.frombuffer(view, np.uint8))
-        return False
-
-    file = BytesIO()
-    pickler = pickle.Pickler(file, 5, buffer_callback=small)
-    pickler.dispatch_table = reducers()
-    pickler.dump(content)
-    return file.getvalue(), large
+    parts, large = Pickler().dump(content)
+    return b"".join(parts), [np.frombuffer(view, np.uint8) for view in large]
 
 
 def this_process() -> str:
@@ -207,20 +186,20 @@ def _dumps_functions(has_main: bool) -> list[Dumps]:
     return [_dumps_by_name, *cloud] if by_name or not cloud else cloud
 
 
-def _dumps_by_name(content: Any, is_small: Callable[[Any], bool] | None = None) -> bytes:
+def _dumps_by_name(content: Any, large: LargeBuffers | None = None) -> bytes:
     file = BytesIO()
-    pickler = pickle.Pickler(file, 5, buffer_callback=is_small)
-    if is_small is not None:
+    pickler = pickle.Pickler(file, 5, buffer_callback=large)
+    if large is not None:
         pickler.dispatch_table = copyreg.dispatch_table | {Call: _sharing(_dumps_by_name)}
     pickler.dump(content)
     return file.getvalue()
 
 
-def _dumps_by_value(content: Any, is_small: Callable[[Any], bool] | None = None) -> bytes:
+def _dumps_by_value(content: Any, large: LargeBuffers | None = None) -> bytes:
     """A pickle that has classes and functions by value, from cloudpickle."""
     file = BytesIO()
-    pickler = _strict_pickler(shares=is_small is not None)
-    pickler(file, 5, buffer_callback=is_small).dump(content)
+    pickler = _strict_pickler(shares=large is not None)
+    pickler(file, 5, buffer_callback=large).dump(content)
     return file.getvalue()
 
 

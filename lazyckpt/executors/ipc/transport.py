@@ -34,7 +34,7 @@ from typing import IO, Any, TypeAlias
 
 import numpy as np
 
-from lazyckpt.executors.ipc.reducers import reducers
+from lazyckpt.executors.ipc.pickler import LARGE, Pickler
 from lazyckpt.executors.ipc.shared_memory import (
     SharedMemorySlots,
     UnmappedSlots,
@@ -42,7 +42,6 @@ from lazyckpt.executors.ipc.shared_memory import (
     starts,
 )
 
-LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
 LARGE_PICKLE = 1 << 15  # bytes from which a slot takes no longer than the pipe; half, of 256 KiB
 
 _PLAIN, _IN_SLOT, _ALL_IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b"NSAPMW"
@@ -106,7 +105,7 @@ class Sender:
         self._outbox: deque[tuple[Any, IO[bytes] | None]] = deque()  # bytes, a file that goes along
         self._slots = slots if shared and hasattr(socket, "send_fds") else 0
         self._memory: SharedMemorySlots | None = None
-        self._pickler: _Pickler | None = None
+        self._pickler: Pickler | None = None
         self._warned = False
 
     def send(self, message: Any, number: int = 0) -> int:
@@ -122,7 +121,7 @@ class Sender:
         Raises:
             Unwritable: It can't be pickled; nothing was sent.
         """
-        pickler, self._pickler = self._pickler or _Pickler(), None
+        pickler, self._pickler = self._pickler or Pickler(), None
         try:
             pickled, large = pickler.dump(message)
         except Exception as error:
@@ -326,42 +325,6 @@ class Receiver:
                 memory = UnmappedSlots(file, size, slots)
         self.close()  # all that came through it has been read
         self._memory = memory
-
-
-class _Chunks(list[bytes]):
-    """What a pickler writes to."""
-
-    write = list.append
-
-
-class _Pickler:
-    """Kept from message to message: making one takes as long as pickling 100 ints.
-
-    After an error it may not be used again.
-    """
-
-    def __init__(self) -> None:
-        self._chunks = _Chunks()
-        self._large = large = list[memoryview]()
-
-        def small(buffer: pickle.PickleBuffer) -> bool:
-            view = buffer.raw()
-            if len(view) < LARGE:
-                return True
-            large.append(view)
-            return False
-
-        self._pickler = pickle.Pickler(self._chunks, 5, buffer_callback=small)
-
-    def dump(self, message: Any) -> tuple[list[bytes], list[memoryview]]:
-        """A pickle in parts, and the buffers left out of it."""
-        self._pickler.dispatch_table = reducers()
-        self._pickler.dump(message)
-        self._pickler.clear_memo()
-        parts, large = self._chunks[:], self._large[:]
-        self._chunks.clear()
-        self._large.clear()
-        return parts, large
 
 
 def _as_socket(connection: Connection[Any, Any]) -> socket.socket:

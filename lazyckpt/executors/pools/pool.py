@@ -120,9 +120,9 @@ class WorkerPool(ABC):
         """Take in the outcomes that have come, so that their tasks are done."""
 
     def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
-        """Keep tasks from being begun, until each is waited for or they are let go."""
+        """Keep tasks from being begun, until each is waited for or they are released."""
 
-    def let_go(self) -> None:  # noqa: B027
+    def release(self) -> None:  # noqa: B027  # those that hold none back have none
         """Let tasks be begun that were held back."""
 
     @abstractmethod
@@ -159,7 +159,7 @@ class PrefetchGate:
         for _ in range(abs(count)):
             (self._allowed if count > 0 else self._refused).append(None)
         for pool in self.pools:
-            (pool.let_go if self.is_open else pool.hold_back)()
+            (pool.release if self.is_open else pool.hold_back)()
 
     @contextmanager
     def without_lookahead(self) -> Iterator[None]:

@@ -77,10 +77,10 @@ class ThreadPool(WorkerPool):
             with suppress(Empty):
                 self._held.extend(iter(self._tasks.get_nowait, None))
 
-    def let_go(self) -> None:
-        self._let_go(len(self._held))
+    def release(self) -> None:
+        self._release(len(self._held))
 
-    def _let_go(self, count: int) -> None:
+    def _release(self, count: int) -> None:
         deque(map(self._tasks.put, starmap(self._held.popleft, repeat((), count))), 0)
 
     def result(self, pending: PendingTask) -> Outcome:
@@ -104,7 +104,7 @@ class ThreadPool(WorkerPool):
         while True:
             for place, (held, *_) in enumerate(tuple(self._held), 1):
                 if held is pending:
-                    self._let_go(place)
+                    self._release(place)
             try:
                 seconds = max(0.0, min(_TICK, deadline - monotonic()))
                 found: Outcome | None = get_within(pending.handle, seconds)

@@ -309,3 +309,25 @@ def test_worker_init_of_threads(flag: Path) -> None:
             fails(run, [], Sorry, "worker [01]")
         flag.unlink()
         assert list(run) == list(range(99))
+
+
+def test_a_start_method_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As fork and forkserver aren't on Windows."""
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    run = lz.run(lz.source(range(3)), executor=lz.processes(start_method="forkserver"))
+    with pytest.raises(lz.PipelineError, match=r"no start_method='forkserver', only 'spawn'"):
+        list(run)
+
+
+def leave(worker: int) -> None:
+    os._exit(3)
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_a_worker_that_dies_at_its_start_each_time(method: str) -> None:
+    executor = lz.processes(2, start_method=method, worker_init=leave)
+    with lz.run(lz.source(range(3)) | lz.map(str), executor=executor) as run:
+        for _ in range(2):
+            with pytest.raises(lz.WorkerDied, match=r"exit code 3 before its first.*worker_init"):
+                next(run)
+        assert run.state.items == 0

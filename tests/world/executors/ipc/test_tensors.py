@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyckpt.executors.ipc.transport import LARGE, Unwritable
+from lazyckpt.executors.ipc.pickler import LARGE
+from lazyckpt.executors.ipc.transport import Unwritable
 from tests.executors.ipc.test_transport import (
     BIG,
     arrive,

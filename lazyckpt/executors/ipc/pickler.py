@@ -1,0 +1,49 @@
+"""Pickles whose large buffers stay out of them: those of arrays and tensors, next to the pickle."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from lazyckpt.executors.ipc.reducers import reducers
+
+LARGE = 1 << 14  # bytes from which a slot is faster than a pickle
+
+
+class LargeBuffers(list[memoryview]):
+    """The large buffers of a pickle, for a pickler to call with each buffer."""
+
+    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
+        """Return whether a buffer is small, and so part of the pickle; keep it if it isn't."""
+        view = buffer.raw()
+        if len(view) < LARGE:
+            return True
+        self.append(view)
+        return False
+
+
+class _Parts(list[bytes]):
+    """The parts that a pickler writes."""
+
+    write = list.append
+
+
+class Pickler:
+    """Pickles one message after another: making a pickler takes as long as pickling 100 ints.
+
+    After an error it may not be used again.
+    """
+
+    def __init__(self) -> None:
+        self._parts, self._large = _Parts(), LargeBuffers()
+        self._pickler = pickle.Pickler(self._parts, 5, buffer_callback=self._large)
+
+    def dump(self, message: Any) -> tuple[list[bytes], list[memoryview]]:
+        """Return a pickle in parts, and the buffers left out of it."""
+        self._pickler.dispatch_table = reducers()
+        self._pickler.dump(message)
+        self._pickler.clear_memo()
+        parts, large = self._parts[:], self._large[:]
+        self._parts.clear()
+        self._large.clear()
+        return parts, large
