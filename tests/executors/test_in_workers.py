@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import lazyckpt as lz
 from tests.executors.cases import Stream, odd
 from tests.executors.faults import keep
 from tests.executors.table import picks
+from tests.helpers import until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -22,8 +25,12 @@ def pid(x: Any) -> int:
     return os.getpid()
 
 
-def slow_pid(x: Any) -> int:
-    return sum(range(40_000)) and os.getpid()  # so long that it is worth to be sent
+def meet(folder: Path, x: Any) -> int:
+    """The worker's number; after the first items as soon as a second worker has been asked."""
+    (folder / str(os.getpid())).touch()
+    if x > 9:
+        until(lambda: len(os.listdir(folder)) > 1)
+    return os.getpid()
 
 
 def pids(fn: Any, size: int) -> dict[str, lz.Pipeline[int]]:
@@ -48,11 +55,13 @@ def test_none_runs_in_the_process_that_reads(shape: str, workers: int) -> None:
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("shape", pids(pid, 1))
-def test_all_workers_have_a_part_of_what_takes_long(shape: str, on_error: Any) -> None:
+def test_all_workers_have_a_part_of_what_takes_long(
+    shape: str, on_error: Any, tmp_path: Path
+) -> None:
     executor = lz.processes(2, start_method="fork")
-    pipeline = pids(slow_pid, 80)[shape]
-    with lz.run(pipeline | lz.enumerate(), executor=executor, on_error=on_error) as run:
-        assert len({made for _, made in run} - {os.getpid()}) == 2
+    pipeline = pids(partial(meet, tmp_path), 80)[shape]
+    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
+        assert len(set(run)) == 2
 
 
 class Counting:
