@@ -10,8 +10,8 @@ from lazyckpt.explanation.explain import explain
 from lazyckpt.lineage.command import pipeline_of
 
 DESCRIPTION = """\
-Prints for each stage of a pipeline who runs it, its bytes in a state, what a resume re-reads
-and what it holds in memory; then warnings. It reads no data and starts nothing.
+Prints for each stage of a pipeline who runs it and its bytes in a state; then what is held
+ahead, and warnings. It reads no data and starts nothing.
 """
 EXAMPLES = """\
   lazyckpt explain train:pipeline

@@ -21,7 +21,6 @@ from lazyckpt.core.show import WIDTH, show
 from lazyckpt.core.stages import stepping
 from lazyckpt.executors.executor import Executor, Part, as_executor
 from lazyckpt.executors.ipc.serialization import has_cloudpickle
-from lazyckpt.explanation.facts import holds, rereads
 from lazyckpt.explanation.layout import LINE, laid_out
 from lazyckpt.explanation.warnings import pipelines, warnings
 from lazyckpt.pictures.html import caption, framed, remark, table_html
@@ -29,8 +28,9 @@ from lazyckpt.state.algebra import init
 from lazyckpt.state.codec import encode_stage
 from lazyckpt.state.positions import places
 
-_NAMES = ("stage", "lanes", "state", "a resume re-reads", "in memory")
-_WIDTHS = {100: (22, 20, 7, 24, 23), 80: (20, 11, 6, 20, 19)}  # of columns, by those in all
+_NAMES = ("stage", "lanes", "state")
+_WIDTHS = (22, 20, 7)  # of columns
+_LEAST = 80  # columns in all, for a table
 _ROWS = 60  # that are shown
 _TITLE = "what a run would do"
 
@@ -48,8 +48,6 @@ class ExplainedStage:
             from any item on, "vectorized" many at once.
         where: Who makes its items, and how many ahead.
         state_bytes: Its entry in the JSON of a state, at the beginning.
-        rereads: What a resume takes again, for this stage.
-        memory: What it holds.
     """
 
     stage: str
@@ -58,8 +56,6 @@ class ExplainedStage:
     lanes: tuple[str, ...]
     where: str
     state_bytes: int
-    rereads: str
-    memory: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +82,10 @@ class Explanation:
 
     def to_text(self, width: int = LINE) -> str:
         """The text for a terminal of so many columns."""
-        widths = next((each for most, each in _WIDTHS.items() if most <= width), None)
-        if widths is None:
+        if width < _LEAST:
             found = [*_lines(self.stages, width)]
         else:
-            found = [laid_out(self.parts, width), "", *_columns(self.stages, widths)]
+            found = [laid_out(self.parts, width), "", *_columns(self.stages)]
         said = [self.memory, *(f"warning: {each}" for each in self.warnings)]
         for text in filter(None, said):
             words = " ".join(text.split())
@@ -128,17 +123,17 @@ def explain(pipeline: Chain, executor: Executor | None = None) -> Explanation:
         An `Explanation`, whose text has a line for each segment of the pipeline, its stages,
         where they run and how many items are held there that were made, or are being
         made, before they are asked for. Those of pipelines that are joined come before,
-        indented. Behind them what small items, and what comes of an item, take, and a
-        table of stages: their lanes, the bytes that they take in a state, what a
-        resume re-reads, what they hold. Then warnings: the batches that a shuffle
-        takes for items, a seed used twice, a shard that makes every rank read everything,
-        a stage that never begins again, and a function that a worker can't get.
+        indented. Behind them a table of stages: their lanes and the bytes that they take
+        in a state (`resume_cost` tells what a state re-reads). Then what is held ahead, and
+        warnings: the batches that a shuffle takes for items, a seed used twice, a shard that
+        makes every rank read everything, a stage that never begins again, and a function that
+        a worker can't get.
 
     >>> import lazyckpt as lz
     >>> words = lz.source(["a b", "c 1"]) | lz.flat_map(str.split) | lz.filter(str.isalpha)
     >>> found = lz.explain(words | lz.batch(2) | lz.shuffle(8, seed=0))
-    >>> print(found.stages[-1].rereads)
-    at most twice 8 items (plus 64 below 512)
+    >>> found.stages[1].lanes
+    ('flow',)
     >>> print(*found.warnings)
     shuffle(buffer_size=8, seed=0) shuffles batches, not items: batch(2) is before it; \
 to mix items, put shuffle before batch
@@ -199,8 +194,6 @@ def _stages(
             _lanes(machine),
             where,
             0 if own is None else len(encode_stage(*own)),
-            rereads(call, machine),
-            holds(call, machine),
         )
         if number > 1:
             continue
@@ -248,7 +241,7 @@ def _unsent(chain: Chain, executor: Executor) -> Iterator[str]:
 def _cells(stage: ExplainedStage) -> tuple[str, ...]:
     size = f"{stage.state_bytes} B" if stage.state_bytes else ""
     name = f"{stage.stage} {stage.name}"
-    return name, " ".join(stage.lanes) or "step", size, stage.rereads, stage.memory
+    return name, " ".join(stage.lanes) or "step", size
 
 
 def _shown(stages: Sequence[ExplainedStage]) -> tuple[Sequence[ExplainedStage], list[str]]:
@@ -256,13 +249,13 @@ def _shown(stages: Sequence[ExplainedStage]) -> tuple[Sequence[ExplainedStage], 
     return (stages[:_ROWS], [f"... and {more:,} more stages"]) if more > 0 else (stages, [])
 
 
-def _columns(stages: Sequence[ExplainedStage], widths: Sequence[int]) -> Iterator[str]:
+def _columns(stages: Sequence[ExplainedStage]) -> Iterator[str]:
     """A table, the cells of which have lines where they are long."""
     few, rest = _shown(stages)
     for row in (_NAMES, *map(_cells, few)):
-        cells = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+        cells = [wrap(cell, width) for cell, width in zip(row, _WIDTHS, strict=True)]
         for line in zip_longest(*cells, fillvalue=""):
-            padded = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
+            padded = (f"{cell:{width}}" for cell, width in zip(line, _WIDTHS, strict=True))
             yield " ".join(padded).rstrip()
     yield from rest
 

@@ -10,7 +10,6 @@ from typing import Any
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import registry
-from lazyckpt.explanation.facts import is_rank_free
 
 _LONG = 1 << 40  # items, more than a stage is told to take
 _MOST = 3  # of several stages that are named
@@ -119,11 +118,16 @@ def _late_shards(chain: Chain) -> Iterator[str]:
                     f"random access, and {call!r} comes after it; put {call.name} where there "
                     "still is some, such as over the files"
                 )
-            owning = [each for each in streams if not is_rank_free(each)]
-            if owning:
+            elif last := next((each for each, made in before if _ends_random_access(made)), None):
                 yield (
-                    f"every rank makes all items of {owning[0]!r} and drops those of others, as "
-                    f"{call!r} comes after it; put {call.name} where there still is random "
-                    "access, and keep the states of all ranks, as that stage is not rank-free"
+                    f"every rank makes all items of {_short(last)} and drops those of others: "
+                    f"there is no random access behind it, and {call!r} comes after it; put "
+                    f"{call.name} before it, where its documentation says under Rank-free "
+                    "whether ranks still have one state"
                 )
         before.append((call, machine))
+
+
+def _ends_random_access(machine: Machine[Any]) -> bool:
+    inputs = machine.children or [each for each in [machine.upstream] if each is not None]
+    return machine.skip is None and bool(inputs) and all(each.skip for each in inputs)

@@ -107,7 +107,7 @@ CASES = {
             STREAM | SHARD,
         ],
     ),
-    "is not rank-free": (
+    "there is no random access behind it": (
         [NUMBERS | lz.filter(bool) | SHARD, NUMBERS | lz.flat_map(range) | lz.batch(2) | SHARD],
         [NUMBERS | SHARD | lz.filter(bool), SHUFFLED | lz.repeat() | SHARD],
     ),
