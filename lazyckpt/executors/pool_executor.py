@@ -77,7 +77,7 @@ class PoolSpec(NamedTuple):
         return split_pipeline(chain, workers=self.workers, can_stream=self.can_stream)
 
 
-class DrivingReader:
+class DrivingReader(Handler):
     """Reads a stream in a process of its own, and has others make what they can of it."""
 
     def __init__(self, chain: Chain, executor: PoolExecutor) -> None:
@@ -106,7 +106,7 @@ class DrivingReader:
     def without_lookahead(self) -> AbstractContextManager[None]:
         return self._gate.without_lookahead()
 
-    def __call__(self, task: Any, items: list[Any] | None = None) -> Outcome:
+    def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
         return self._reader(task, items)
 
 

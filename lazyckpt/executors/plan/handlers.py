@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
@@ -59,30 +60,32 @@ class Outcome(NamedTuple):
     timings: list[Timings] | None = None
 
 
-class Handler(Protocol):
+class Handler(ABC):
     """Does one kind of task.
 
     Attributes:
         calls: The stages that it runs.
     """
 
-    @property
-    def calls(self) -> tuple[Call, ...]: ...
+    calls: tuple[Call, ...] = ()
 
+    @abstractmethod
     def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
         """What comes of a task. Its items go into the list, if there is one, as they are made."""
 
     def fresh(self) -> Handler:
         """The same, without the flows that this one has open."""
+        return self
 
-    def close_flows(self) -> None:
+    def close_flows(self) -> None:  # noqa: B027  # some have none
         """Close the flows that it has open, so that the next task begins by itself."""
 
     def without_lookahead(self) -> AbstractContextManager[None]:
         """A context in which it has nothing made before that is needed."""
+        return nullcontext()
 
 
-class Reader:
+class Reader(Handler):
     """Reads items of a pipeline: a task is (position, count).
 
     With random access any worker can do any task. A stream goes on from where it
@@ -117,10 +120,7 @@ class Reader:
     def close_flows(self) -> None:
         self._open.clear()
 
-    def without_lookahead(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def __call__(self, task: tuple[Position, int], items: list[Any] | None = None) -> Outcome:
+    def __call__(self, task: tuple[Position, int], items: list[Any] | None = None, /) -> Outcome:
         begun = perf_counter()
         position, count = task
         items = [] if items is None else items
@@ -200,7 +200,7 @@ class Reader:
         return flow, iter(flow)
 
 
-class Mapper:
+class Mapper(Handler):
     """Maps pointwise stages over items: a task is (position, epoch and share upstream, items)."""
 
     def __init__(self, calls: tuple[Call, ...]) -> None:
@@ -211,20 +211,11 @@ class Mapper:
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
-    def fresh(self) -> Mapper:
-        """The same, as it has no flows."""
-        return self
-
-    def close_flows(self) -> None:
-        """It has none."""
-
-    def without_lookahead(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def __call__(
         self,
         task: tuple[Position, tuple[int, Share], list[Any]],
         made: list[Any] | None = None,
+        /,
     ) -> Outcome:
         begun = perf_counter()
         position, upstream, items = task

@@ -8,7 +8,6 @@ parses and filters it, and sends what came of it in parts of bounded size.
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from time import perf_counter
@@ -18,7 +17,7 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.core.sizes import item_bytes
 from lazyckpt.errors import SourceChanged
-from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import LimitedRun
 from lazyckpt.executors.plan.tasks import ANY, ChunkSizer, Task, TaskGenerator, Tasks
@@ -50,7 +49,7 @@ class ItemRun(NamedTuple):
     in_parts: bool = True
 
 
-class RunReader:
+class RunReader(Handler):
     """Makes what comes of a run of items; what is left of it, with the next task."""
 
     def __init__(self, calls: tuple[Call, ...], seekable: int, *, is_last: bool) -> None:
@@ -69,10 +68,7 @@ class RunReader:
     def close_flows(self) -> None:
         self._open.clear()
 
-    def without_lookahead(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def __call__(self, run: ItemRun, items: list[Any] | None = None) -> Outcome:
+    def __call__(self, run: ItemRun, items: list[Any] | None = None, /) -> Outcome:
         begun = perf_counter()
         items = [] if items is None else items
         outcome, failure = Outcome(items), None

@@ -21,7 +21,6 @@ from lazyckpt.executors.ipc.items import apart
 from lazyckpt.executors.ipc.serialization import SharedPickle, picklable_failure, picklable_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable, poll
 from lazyckpt.executors.plan.handlers import Handler, Outcome
-from lazyckpt.executors.plan.segments import takes_time
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
 from lazyckpt.failures.notes import Failure, add_note, as_failure
 from lazyckpt.failures.watching import Watch, watched
@@ -85,7 +84,6 @@ def serve(
     progress = Progress(shared, index)
     note_own(progress)
     progress.say_alive()  # so that no item is late because this has taken long to start
-    is_timed = [takes_time(getattr(handler, "calls", ())) for handler in handlers]
     while (task := next_task()) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
@@ -94,10 +92,8 @@ def serve(
             outcome = task
         elif len(task) > 2:
             outcome = _carefully(handlers[task[0]], task[1], task[2], progress.begin(number))
-        elif is_timed[task[0]]:
-            outcome = handlers[task[0]](task[1], progress.begin(number))
         else:
-            outcome = handlers[task[0]](task[1])
+            outcome = handlers[task[0]](task[1], progress.begin(number))
         try:
             _send(sender, number, outcome, name)
         except OSError:
