@@ -12,11 +12,11 @@ Each module imports only from those before it:
 - errors
 - core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views
 - core: arrays
-- core: stages, user_state, show, control, frames, steered, entries, registry, call, define
+- core: stages, user_state, show, frames, entries, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
 - state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
-- state: progress, carried, rebase, steering, walk, algebra, reshard, resume_cost
+- state: progress, carried, rebase, walk, algebra, reshard, resume_cost
 - timers
 - executors: plan, ipc, pools
 - lasting, stats, cursor, epochs, execution, delivery, run, tickets, tracking
@@ -98,7 +98,6 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.unfold import once, unfold
     from lazyckpt.combinators.without import without
     from lazyckpt.combinators.zip import zip
-    from lazyckpt.core.control import control
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
     from lazyckpt.executors.local import inline, processes, threads
@@ -173,7 +172,6 @@ __all__ = [
     "composite",
     "concat",
     "concat_then_split",
-    "control",
     "count",
     "dedupe",
     "dedupe_bloom",
@@ -301,7 +299,6 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.unfold": "once unfold",
     "combinators.without": "without",
     "combinators.zip": "zip",
-    "core.control": "control",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",
     "executors.local": "inline processes threads",

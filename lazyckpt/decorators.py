@@ -26,7 +26,6 @@ from lazyckpt.pipeline import (
     Stage,
     Unbatching,
 )
-from lazyckpt.state.steering import check_controls
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -65,7 +64,7 @@ def combinator(
         functions: The functions among the arguments, with what each does: see
             `lazyckpt.core.registry.Role`. By these alone the stage looks at items.
         rebasable: Arguments that `rebase` may change, with what the stages behind have to
-            be for that: "any", "stateless" or "lockstep".
+            be for that: "any", "blind", "here" or "lockstep".
         branch: What `rebase` makes of the stage's own part where `seed` has changed: given
             upstream's place, the part, the old seed and all arguments.
         inserted: Of a stage that counts what comes before it: its own part where `rebase`
@@ -77,10 +76,6 @@ def combinator(
             stage, which drops it, or None; or to None where it drops nothing. What is
             dropped counts among what `on_error="skip"` leaves out.
         registered: Whether it is in `lazyckpt.registry`; a library's inner stages need not be.
-        controls: Arguments that may be a `control`, or of `*args` each: the machine is
-            that of one value up to an item, and that of another from there on. What it
-            says of itself but its items must not depend on them, and it must not look at
-            items again that it has given.
 
     >>> from lazyckpt.core.stages import stateless
     >>> from lazyckpt.core.machine import Machine, Rate
@@ -261,6 +256,4 @@ def _staged(call: Call) -> Stage[Any, Any]:
 def _started(call: Call) -> Pipeline[Any]:
     pipeline: Pipeline[Any] = Pipeline((call,))
     _ = pipeline.machine  # bad data is refused here, not when first read
-    if pipeline.is_steered:
-        check_controls(pipeline)
     return pipeline

@@ -15,17 +15,15 @@ from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Mark, MarkTimer
 from lazyckpt.errors import PipelineError
-from lazyckpt.execution import Execution, prepared, with_skip_log
+from lazyckpt.execution import Execution, prepared
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.failures.marks import with_marks, without_marks
 from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.lasting import raising
-from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.fields import Rebased
 from lazyckpt.state.state import State
-from lazyckpt.state.steering import changed
 from lazyckpt.stats import RunClock, Stats
 
 T = TypeVar("T")
@@ -47,18 +45,17 @@ class Delivery(Generic[T]):
         skips: Whether those that fail are left out.
 
     Attributes:
+        pipeline: What gives them now.
         machine: That of the pipeline.
         session: The executor's workers.
         cursor: Where the item delivered last is.
-        changes: What has changed before it.
         is_ended: Whether that was the last one.
         is_closed: Whether nothing is delivered any more.
     """
 
     def __init__(self, pipeline: Chain, executor: Executor | None, skips: bool) -> None:
-        self._pipeline, self._executor, self._skips = pipeline, executor, skips
-        self._entries = pipeline.entries
-        self._use(prepared(pipeline, executor, NO_CHANGES, skips=skips))
+        self._executor, self._skips = executor, skips
+        self._use(prepared(pipeline, executor, skips=skips))
         self.is_closed = self.is_ended = self._is_waiting = False
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
@@ -67,7 +64,8 @@ class Delivery(Generic[T]):
         self._under_way = _NO_BLOCK
 
     def _use(self, execution: Execution[T]) -> None:
-        self._steered, self.changes, self.session, self.machine, self.cursor = execution
+        self.pipeline, self.session, self.machine, self.cursor = execution
+        self._entries = self.pipeline.entries
 
     def state(self) -> State:
         """The state after the last delivered item."""
@@ -82,7 +80,6 @@ class Delivery(Generic[T]):
                 state = _new(State)  # without a frame of its constructor
                 state._stages, state._items, state._position = self._entries, items, position
                 state._skipped, state._rebased = skipped, self._rebased
-                state._changes = self.changes
                 return state
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
@@ -132,33 +129,33 @@ class Delivery(Generic[T]):
         if self._skips:
             position, marks = without_marks(position)
             skipped = skipped.at(marks, self.cursor.skip_log.lost)
-        return State(self._entries, items, position, skipped, self._rebased, self.changes)
+        return State(self._entries, items, position, skipped, self._rebased)
 
     def _state_at_mark(self) -> State:
         mark = self.cursor.mark
         return self._state(mark.position, mark.items, mark.skipped)
 
-    def go_to(self, state: State | None) -> None:
-        """Go on from a state, or from the beginning. Of another pipeline's it knows nothing."""
+    def go_to(self, state: State | None, pipeline: Chain | None = None) -> None:
+        """Go on from a state, or from the beginning; as another pipeline, if one is given."""
         position, items, skipped, rebased = self.machine.init(0), 0, Skipped(), None
-        changes, given = NO_CHANGES, self.cursor.delivered() - self._before
+        given = self.cursor.delivered() - self._before
         if state is not None:
             position, items, skipped = state.position, state.items, state.skipped
-            rebased, changes = state.rebased, state.changes
+            rebased = state.rebased
         if self._skips:
             position, skipped = with_marks(position, skipped.marks), skipped.at((), skipped.lost)
-        if changes is self.changes or changes == self.changes:
-            flow = entered(self.machine, position)
-            self.drop()
-        else:
-            flow = self._steered_flow(changes, position)
-        self.is_ended, self._rebased, self.changes = False, rebased, changes
+        flow = self._flow(pipeline, position)
+        self.is_ended, self._rebased = False, rebased
         self.cursor.go_to(Mark(position, items, skipped), flow)
         self._before = items - given
 
-    def _steered_flow(self, changes: Changes, position: Position) -> Flow[T]:
-        """A flow from a position on, of what makes the items where controls have changed so."""
-        found: Execution[T] = prepared(self._pipeline, self._executor, changes, skips=self._skips)
+    def _flow(self, pipeline: Chain | None, position: Position) -> Flow[T]:
+        """A flow from a position on; what was open is closed once there is one."""
+        if pipeline is None:
+            flow = entered(self.machine, position)
+            self.drop()
+            return flow
+        found: Execution[T] = prepared(pipeline, self._executor, skips=self._skips)
         session, before = found.session, self.session
         try:
             if before is not None and session is not None:
@@ -174,23 +171,14 @@ class Delivery(Generic[T]):
         self._use(found)
         return flow
 
-    def keep_changes(self, file: str) -> None:
-        """Keep what changes in a journal."""
-        self.changes = self.changes.kept_in(file)
-
-    def set_control(self, name: str, value: Any) -> None:
-        """Change a control after the item delivered last."""
+    def check_at_rest(self, name: str) -> None:
+        """Raise an error where an item is being made, or nothing is delivered any more."""
         self.check_open()
         if self.is_making or self._is_waiting:
             raise PipelineError(
-                f"set({name!r}): an item is being made; set it between two items, in the thread "
-                "that takes them"
+                f"{name}: an item is being made; call it between two items, in the thread that "
+                "takes them"
             )
-        here, state = self.here(), self.state()
-        made, _ = with_skip_log(self._steered, skips=self._skips)
-        change = changed(made, here.position, self.changes, here.items, name, value)
-        if change is not None:
-            self.go_to(state._replace(changes=self.changes.plus(change)))
 
     def take_back(self) -> None:
         """Have the item that was delivered last come again."""
@@ -384,7 +372,7 @@ class Delivery(Generic[T]):
         cursor.jump()
         return annotated(
             error,
-            self._steered.calls,
+            self.pipeline.calls,
             cursor.delivered(),
             lambda: self._state_at_mark().to_json(),
             cursor.mark.behind,

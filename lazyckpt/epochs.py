@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Position, close_stream
 from lazyckpt.core.machine import Machine, begun
 from lazyckpt.state.state import State
@@ -32,6 +33,9 @@ def next_epoch(machine: Machine[Any], position: Position) -> Position:
 
 class _Run(Protocol[T_co]):
     @property
+    def pipeline(self) -> Chain: ...
+
+    @property
     def state(self) -> State: ...
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None: ...
@@ -47,19 +51,22 @@ class EpochLoader(Generic[T]):
 
     Args:
         run: What is iterated over.
-        machine: That of its pipeline, or of a part whose positions are the same.
+        machine: That of a part of its pipeline whose positions are the same, in its place.
         next_start: Where the epoch after a position begins, if `next_epoch` doesn't tell.
     """
 
     def __init__(
         self,
         run: _Run[T],
-        machine: Machine[Any],
+        machine: Machine[Any] | None = None,
         next_start: Callable[[Position], Position] | None = None,
     ) -> None:
-        self._run, self._machine = run, machine
-        self._next_start = next_start or partial(next_epoch, machine)
+        self._run, self._part, self._next_start = run, machine, next_start
         self._is_left = False  # whether an iteration has given items of this epoch
+
+    @property
+    def _machine(self) -> Machine[Any]:
+        return self._run.pipeline.machine if self._part is None else self._part
 
     @property
     def epoch(self) -> int:
@@ -105,6 +112,7 @@ class EpochLoader(Generic[T]):
     def advance(self) -> None:
         """Go to where the next epoch begins."""
         state = self._run.state
-        position = self._next_start(state.position)
+        find = self._next_start or partial(next_epoch, self._machine)
+        position = find(state.position)
         skipped = state.skipped.at((), state.skipped.lost)
         self.load_state_dict(state._replace(position=position, skipped=skipped))

@@ -1,4 +1,4 @@
-"""What makes a run's items: a pipeline with its changes, an executor's workers, and a cursor."""
+"""What makes a run's items: a pipeline, an executor's workers, and a cursor."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from lazyckpt.core.machine import Machine
 from lazyckpt.cursor import Cursor
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import SkipLog
-from lazyckpt.state.changes import Changes
-from lazyckpt.state.steering import bound
 
 if TYPE_CHECKING:
     from lazyckpt.executors.session import Session
@@ -25,28 +23,21 @@ class Execution(NamedTuple, Generic[T]):
     """What makes a pipeline's items, and where it is in them.
 
     Attributes:
-        pipeline: It, with controls changed so.
-        changes: What has changed before.
+        pipeline: It.
         session: The executor's workers.
         machine: What the cursor goes through.
         cursor: Where the item delivered last is.
     """
 
     pipeline: Chain
-    changes: Changes
     session: Session | None
     machine: Machine[T]
     cursor: Cursor[T]
 
 
-def prepared(
-    pipeline: Chain, executor: Executor | None, changes: Changes, *, skips: bool
-) -> Execution[T]:
-    """What makes the items where controls have changed so."""
-    room = entries_size(pipeline.entries)
-    if pipeline.is_steered:
-        pipeline = bound(pipeline, changes)
-    skip_log = SkipLog(room)
+def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Execution[T]:
+    """What makes the items of a pipeline."""
+    skip_log = SkipLog(entries_size(pipeline.entries))
     made = _skipping(pipeline, skip_log) if skips else pipeline
     session = None if executor is None else executor.open(made)
     machine = made.machine if session is None else session.machine
@@ -54,7 +45,7 @@ def prepared(
         pipeline.machine.check(pipeline.machine.init(0))
     skip_log.is_direct = skip_log.is_direct or session is None
     cursor: Cursor[T] = Cursor(machine, skip_log, partial(_again, pipeline, skips=skips))
-    return Execution(pipeline, changes, session, machine, cursor)
+    return Execution(pipeline, session, machine, cursor)
 
 
 def with_skip_log(pipeline: Chain, *, skips: bool) -> tuple[Chain, SkipLog]:

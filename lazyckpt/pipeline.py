@@ -25,7 +25,6 @@ from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, as_executor
 from lazyckpt.run import Run
 from lazyckpt.state.state import State
-from lazyckpt.state.steering import check_controls
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -184,8 +183,6 @@ class Pipeline(Chain, Generic[Given]):
         for call in added:
             machine = call.build(machine)
         result.__dict__["machine"] = machine
-        if result.is_steered:
-            check_controls(result)
         return result
 
     def __iter__(self) -> Iterator[Given]:
@@ -247,7 +244,6 @@ def run(
     strict: bool = True,
     executor: Executor | None = None,
     on_error: Literal["raise", "skip"] = "raise",
-    journal: str | PathLike[str] | None = None,
 ) -> Run[T]:
     """Run a pipeline from a state on: an iterator that knows its own state.
 
@@ -268,17 +264,13 @@ def run(
         strict: Whether to refuse a state of another pipeline.
         executor: Who makes the items: `inline()`, `threads(...)`, `processes(...)`, ...
         on_error: "raise", or "skip" to leave out what fails.
-        journal: A file that keeps what `Run.set` changes, so that a state names it and stays
-            short. Changes of a state that has them itself are written there. Runs that go
-            on from one state, and ranks, may share one.
 
     Returns:
         A `Run`: an iterator and a context manager, with `state`.
 
     Raises:
         StateMismatch: The state belongs to another pipeline, and `strict` is set.
-        InvalidState: The state is damaged, or doesn't fit; or its journal is missing, or
-            damaged, or another one.
+        InvalidState: The state is damaged, or doesn't fit.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(6)) | lz.batch(2)
@@ -291,12 +283,7 @@ def run(
     strict = checked("run", "strict", strict, boolean)
     found = runnable("run", pipeline)
     skips = checked("run", "on_error", on_error, one_of("raise", "skip")) == "skip"
-    file = None if journal is None else checked("run", "journal", journal, _path)
-    if file is not None and not found.is_steered:
-        raise ArgumentError(f"run: journal={file!r} has nothing to keep: no stage takes a control")
-    return Run(
-        found, state, strict=strict, executor=as_executor(executor), skips=skips, journal=file
-    )
+    return Run(found, state, strict=strict, executor=as_executor(executor), skips=skips)
 
 
 def _path(value: Any) -> str:

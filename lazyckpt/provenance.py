@@ -16,7 +16,7 @@ from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import entered
 from lazyckpt.failures.skip_log import Skipped
-from lazyckpt.failures.skipping import leaves_out, steered_sieve, without_failures
+from lazyckpt.failures.skipping import leaves_out, without_failures
 from lazyckpt.origins import (
     Origin,
     Traced,
@@ -30,7 +30,6 @@ from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.state.algebra import between, made_between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
-from lazyckpt.state.steering import steered
 
 
 @overload
@@ -77,14 +76,12 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
             raise IndexError(f"trace: at={brief(at)}, but the pipeline has fewer items")
         return _told(following[0])
     state = matching(as_state(cast(AnyState, at)), chain)
-    chain = steered(chain, state)
     if until is None:
         following = list(_from(chain, state, 1))
         if not following:
             raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
         return _told(following[0])
     first, last = between(chain, state, until)
-    chain = steered(chain, first)
     if last.skipped > first.skipped:
         found = traced_without_failures(chain, last.skipped)
     else:
@@ -199,9 +196,6 @@ class _WithoutFailures(Tracing):
     def stage(self, call: Call) -> Stage[Any, Any]:
         if not leaves_out(call):
             return super().stage(call)
-        if call.combinator is steered_sieve.combinator:
-            (inner,) = super().stage(call.arguments["call"]).calls
-            return Stage((call.replaced(call=inner),))
         judge = call.arguments["judge"]
         return Stage((call.replaced(judge=lambda item: judge(self.plain(item))),))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import islice
 from math import inf
 from typing import Any, NoReturn, TypeVar
 
-from lazyckpt.core.call import Chain
+from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural, plural, positive
 from lazyckpt.core.flow import counted
 from lazyckpt.core.pictured import Legend, Pictured
@@ -19,9 +18,8 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.lasting import lasting
-from lazyckpt.state.rebase import matching
+from lazyckpt.state.rebase import matching, rebase
 from lazyckpt.state.state import State, as_state, flat
-from lazyckpt.state.steering import values
 from lazyckpt.stats import Stats
 
 T = TypeVar("T")
@@ -44,26 +42,20 @@ class Run(Iterator[T], Pictured):
         strict: bool = True,
         executor: Executor | None = None,
         skips: bool = False,
-        journal: str | None = None,
     ) -> None:
-        self._pipeline, self._strict = pipeline, strict
-        self._journal, self._setting = journal, allocate_lock()
+        self._strict = strict
         self._delivery: Delivery[T] = Delivery(pipeline, executor, skips)
         self._delivery.go_to(None if state is None else self._fitting(state))
-        if journal is not None and state is None:
-            self._delivery.keep_changes(journal)
         self._items = lasting(self._delivery.blocks)
 
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
         found = as_state(state)
-        if self._journal is not None:
-            found = found._replace(changes=found.changes.kept_in(self._journal))
-        return matching(found, self._pipeline) if self._strict else found
+        return matching(found, self.pipeline) if self._strict else found
 
     @property
     def pipeline(self) -> Chain:
-        """What it runs."""
-        return self._pipeline
+        """What it runs: since `change`, what it was changed to."""
+        return self._delivery.pipeline
 
     @property
     def state(self) -> State:
@@ -124,39 +116,35 @@ class Run(Iterator[T], Pictured):
         """
         self._delivery.go_to(self._fitting(state))
 
-    def set(self, name: str, value: Any) -> None:
-        """Change a `control`, from the next item on.
+    def change(self, pipeline: Chain) -> None:
+        """Go on as another pipeline, from the next item on. A loop under way goes on too.
 
-        What was made ahead is made again, by new workers where there are some. Items that
-        a stage behind holds, in a buffer, a window or a block, were given before, and stay as
-        they are: put those stages before, to see a change at once. To find where each
-        stage stands, what a resume would read again is read, for the stages that take the
-        control.
-
-        The change is part of the state. It belongs between two items, in the thread that
-        takes them. On several ranks each one sets it after the same item: see
-        `State.changes.digest`.
+        The state is carried over as `rebase` does: what was delivered stays delivered, what
+        was ahead is made again by the new pipeline, with new workers where there are some.
+        Where the rest of the items would not follow exactly, nothing changes. On several
+        ranks all change after the same item. To see again what a run gave, keep the
+        pipeline and the state of each change: `trace`, `seen` and `replay` take those of
+        one stretch.
 
         Args:
-            name: That of the control.
-            value: What it becomes; nothing happens if it has that value.
+            pipeline: What comes now; nothing happens if the run has an equal one.
 
         Raises:
-            ArgumentError: The pipeline has no such control, or a stage refuses the value;
-                nothing has changed then.
-            PipelineError: An item is being made, or another thread is in here.
-        """
-        if not self._setting.acquire(blocking=False):
-            raise PipelineError(f"set({name!r}): another thread is setting a control of this run")
-        try:
-            self._delivery.set_control(name, value)
-        finally:
-            self._setting.release()
+            StateMismatch: A state cannot follow; with the reason.
+            PipelineError: The run is closed, or an item is being made.
 
-    @property
-    def controls(self) -> dict[str, Any]:
-        """What the controls of the pipeline are, by name."""
-        return values(self._pipeline, self._delivery.changes)
+        >>> import lazyckpt as lz
+        >>> run = lz.run(lz.source(range(10)) | lz.batch(2))
+        >>> next(run)
+        [0, 1]
+        >>> run.change(lz.source(range(10)) | lz.batch(5))
+        >>> list(run)
+        [[2, 3, 4, 5, 6], [7, 8, 9]]
+        """
+        found = runnable("Run.change", pipeline)
+        self._delivery.check_at_rest("change")
+        if found != self.pipeline:
+            self._delivery.go_to(rebase(self.state, found), found)
 
     def advance(self, n: int) -> None:
         """Go on behind the next n items: at once with random access, else by making them.
@@ -222,7 +210,7 @@ class Run(Iterator[T], Pictured):
         return self._epoch(size)
 
     def _epoch(self, size: int | None) -> Iterator[T]:
-        epochs = EpochLoader(self, self._pipeline.machine)
+        epochs = EpochLoader(self)
         given, fresh = 0, epochs.is_fresh
         wanted = None if size is None else size - self._delivered % size
         while wanted is None or given < wanted:
@@ -296,20 +284,20 @@ class Run(Iterator[T], Pictured):
         raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")
 
     def __repr__(self) -> str:
-        return f"<run of {self._pipeline!r}, {plural(self._delivered, 'item')} delivered>"
+        return f"<run of {self.pipeline!r}, {plural(self._delivered, 'item')} delivered>"
 
     def _legend(self) -> Legend:
         try:
             state = self.state
         except Exception as error:  # of what no state can hold
             found = plural(self._delivered, "item"), f"{type(error).__name__}: {error}"
-            return Legend(self._pipeline, {}, found)
+            return Legend(self.pipeline, {}, found)
         told = state._legend()
-        return told._replace(stages=self._pipeline, share=self._share(state))
+        return told._replace(stages=self.pipeline, share=self._share(state))
 
     def _share(self, state: State) -> float | None:
         """How much of the epoch is done, if its length is known."""
-        machine, items = self._pipeline.machine, state.own_items
+        machine, items = self.pipeline.machine, state.own_items
         if not machine.length or machine.length == inf or items is None:
             return None
         done = items / machine.length - machine.epoch(state.position)

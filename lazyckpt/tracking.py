@@ -9,6 +9,7 @@ from threading import Condition, get_ident
 from time import monotonic
 from typing import Any, NoReturn, TypeVar
 
+from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief, checked, finite, function, optional, positive
 from lazyckpt.errors import ArgumentError, PipelineError, SourceChanged, TooManyInFlight
 from lazyckpt.run import Run
@@ -150,6 +151,40 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             self._begin(state)
             self._changed.notify_all()
 
+    def change(self, pipeline: Chain) -> None:
+        """Go on as another pipeline, from the next new item on, as `Run.change` does.
+
+        It first waits until all items that were given are finished, as no state is of two
+        pipelines; at most `max_wait`.
+
+        Args:
+            pipeline: What comes now.
+
+        Raises:
+            TooManyInFlight: An item was given back, and has to be taken and finished first;
+                or none was finished within `max_wait`. Nothing has changed.
+            StateMismatch: A state cannot follow; with the reason.
+            PipelineError: Items that were finished before a resume are yet to be passed over.
+        """
+        with self._changed:
+            last = self._clock() + self._max_wait
+            while len(self._in_flight) or self._puller not in (None, get_ident()):
+                if (number := self._in_flight.next_due()) is not None:
+                    raise TooManyInFlight(
+                        f"tracked: item {number:,} was given back: take and finish it, and then "
+                        "change"
+                    )
+                self._wait(last, "change waits for all of them")
+            self._settle()
+            if self._finished:
+                raise PipelineError(
+                    f"tracked: items up to {self._finished[-1][1]:,} were finished before the "
+                    "resume: change once those before are finished too"
+                )
+            self._run.change(pipeline)
+            self._in_flight.after = self._run.state
+            self._is_ended, self._pairs = False, self._run.with_state()
+
     def close(self) -> None:
         """Close the run. Who waits for an item gets an error; tickets are good still."""
         with self._changed:
@@ -184,18 +219,18 @@ class Tracked(Iterator[tuple[Ticket, T]]):
             room = 1 if self._is_ended else self._max_in_flight
             if is_free and len(self._in_flight) < room:
                 return None
-            self._wait(begun + self._max_wait)
+            why = "the stream has ended" if self._is_ended else f"max_in_flight={room}"
+            self._wait(begun + self._max_wait, why)
 
-    def _wait(self, last: float) -> None:
+    def _wait(self, last: float, why: str) -> None:
         now = self._clock()
         if now >= last:
-            raise self._too_many()
+            raise self._too_many(why)
         until = min(last, self._in_flight.next_deadline)
         self._changed.wait(min(max(until - now, 0), _HEARD))
 
-    def _too_many(self) -> TooManyInFlight:
+    def _too_many(self, why: str) -> TooManyInFlight:
         count, oldest = len(self._in_flight), self._in_flight.oldest
-        why = "the stream has ended" if self._is_ended else f"max_in_flight={self._max_in_flight}"
         if oldest is None:
             why = "another thread waits for an item"
         return TooManyInFlight(

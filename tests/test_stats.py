@@ -116,11 +116,10 @@ def test_items_left_out_and_workers_lost_are_counted() -> None:
             list(run)
         assert (run.stats.items, run.stats.restarts) == (3, 1)
 
-    level = lz.control(1, name="level")
-    with lz.run(deadly | lz.map(mul, level), executor=lz.processes(2, timeout=60)) as run:
+    with lz.run(deadly | lz.map(mul, 1), executor=lz.processes(2, timeout=60)) as run:
         with pytest.raises(lz.WorkerDied):
             list(run)
-        run.set("level", 2)
+        run.change(deadly | lz.map(mul, 2))
         assert (run.stats.items, run.stats.restarts) == (3, 1)
 
 

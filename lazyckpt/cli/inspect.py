@@ -34,6 +34,4 @@ def run(chosen: argparse.Namespace) -> int:
     print(tree(state))
     if state.skipped:
         print(f"{int(state.skipped):,} left out:", *state.skipped.first, sep="\n  ")
-    for change in state.changes:
-        print(change)
     return 0

@@ -66,7 +66,7 @@ def _last(drop_last: bool, pad: Any, **_: Any) -> None:
     validate=_last,
     unrecorded=("collate", "pad"),
     functions={"collate": "collate"},
-    rebasable={"batch_size": "stateless", "drop_last": "stateless"},
+    rebasable={"batch_size": "here", "drop_last": "here"},
 )
 def batch(
     upstream: Machine[A],

@@ -16,7 +16,7 @@ from lazyckpt.errors import SourceChanged
 
 @combinator(
     checks={"length": positive, "drop_last": boolean},
-    rebasable={"length": "stateless", "drop_last": "stateless"},
+    rebasable={"length": "here", "drop_last": "here"},
     trace=traced_rows,
 )
 def concat_then_split(

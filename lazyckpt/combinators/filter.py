@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar, TypeVarTuple, overload
 
 from lazyckpt.core.checks import function
-from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import Machine, anchored
-from lazyckpt.core.stages import stateless
+from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping
 
@@ -35,8 +34,7 @@ def selecting(public: Any) -> _Filter:
 @combinator(
     checks={"predicate": function},
     functions={"predicate": "predicate"},
-    unrecorded=("args",),
-    controls=("args",),
+    rebasable={"args": "here"},
     itemwise=True,
 )
 def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:
@@ -45,10 +43,10 @@ def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts)
     Args:
         predicate: A function of one item.
             With `args` it is called as `predicate(*args, item)`, as by `functools.partial`.
-        args: What comes before the item; each may be a `control`.
+        args: What comes before the item.
 
     State:
-        None; with a `control`, a count of items.
+        None.
 
     Resume:
         Re-reads nothing.

@@ -84,7 +84,7 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     checks={"pipelines": several, "num_shards": positive, "index": natural},
     validate=_fitting,
     unrecorded=("index",),
-    rebasable={"num_shards": "stateless", "pipelines": "stateless"},
+    rebasable={"num_shards": "here", "pipelines": "here"},
     rebase=_rebased,
     reshard=_dealt,
 )

@@ -8,11 +8,10 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, cast, overload
 from lazyckpt.combinators.batch import stack
 from lazyckpt.combinators.flat_map import unstacked
 from lazyckpt.core.checks import boolean, function
-from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.prng import Indices
-from lazyckpt.core.stages import stateless
+from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping, Stage
 
@@ -51,8 +50,8 @@ def _typed_tap(public: Any) -> _Tap:
 @_typed_map
 @combinator(
     checks={"fn": function, "vectorized": boolean},
-    unrecorded=("vectorized", "args"),
-    controls=("args",),
+    unrecorded=("vectorized",),
+    rebasable={"args": "blind"},
     functions=lambda fn, args, vectorized: {} if vectorized else {"fn": "item"},
     pointwise=True,
 )
@@ -64,7 +63,7 @@ def map(
     Args:
         fn: A function of one item.
             With `args` it is called as `fn(*args, item)`, as by `functools.partial`.
-        args: What comes before the item; each may be a `control`.
+        args: What comes before the item.
         vectorized: Whether `fn` gets many items at once, stacked as `lazyckpt.stack`
             does, and gives as many, stacked alike. Before `batch(n, collate=stack)`
             and over a table (a source with random access, through any of `map`,
@@ -76,7 +75,7 @@ def map(
         ValueError: Where a vectorized `fn` gives more or fewer than it got.
 
     State:
-        None; with a `control`, a count of items.
+        None.
 
     Resume:
         Re-reads nothing.

@@ -18,7 +18,6 @@ from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.positions import places
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
-from lazyckpt.state.steering import steered
 
 A = TypeVar("A")
 
@@ -60,10 +59,9 @@ def _fitting(
         "deterministic": boolean,
     },
     validate=_fitting,
-    rebasable={"pipelines": "stateless", "weights": "stateless"},
+    rebasable={"pipelines": "here", "weights": "here"},
     rebase=rebased,
     branch=lambda here, own, *_, **__: own,
-    controls=lambda deterministic, **_: () if deterministic else ("weights",),
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],
@@ -142,7 +140,7 @@ def mix_counts(pipeline: Chain, state: State | str | bytes | Mapping[str, Any]) 
     (3, 1)
     """
     found = matching(as_state(state), pipeline)
-    entered(steered(pipeline, found).machine, found.position)
+    entered(pipeline.machine, found.position)
     if pipeline.calls[0].name != "mix":
         raise ArgumentError(f"mix_counts: the pipeline must begin with mix, got {brief(pipeline)}")
     for call, machine in zip(pipeline.calls, pipeline.machines, strict=True):

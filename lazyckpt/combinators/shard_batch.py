@@ -22,7 +22,7 @@ A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with i
     checks={"num_shards": positive, "index": natural, "key": function},
     validate=lambda num_shards, index, key: check_index("shard_batch", num_shards, index),
     unrecorded=("index",),
-    rebasable={"num_shards": "stateless"},
+    rebasable={"num_shards": "here"},
     pointwise=True,
 )
 def shard_batch(

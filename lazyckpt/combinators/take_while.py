@@ -8,10 +8,9 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from lazyckpt.combinators.filter import selecting
 from lazyckpt.core.checks import function
-from lazyckpt.core.control import applying
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
-from lazyckpt.core.stages import stateful
+from lazyckpt.core.stages import applying, stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
 
@@ -23,8 +22,7 @@ Ts = TypeVarTuple("Ts")
 @combinator(
     checks={"predicate": function},
     functions={"predicate": "look"},
-    unrecorded=("args",),
-    controls=("args",),
+    rebasable={"args": "here"},
 )
 def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:
     """The items of an epoch before the first for which `predicate(item)` is false.
@@ -34,10 +32,10 @@ def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: 
     Args:
         predicate: A function of one item.
             With `args` it is called as `predicate(*args, item)`, as by `functools.partial`.
-        args: What comes before the item; each may be a `control`.
+        args: What comes before the item.
 
     State:
-        Whether it has ended; with a `control`, also a count of items.
+        Whether it has ended.
 
     Resume:
         Re-reads nothing.

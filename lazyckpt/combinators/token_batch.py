@@ -49,7 +49,7 @@ def _longer(max_tokens: int, size_of: Callable[[Any], int], item: Any) -> str | 
         "drop_longer": boolean,
     },
     functions={"key": "look"},
-    controls=("max_tokens",),
+    rebasable={"max_tokens": "here", "max_items": "here"},
     dropped=_dropped,
 )
 def token_batch(
@@ -67,7 +67,7 @@ def token_batch(
     `bucket_batch` and `unbatch`, little of that is padding.
 
     Args:
-        max_tokens: Tokens a batch, padding included, an int >= 1, or a `control`.
+        max_tokens: Tokens a batch, padding included, an int >= 1.
         key: How many tokens an item has, an int >= 0.
         pad_to_multiple_of: What lengths are padded to a multiple of, an int >= 1.
         max_items: Items a batch at most, an int >= 1; None for no limit.
@@ -79,8 +79,7 @@ def token_batch(
         TypeError: For a length that is no int >= 0.
 
     State:
-        None; the place is that of the next batch's first item. With a `control`, a count
-        of batches.
+        None; the place is that of the next batch's first item.
 
     Resume:
         Re-reads one item at most.

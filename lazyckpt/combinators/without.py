@@ -130,7 +130,7 @@ class _Kept:
 @combinator(
     keeps_items=True,
     checks={"ranges": _ranges},
-    rebasable={"ranges": "stateless"},
+    rebasable={"ranges": "here"},
     inserted=lambda number: (number,),
 )
 def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:

@@ -5,24 +5,17 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from itertools import chain
-from operator import attrgetter
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-import toolz
-
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Shown, brief
-from lazyckpt.core.control import Control, replaced
 from lazyckpt.core.entries import (
-    CONTROLS,
     ROOM,
     Described,
     Entries,
     Entry,
-    described_state,
     dumps,
     size,
     summary,
@@ -33,7 +26,7 @@ from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
-from lazyckpt.core.user_state import Own
+from lazyckpt.core.signatures import is_starred
 from lazyckpt.errors import ArgumentError, PipelineError
 
 
@@ -44,11 +37,9 @@ class Call(Frozen):
     a composite `covers` the stages before it that the composite is made of.
     """
 
-    __slots__ = ("_arguments", "combinator", "controls", "covers", "depth", "is_steered", "site")
+    __slots__ = ("_arguments", "combinator", "covers", "depth", "site")
 
     _arguments: dict[str, Any]
-    controls: list[Control]  # among the arguments
-    is_steered: bool  # whether there are some, or in a pipeline among the arguments
     combinator: Combinator
     site: str
     covers: int
@@ -70,12 +61,6 @@ class Call(Frozen):
                 "the limit with sys.setrecursionlimit"
             )
         object.__setattr__(self, "depth", depth)
-        controls = combinator.controls_in(arguments) if combinator.controls else []
-        is_steered = bool(controls) or (
-            combinator.is_source and any(each.is_steered for each in chains)
-        )
-        object.__setattr__(self, "controls", controls)
-        object.__setattr__(self, "is_steered", is_steered)
 
     @property
     def name(self) -> str:
@@ -113,26 +98,8 @@ class Call(Frozen):
         roles = found(**self._arguments) if callable(found) else found
         return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
-    def with_controls(self, made: Callable[[Control], Control]) -> Call:
-        """The same call, each of its controls replaced by what is made of it."""
-        names = self.combinator.steered(self._arguments)
-        return self.replaced(**{name: replaced(self._arguments[name], made) for name in names})
-
-    def with_values(self, values: Mapping[str, Own]) -> Call:
-        """The same call with values in place of its controls, by name, which are checked."""
-        return self.replaced(**self.combinator.checked(self._arguments, values))
-
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
-        if self.controls:
-            module = import_module("lazyckpt.core.steered")  # when a stage is
-            made: Machine[Any] = module.steered(
-                self.name,
-                self.controls,
-                lambda values: self.with_values(values).build(upstream),
-                has_access=self.combinator.pointwise,
-            )
-            return made
         args, kwargs = self._spread()
         first = () if upstream is None else (upstream,)
         built = self.combinator.build(*first, *args, **kwargs)
@@ -178,15 +145,6 @@ class Call(Frozen):
 
         So an argument that a later version adds leaves states good.
         """
-        if self.controls:
-            fixed = self.with_values({each.name: each.first for each in self.controls})
-            moving = self.combinator.steered(self._arguments)
-            found: dict[str, Any] = toolz.dissoc(fixed._decisive(machine), *moving)
-            return found | {
-                CONTROLS: {
-                    each.name: described_state(each.initial, each.name) for each in self.controls
-                }
-            }
         combinator, parameters = self.combinator, self.combinator.signature.parameters
         if combinator.describe is not None:
             is_sized = combinator.sized and machine.length is not None
@@ -198,7 +156,7 @@ class Call(Frozen):
             if name not in combinator.unrecorded
             and not is_function(value)
             and not is_pipelines(value)
-            and not same(value, parameters[name].default)
+            and not same(value, () if is_starred(parameters[name]) else parameters[name].default)
         }
 
     @property
@@ -258,7 +216,6 @@ def is_pipelines(value: Any) -> bool:
     return all(isinstance(each, Chain) for each in several)
 
 
-_is_steered = attrgetter("is_steered")
 _FRAMES = 3  # of Python's recursion limit for each stage: two, and some for the caller
 _FRAMES_WITHIN = 15  # for each pipeline within another: up to ten, and some for the caller
 
@@ -277,7 +234,6 @@ class Chain(Frozen, Shown, Pictured):
         self.__dict__["calls"] = calls
 
     calls: tuple[Call, ...]
-    steered: Any = None  # the changes that it was steered by last, and what it is then
     reached: Any = None  # the state where the last step led, which needs no check
 
     @cached_property
@@ -293,11 +249,6 @@ class Chain(Frozen, Shown, Pictured):
     def depth(self) -> int:
         """How many pipelines are within each other here."""
         return max([call.depth for call in self.calls])
-
-    @cached_property
-    def is_steered(self) -> bool:
-        """Whether a stage takes a control."""
-        return True in map(_is_steered, self.calls)
 
     def _legend(self) -> Legend:
         return Legend(self)

@@ -30,7 +30,6 @@ class Options(TypedDict, total=False):
     dropped: Callable[..., Callable[[Any], str | None] | None]
     itemwise: bool
     registered: bool
-    controls: tuple[str, ...] | Callable[..., tuple[str, ...]]
 
 
 def define(
@@ -56,7 +55,6 @@ def define(
     trace: Callable[..., Any] | None = None,
     dropped: Callable[..., Callable[[Any], str | None] | None] | None = None,
     registered: bool = True,
-    controls: tuple[str, ...] | Callable[..., tuple[str, ...]] = (),
 ) -> Callable[..., Any]:
     """Register a combinator and return its public function, which stores the call."""
     signature = signature_of(build)
@@ -95,7 +93,6 @@ def define(
         reshard=reshard,
         trace=trace,
         dropped=dropped,
-        controls=controls,
     )
     public.combinator = combinator  # type: ignore[attr-defined]  # where unpickled calls find it
     if registered:

@@ -13,7 +13,6 @@ import numpy as np
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.core.show import is_function
 
-CONTROLS = "controls"  # where an entry has what they are at first
 ROOM = 640  # characters of the kilobyte that a state may fill, for its stages
 _SHORT = 120  # characters of a user's own dict that a state has as they are
 NAME = 16  # characters of a source's name beside a digest

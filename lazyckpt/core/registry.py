@@ -8,9 +8,8 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lazyckpt.core.checks import Check, checked
-from lazyckpt.core.control import Control, controls_in, replaced
+from lazyckpt.core.content import content
 from lazyckpt.core.entries import (
-    CONTROLS,
     described,
     described_state,
     described_whole,
@@ -18,7 +17,8 @@ from lazyckpt.core.entries import (
 )
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.secrets import MASK, is_secret
-from lazyckpt.core.user_state import Own, storable, thaw
+from lazyckpt.core.signatures import is_starred
+from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
 
 # What a function among the arguments is called with, and what becomes of what it returns:
@@ -79,7 +79,6 @@ class Combinator(NamedTuple):
     reshard: Callable[..., Any] | None
     trace: Callable[..., Any] | None
     dropped: Callable[..., Callable[[Any], str | None] | None] | None
-    controls: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The checked arguments by name, defaults filled in."""
@@ -88,20 +87,10 @@ class Combinator(NamedTuple):
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}{self._hint(args, kwargs)}") from None
         bound.apply_defaults()
-        given = bound.arguments
-        if self.controls or Control in map(type, given.values()):
-            controls = self.controls_in(given)
-            if controls:
-                found = self.checked(given, {each.name: each.first for each in controls})
-                return found | {name: given[name] for name in self.steered(given)}
-        return self.checked(given)
+        return self.checked(bound.arguments)
 
-    def checked(
-        self, arguments: Mapping[str, Any], values: Mapping[str, Own] | None = None
-    ) -> dict[str, Any]:
-        """The arguments as their checks return them, with values in place of controls, by name."""
-        if values:
-            arguments = {name: _valued(value, values) for name, value in arguments.items()}
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as their checks return them, by name."""
         found = {
             name: checked(self.name, name, value, self.checks[name])
             if name in self.checks
@@ -112,35 +101,12 @@ class Combinator(NamedTuple):
             self.validate(**found)
         return found
 
-    def controls_in(self, arguments: Mapping[str, Any]) -> list[Control]:
-        """The controls among the arguments; an `ArgumentError` for one where none is taken."""
-        found: list[Control] = []
-        taking = self.taking_controls(arguments)
-        for name, value in arguments.items():
-            if name in taking:
-                found += controls_in(value)
-            elif type(value) is Control:
-                where = " with these arguments" if callable(self.controls) else ""
-                others = f"; {' and '.join(taking)} may be one" if taking else ""
-                raise ArgumentError(
-                    f"{self.name}: {name} takes no control{where}, got {name}={value!r}{others}"
-                )
-        return found
-
-    def steered(self, arguments: Mapping[str, Any]) -> list[str]:
-        """The names of the arguments that are controls, or have some."""
-        return [n for n in self.taking_controls(arguments) if any(controls_in(arguments[n]))]
-
-    def taking_controls(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names of the arguments that may be controls."""
-        return self.controls(**arguments) if callable(self.controls) else self.controls
-
     def recorded(self, name: str, value: Any, detail: int) -> Any:
         """An argument as a state has it, as JSON: see `Chain.entries` for how much in detail."""
-        if name == CONTROLS:
-            return value
         if is_secret(name, value):  # another one makes no other pipeline
             return MASK
+        if name in self.signature.parameters and is_starred(self.signature.parameters[name]):
+            return [content(each) for each in value]  # of what a function is called with
         if name in self.rebasable or self.describe is not None:
             return described_whole(value)
         found = described_state(value) if self.checks.get(name) is storable else described(value)
@@ -152,10 +118,6 @@ class Combinator(NamedTuple):
             if name not in known and name in _FOREIGN:
                 return f"; {name!r} is here called {_FOREIGN[name]}"
         return f"; the signature is {self.name}{self.signature}"
-
-
-def _valued(value: Any, values: Mapping[str, Own]) -> Any:
-    return replaced(value, lambda control: thaw(values[control.name]))
 
 
 class Registry(MutableMapping[str, Combinator]):

@@ -16,3 +16,8 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
         return inspect.signature(function, annotation_format=Format.STRING)
     return inspect.signature(function)
+
+
+def is_starred(parameter: inspect.Parameter) -> bool:
+    """Whether it takes any number of arguments by place, as `*args` does."""
+    return parameter.kind is parameter.VAR_POSITIONAL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from lazyckpt.core.checks import brief
@@ -14,6 +15,11 @@ from lazyckpt.core.views import viewing
 from lazyckpt.errors import InvalidState
 
 U = TypeVar("U")
+
+
+def applying(fn: Callable[..., U], args: tuple[Any, ...]) -> Callable[[Any], U]:
+    """A function of one item, which comes behind what else it is called with."""
+    return partial(fn, *args) if args else fn
 
 
 class Lanes(TypedDict, total=False):

@@ -34,9 +34,7 @@ from lazyckpt.failures.watching import guarded_in, leave_out
 
 
 def _inner(build: Callable[..., Machine[Any]]) -> Any:
-    return define(
-        build, lambda call: Chain((call,)), is_source=False, registered=False, controls=("args",)
-    )
+    return define(build, lambda call: Chain((call,)), is_source=False, registered=False)
 
 
 @_inner
@@ -82,28 +80,6 @@ def sieve(
         return Flow(kept(), lambda: with_next_number(before.snapshot(), number, left_out))
 
     return stateless(upstream, flow=flow)
-
-
-@_inner
-def steered_sieve(
-    upstream: Machine[Any],
-    call: Call,
-    names: tuple[str, ...],
-    number: int,
-    skip_log: SkipLog,
-    *args: Any,
-) -> Machine[Any]:
-    """A stage that takes controls, behind a sieve of what it drops for the values that they have.
-
-    - `names`: of the arguments that have controls, which are `args`
-    - `number`: which stage of its pipeline the sieve is
-    """
-    stage = call.replaced(**dict(zip(names, args, strict=True)))
-    why = _dropped(stage)
-    assert why is not None
-    judge = Dropping(why, repr(stage))
-    below = _call(sieve.combinator, call.site, judge, number, skip_log).build(upstream)
-    return stage.build(below)._replace(upstream=upstream)
 
 
 def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
@@ -197,11 +173,6 @@ class _Rewriting:
             yield call.with_chains(self.chain), False, False
         elif (why := _dropped(call)) is None:
             yield call, call.combinator.keeps_items and not call.functions, False
-        elif call.controls:
-            taking = tuple(call.combinator.steered(arguments))
-            sieved = call, taking, next(self.numbers), self.skip_log
-            args = [arguments[name] for name in taking]
-            yield _call(steered_sieve.combinator, call.site, *sieved, *args), False, False
         else:
             yield self.sieve(call, Dropping(why, stage)), False, False
             yield call, False, False
@@ -210,8 +181,7 @@ class _Rewriting:
 def _dropped(call: Call) -> Callable[[Any], str | None] | None:
     if call.combinator.dropped is None:
         return None
-    first = call.with_values({each.name: each.first for each in call.controls})
-    return call.combinator.dropped(**first.arguments)
+    return call.combinator.dropped(**call.arguments)
 
 
 def skip_log_of(chain: Chain) -> SkipLog | None:
@@ -236,7 +206,7 @@ def apart(calls: tuple[Call, ...]) -> tuple[tuple[Call, ...], SkipLog | None]:
 
 def leaves_out(call: Call) -> bool:
     """Whether a stage leaves out items that fail."""
-    return call.combinator in (sieve.combinator, steered_sieve.combinator)
+    return call.combinator is sieve.combinator
 
 
 def _with_log(chain: Chain, skip_log: SkipLog) -> Chain:

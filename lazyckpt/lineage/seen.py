@@ -22,7 +22,6 @@ from lazyckpt.provenance import traced, traced_without_failures
 from lazyckpt.state.algebra import init, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
-from lazyckpt.state.steering import steered
 from lazyckpt.state.walk import Flowing, Lane, Viewed, Walk, check
 
 
@@ -286,7 +285,6 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
     whole = state_at(chain, cast(int, state)) if is_integer(state) else cast(AnyState, state)
     end = matching(as_state(whole), chain)
     begin = init(chain) if since is None else matching(as_state(since), chain)
-    chain = steered(chain, end)
     if end.rebased != begin.rebased:
         assert end.rebased is not None or begin.rebased is not None
         raise InvalidState(_carried(begin, end))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import plural
-from lazyckpt.core.control import Control
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import show
 from lazyckpt.core.user_state import storable
@@ -131,8 +130,7 @@ def _labels(call: Call) -> list[str]:
 
 
 def _weights(call: Call) -> list[str]:
-    given = call.arguments.get(WEIGHTS)
-    return weight_labels(given.initial if isinstance(given, Control) else given, len(call.chains))
+    return weight_labels(call.arguments.get(WEIGHTS), len(call.chains))
 
 
 def weight_labels(weights: Any, count: int) -> list[str]:

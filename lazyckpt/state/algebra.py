@@ -25,7 +25,6 @@ from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
-from lazyckpt.state.steering import steered
 from lazyckpt.state.walk import Flowing, Walk
 
 
@@ -68,13 +67,12 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
     if here is not state or not isinstance(here, State):
         here = _checked(pipeline, state)
     try:
-        chain = steered(pipeline, here) if pipeline.is_steered else pipeline
-        position, item = chain.machine.step(here.position)
+        position, item = pipeline.machine.step(here.position)
     except End as end:
         raise Exhausted(here._replace(position=end.position)) from None
     except Exception as error:
         raise annotated(error, pipeline.calls, here.items, here.to_json)  # noqa: B904  # the same error, or one with its own cause
-    after = State(here.stages, here.items + 1, position, here.skipped, here.rebased, here.changes)
+    after = State(here.stages, here.items + 1, position, here.skipped, here.rebased)
     pipeline.__dict__["reached"] = after
     return after, item
 
@@ -83,7 +81,7 @@ def _checked(pipeline: Chain, state: AnyState) -> State:
     """The state, if it is one that the pipeline can be in."""
     found = matching(as_state(state), runnable("step", pipeline))
     with fitting(found.position):
-        steered(pipeline, found).machine.check(found.position)
+        pipeline.machine.check(found.position)
     return found
 
 
@@ -127,7 +125,7 @@ def advance(pipeline: Chain, state: AnyState, n: int) -> State:
     """
     n = checked("advance", "n", n, natural)
     found = matching(as_state(state), runnable("advance", pipeline))
-    return _advanced("advance", steered(pipeline, found).machine, found, n)
+    return _advanced("advance", pipeline.machine, found, n)
 
 
 def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
@@ -157,8 +155,7 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
         pipeline: That of the state.
         state: Where the item comes next.
         until: A later state of the same run: across the ends of epochs, and without what
-            `on_error="skip"` has left out. What `Run.set` has changed before it is changed at
-            the same items.
+            `on_error="skip"` has left out.
 
     Raises:
         Exhausted: The stream has ended there.
@@ -178,26 +175,25 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
         item = step(pipeline, state)[1]
         found = matching(as_state(state), pipeline)
         if any(each.rate.more for each in pipeline.machines):  # an error may be of one read ahead
-            deque(islice(entered(steered(pipeline, found).machine, found.position), 1), 0)
+            deque(islice(entered(pipeline.machine, found.position), 1), 0)
         return item
     first, last = between(pipeline, state, until)
-    made = steered(pipeline, first)
+    made = pipeline
     if last.skipped > first.skipped:
         made = without_failures(made, last.skipped)
     return list(made_between(made.machine, first, last))
 
 
 def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, State]:
-    """The two states, checked; the first has the changes of controls that the last one has."""
+    """The two states, checked."""
     first, last = (matching(as_state(each), pipeline) for each in (state, until))
     if last.items < first.items:
         raise InvalidState(
             f"the states stand after {first.items:,} and {last.items:,} items: the later one "
             "must come second"
         )
-    first = first._replace(changes=last.changes)  # which began with those of the first
-    machine = steered(pipeline, first).machine
-    entered(machine, first.position), entered(machine, last.position)
+    for each in (first, last):
+        entered(pipeline.machine, each.position)
     return first, last
 
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Unfit, checked, cut
-from lazyckpt.core.entries import CONTROLS, Entries
+from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import Machine, entered, fitting
+from lazyckpt.core.machine import Machine, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.state.mismatch import Pair, paired
 from lazyckpt.state.positions import Place, places
 from lazyckpt.state.progress import given_in_epoch
-from lazyckpt.state.windows import held_apart
+from lazyckpt.state.windows import held, held_apart
 
 
 def carried(
@@ -24,7 +24,6 @@ def carried(
     *,
     branch: bool = False,
     items: int | None = None,
-    steers: bool = False,
 ) -> Position:
     """A position of another pipeline in this one; `StateMismatch` if it has none.
 
@@ -35,11 +34,10 @@ def carried(
         branch: Whether seeds may differ.
         items: How many items the other one has given before it, from its beginning, if that
             is known.
-        steers: Whether what controls are at first may differ, which is a change to carry over.
     """
     pairs = paired(stages, chain.entries)
     try:
-        return _carried(stages, position, pairs, chain, branch, items, steers)
+        return _carried(stages, position, pairs, chain, branch, items)
     except (InvalidState, ArgumentError) as error:
         if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
             raise
@@ -53,15 +51,13 @@ def _carried(
     chain: Chain,
     branch: bool,
     items: int | None,
-    steers: bool,
 ) -> Position:
-    for number, pair in enumerate(pairs):
-        if pair.differs:
-            later = [p.new - 1 for p in pairs[number + 1 :] if p.met]
-            _check(pair, chain, later, branch, steers)
+    wanted = [_check(pair, chain, branch) if pair.differs else None for pair in pairs]
     with fitting(position):
         new = _rebuilt(stages, position, pairs, chain, items)
     entered(chain.machine, new)
+    with fitting(new):
+        _check_behind(pairs, wanted, chain, new)
     before = _before(pairs, chain)
     if before.machine.epoch(new) != chain.machine.epoch(new):
         raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
@@ -92,7 +88,7 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
                     if name in was
                     else known[name].default
                     for name in pair.changed
-                    if name in call.combinator.rebasable
+                    if name in checks
                 }
             except ArgumentError as error:
                 raise _refused(pair, str(error)) from None
@@ -114,30 +110,40 @@ def _changes(pairs: list[Pair]) -> str:
     return "; ".join(str(pair) for pair in pairs if pair.differs)
 
 
-def _check(pair: Pair, chain: Chain, later: list[int], branch: bool, steers: bool) -> None:
-    """Refuse a change that a state cannot follow; `later` are the stages behind that stay."""
-    wanted: set[str] = set()
+def _check(pair: Pair, chain: Chain, branch: bool) -> set[str]:
+    """Refuse a change that no state can follow; return what the stages behind have to be."""
     if pair.met:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
             if name == "seed" and call.combinator.branch is not None:
                 if not branch:
                     raise _refused(pair, "seed decides the order; branch=True goes on in another")
-            elif name == CONTROLS:
-                if not steers or not pair.keeps_controls:
-                    raise _refused(pair, "a control was added or is gone, or is within another")
             elif name not in call.combinator.rebasable or machine.rate.whole_epoch:
                 raise _refused(pair, f"{name} decides the order")
         _arguments_before(pair, call)
-        wanted |= _wanted(pair, chain)
-    elif not _is_pointwise(pair.name):
-        if pair.was is not None and pair.was.owns:
-            raise _refused(pair, "what it holds or counts would be lost")
-        wanted.add("stateless")
-    for number in later:
-        if not all(follows(chain.machines[number], each) for each in wanted):
-            does = "orders whole epochs" if wanted == {"any"} else "counts what it gives"
-            raise _refused(pair, f"{chain.calls[number]!r} behind it {does}")
+        return _wanted(pair, chain)
+    if pair.name in registry and registry[pair.name].pointwise:
+        return set() if registry[pair.name].keeps_items else {"blind"}
+    if pair.was is not None and pair.was.owns:
+        raise _refused(pair, "what it holds or counts would be lost")
+    return {"here"}
+
+
+def _check_behind(
+    pairs: list[Pair], wanted: list[set[str] | None], chain: Chain, position: Position
+) -> None:
+    """Refuse a change where a stage behind it that stays can't follow, from a position on."""
+    behind: list[tuple[Call, Machine[Any], Position]] = []
+    for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
+        for call, machine, here in behind:
+            for kind in sorted(each or ()):
+                if obstacle := _obstacle(kind, call, machine, here):
+                    raise _refused(pair, f"{call!r} behind it {obstacle.replace('{}', pair.name)}")
+        if pair.new:
+            call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+            if pair.met:
+                behind.append((call, machine, position))
+            position = apart(machine, position)[0]
 
 
 def _wanted(pair: Pair, chain: Chain) -> set[str]:
@@ -146,24 +152,32 @@ def _wanted(pair: Pair, chain: Chain) -> set[str]:
     return {rebasable[name] for name in pair.changed if name in rebasable}
 
 
-def follows(machine: Machine[Any], wanted: str) -> bool:
-    """Whether a state can pass a stage when one before it changes.
+def _obstacle(wanted: str, call: Call, machine: Machine[Any], here: Position) -> str:
+    """Why a stage can't go on at a position where one before it changes; "" if it can.
 
-    - "any": the stage must not depend on how long an epoch is
-    - "stateless": it must have no place of its own
-    - "lockstep": nor may it take more of some items than of others
+    - "any": it may hold and count what it likes, if it doesn't depend on how long an epoch is
+    - "blind": what it holds must not depend on what the items are, only on their number
+    - "here": it may count, and hold nothing that a resume would take again
+    - "lockstep": it must have no place of its own, nor take more of some items than of others
     """
-    if wanted == "any":
-        return not machine.rate.whole_epoch
-    return not machine.owns and (wanted == "stateless" or machine.rate.is_fixed)
+    if machine.rate.whole_epoch and wanted != "blind":
+        return "orders whole epochs"
+    if wanted == "lockstep" and not in_lockstep(machine):
+        return "counts what it gives"
+    if wanted in ("blind", "here") and any(each.items for each in held(machine, here)):
+        looks = {"look", "predicate"} & {*call.functions.values()}
+        if wanted == "here" or looks or not machine.rate.is_fixed:
+            return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
+    return ""
+
+
+def in_lockstep(machine: Machine[Any]) -> bool:
+    """Whether a stage has no place of its own, and takes as much of each item as of others."""
+    return not machine.owns and machine.rate.is_fixed
 
 
 def _refused(pair: Pair, reason: str) -> StateMismatch:
     return StateMismatch(f"a state cannot follow this change: {pair}; {cut(reason)}")
-
-
-def _is_pointwise(name: str) -> bool:
-    return name in registry and registry[name].pointwise
 
 
 def _rebuilt(
@@ -202,14 +216,13 @@ def _source(pair: Pair, part: Place, call: Call) -> Position:
     if not pair.was.pipelines:
         return _branched(pair, part.own, call, ())
     own = part.own or ()
-    end = len(own) - bool(call.controls)  # where the count begins that those are steered by
-    position = part.children, *own[:end]
+    position = part.children, *own
     if pair.differs and call.combinator.rebase is not None:
         try:
             position = call.combinator.rebase(position, pair.was, **call.arguments)
         except Unfit as unfit:
             raise _refused(pair, str(unfit)) from None
-    return (*position, *own[end:])
+    return position
 
 
 def _branched(pair: Pair, own: Position, call: Call, here: Position) -> Position:

@@ -14,18 +14,17 @@ from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import Skipped
-from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.codec import checksum, decode, decode_stages, is_count, joined, parsed
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 # What `State` and `TrackedState` are made of.
-Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None, Changes]"
+Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None]"
 Tracking: TypeAlias = tuple[str, Ranges]
 
 FORMAT = 3
 # In the order of a text.
-_FIELDS = ("lazyckpt", "items", "stages", "rebased", "changes", "skipped", "tracked")
-IN_ALL = ("changes", "rebased", "skipped")  # that a flat state has, with null where there is none
+_FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "tracked")
+IN_ALL = ("rebased", "skipped")  # that a flat state has, with null where there is none
 _OPTIONAL = {*IN_ALL, "tracked"}
 _LONGEST_NAME = 40  # of a tracked run
 
@@ -111,8 +110,7 @@ def _content(body: Mapping[str, Any]) -> Content:
         raise InvalidState("the state has no place for its source")
     skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
     rebased = _rebased(body["rebased"], items) if "rebased" in body else None
-    changes = Changes.from_json(body["changes"]) if "changes" in body else NO_CHANGES
-    return stages, items, position, skipped, rebased, changes
+    return stages, items, position, skipped, rebased
 
 
 def _skipped(found: Any) -> Skipped:

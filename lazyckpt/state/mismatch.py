@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import cut
 from lazyckpt.core.entries import (
-    CONTROLS,
     Described,
     Entries,
     Entry,
@@ -52,11 +51,6 @@ class Pair(NamedTuple):
     @property
     def differs(self) -> bool:
         return not self.met or bool(self.changed)
-
-    @property
-    def keeps_controls(self) -> bool:
-        """Whether it takes the controls that it took, whatever they are at first."""
-        return {*(self.value(CONTROLS) or ())} == {*(self.new_value(CONTROLS) or ())}
 
     def new_value(self, name: str) -> Any:
         """An argument as it is; None where it has its default."""

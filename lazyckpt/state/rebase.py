@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import boolean, checked
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.state.carried import carried
-from lazyckpt.state.changes import Changes
 from lazyckpt.state.fields import Rebased
-from lazyckpt.state.mismatch import difference, paired
+from lazyckpt.state.mismatch import difference
 from lazyckpt.state.progress import given
 from lazyckpt.state.state import AnyState, State, as_state
 
@@ -32,7 +29,7 @@ def _remedy(state: State, chain: Chain) -> str:
     for branch in (False, True):
         try:
             items = state.own_items
-            carried(state.stages, state.position, chain, branch=branch, items=items, steers=True)
+            carried(state.stages, state.position, chain, branch=branch, items=items)
         except InvalidState:
             continue
         asked = ", branch=True" if branch else ""
@@ -55,7 +52,6 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
       as here, added or removed; the pipelines of `lanes`, changed as here
     - the files of a listing or of a reader, behind which others were appended: they come
       behind the rest, unless a stage orders whole epochs, such as `shuffle`
-    - what a `control` is at first: it stays what it was, for `Run.set` changes it
     - with `branch`, seeds: what was given stays given, and what is left comes in
       another order
 
@@ -83,9 +79,7 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     branch = checked("rebase", "branch", branch, boolean)
     found, pipeline = as_state(state), runnable("rebase", pipeline)
     items = found.own_items
-    position = carried(
-        found.stages, found.position, pipeline, branch=branch, items=items, steers=True
-    )
+    position = carried(found.stages, found.position, pipeline, branch=branch, items=items)
     if found.stages == pipeline.entries:
         return found
     names = [entry.name for entry in found.stages]
@@ -95,11 +89,4 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
         position=position,
         skipped=found.skipped if is_like else found.skipped.renumbered(),
         rebased=Rebased(found.items, given(pipeline.machine, position)),
-        changes=_followed(found, pipeline) if pipeline.is_steered else found.changes,
     )
-
-
-def _followed(state: State, pipeline: Chain) -> Changes:
-    module = import_module("lazyckpt.state.carried_changes")  # where some can be
-    found: Changes = module.carried_changes(state.changes, paired(state.stages, pipeline.entries))
-    return found

@@ -9,7 +9,7 @@ from lazyckpt.core.checks import Unfit, brief, cut
 from lazyckpt.core.machine import fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
-from lazyckpt.state.carried import follows
+from lazyckpt.state.carried import in_lockstep
 from lazyckpt.state.fields import Rebased
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.progress import given
@@ -143,7 +143,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
     apart = [
         call
         for call, machine in zip(chain.calls[pair.new :], machines[pair.new :], strict=True)
-        if not follows(machine, "lockstep")
+        if not in_lockstep(machine)
     ]
     if len(states) > 1 or apart:
         _check_count(states, pair)
@@ -175,10 +175,5 @@ def _check_count(states: list[State], pair: Pair) -> None:
 
 def _check_agreement(states: list[State], why: str = "") -> None:
     for rank, state in enumerate(states):
-        if state.changes != states[0].changes:
-            raise StateMismatch(
-                f"ranks 0 and {rank} have changed controls otherwise: {brief(states[0].changes)} "
-                f"and {brief(state.changes)}; set them on all ranks, after the same item"
-            )
         if state != states[0]:
             raise StateMismatch(f"ranks 0 and {rank} disagree{why}: {diff(states[0], state)}")

@@ -15,7 +15,6 @@ from lazyckpt.core.machine import Rate, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
-from lazyckpt.state.steering import steered
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,6 @@ def resume_cost(pipeline: Chain, state: AnyState) -> ResumeCost:
     stage 4, block_shuffle: 100 items again
     """
     found = matching(as_state(state), runnable("resume_cost", pipeline))
-    pipeline = steered(pipeline, found)
     entered(pipeline.machine, found.position)
     costs: dict[str, StageCost] = {}
     with fitting(found.position):

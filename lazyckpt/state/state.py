@@ -17,7 +17,6 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
-from lazyckpt.state.changes import NO_CHANGES, Changes
 from lazyckpt.state.codec import (
     LONGEST,
     checksum,
@@ -63,7 +62,7 @@ class State(Pictured):
 
     # There may be one for each item, so it takes little time to make.
     __slots__ = (
-        "__weakref__", "_changes", "_items", "_position", "_rebased", "_skipped", "_stages",
+        "__weakref__", "_items", "_position", "_rebased", "_skipped", "_stages",
     )  # fmt: skip
 
     stages: Entries
@@ -71,7 +70,6 @@ class State(Pictured):
     position: Position
     skipped: Skipped
     rebased: Rebased | None
-    changes: Changes
 
     def __init__(
         self,
@@ -80,10 +78,9 @@ class State(Pictured):
         position: Position,
         skipped: Skipped = _NONE_SKIPPED,
         rebased: Rebased | None = None,
-        changes: Changes = NO_CHANGES,
     ) -> None:
         self._stages, self._items, self._position = stages, items, position
-        self._skipped, self._rebased, self._changes = skipped, rebased, changes
+        self._skipped, self._rebased = skipped, rebased
 
     def _replace(self, **fields: Any) -> State:
         """The same with other values of some fields."""
@@ -118,8 +115,8 @@ class State(Pictured):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
             return NotImplemented
-        others = other.stages, other.items, other.skipped, other.rebased, other.changes
-        if (self.stages, self.items, self.skipped, self.rebased, self.changes) != others:
+        others = other.stages, other.items, other.skipped, other.rebased
+        if (self.stages, self.items, self.skipped, self.rebased) != others:
             return False
         try:
             return bool(self.position == other.position)
@@ -151,8 +148,6 @@ class State(Pictured):
         found = f"items={self.items}"
         if self.skipped:
             found += f", skipped={int(self.skipped)}"
-        if self.changes:
-            found += f", changes={len(self.changes)}"
         return found if self.rebased is None else f"{found}, rebased_at={self.rebased.items}"
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -167,8 +162,7 @@ class State(Pictured):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = self.stages, self.items, self.position, self.skipped, self.rebased, self.changes
-        return State, parts
+        return State, (self.stages, self.items, self.position, self.skipped, self.rebased)
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
@@ -194,11 +188,9 @@ class State(Pictured):
             "items": written(self._items),
             "stages": encode_stages(self._stages, self._position),
         }
-        rebased, changes, skipped = self._rebased, self._changes, self._skipped
+        rebased, skipped = self._rebased, self._skipped
         if rebased is not None:
             fields["rebased"] = dumps([None if n is None else encode(n) for n in rebased])
-        if changes:
-            fields["changes"] = dumps(changes.to_json())
         if skipped or skipped.lost:
             left_out = skipped.to_json()
             fields["skipped"] = dumps(toolz.valmap(encode, left_out))
@@ -265,8 +257,6 @@ def _facts(state: State) -> Iterator[str]:
         yield f"epoch {state.epoch:,}"
     if state.skipped:
         yield f"{int(state.skipped):,} skipped"
-    if state.changes:
-        yield plural(len(state.changes), "change")
     if state.rebased is not None:
         yield f"rebased after {plural(state.rebased.items, 'item')}"
     if isinstance(state, TrackedState):
@@ -310,16 +300,13 @@ class TrackedState(State):
     __slots__ = ("_finished", "_tracker")
 
     def __init__(self, base: State, tracker: str, finished: Ranges) -> None:
-        super().__init__(
-            base.stages, base.items, base.position, base.skipped, base.rebased, base.changes
-        )
+        super().__init__(base.stages, base.items, base.position, base.skipped, base.rebased)
         self._tracker, self._finished = tracker, finished
 
     @property
     def base(self) -> State:
         """The state before the oldest item that is not finished."""
-        parts = self.stages, self.items, self.position, self.skipped, self.rebased, self.changes
-        return State(*parts)
+        return State(self.stages, self.items, self.position, self.skipped, self.rebased)
 
     @property
     def tracker(self) -> str:

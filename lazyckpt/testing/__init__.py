@@ -11,7 +11,6 @@
 
 from lazyckpt.testing.checks import check_combinator, check_pipeline, check_resume
 from lazyckpt.testing.laws import LAWS
-from lazyckpt.testing.steering import check_steering
 from lazyckpt.testing.traces import equal
 
 __all__ = [
@@ -19,6 +18,5 @@ __all__ = [
     "check_combinator",
     "check_pipeline",
     "check_resume",
-    "check_steering",
     "equal",
 ]

@@ -126,7 +126,7 @@ def sharing(pipeline: Pipeline[Any], limit: int) -> None:
 def itemwise(pipeline: Pipeline[Any], limit: int) -> None:
     """A stage that says so makes of each item what it makes of it alone, and keeps nothing."""
     for number, call in enumerate(pipeline.calls):
-        if not call.combinator.itemwise or call.controls:
+        if not call.combinator.itemwise:
             continue
         items: list[Any] = list(islice(Pipeline(pipeline.calls[:number]), min(limit, 16)))
         stage: Stage[Any, Any] = Stage((call,))
@@ -149,7 +149,7 @@ def local(pipeline: Pipeline[Any], limit: int) -> None:
     own = list[tuple[Any, ...]]()
     for each, call in pairs[size:]:
         is_itemwise = call.combinator.itemwise or (call.combinator.pointwise and not each.owns)
-        if call.controls or not is_itemwise:
+        if not is_itemwise:
             break
         machine = each
         own += [each.init(0)[1:]] if each.owns else []

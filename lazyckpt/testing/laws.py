@@ -208,8 +208,6 @@ def elastic(pipeline: Pipeline[Any], limit: int) -> None:
 
 def resharding(pipeline: Pipeline[Any], limit: int) -> None:
     """Lanes and shards dealt from ranks to other ranks, twice, lose nothing and repeat nothing."""
-    if pipeline.is_steered:  # which lanes refuse
-        return
     items = Trace(pipeline.machine, 0, min(limit, 30)).items
     parts = [pipeline | take(len(items)) | mapped(partial(_tagged, lane)) for lane in range(4)]
     found: list[list[Any]] = [[] for _ in parts]

@@ -29,10 +29,7 @@ from lazyckpt.testing.grouping import GROUPING, Items
 
 def model(pipeline: Chain) -> Items:
     """The meaning of a pipeline of modelled combinators."""
-    first, *rest = (
-        call.with_values({each.name: each.first for each in call.controls})
-        for call in pipeline.calls
-    )
+    first, *rest = pipeline.calls
     items: Items = MODELS[first.name](**first.arguments)
     for call, before in builtins.zip(rest, pipeline.machines, strict=False):
         items = MODELS[call.name](items, **call.arguments, **_known(call.name, before))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.lineage.coded import Codes, coded
 from lazyckpt.testing import sources, strategies
-from lazyckpt.testing.steering import steer
 from tests.drawn import ending_with
 
 FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
@@ -69,16 +68,6 @@ def test_every_stage(name: str, data: st.DataObject) -> None:
 @given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     check(strategies.JOINS[name](*parts))
-
-
-@given(strategies.steered_pipelines())
-def test_a_steered_run(case: tuple[lz.Pipeline[Any], list[tuple[int, str, Any]]]) -> None:
-    pipeline, settings = case
-    states = [state for _, state in steer(lz.run(pipeline), settings, 20)]
-    for state in states[-1:]:
-        amid = states[len(states) // 2]
-        assert rows(lz.seen(pipeline, state)) == told(pipeline, state)
-        assert all(n >= amid.items for n, *_ in rows(lz.seen(pipeline, state, amid)))
 
 
 @pytest.mark.parametrize("ask", [lz.Seen.times, lz.Seen.ranges], ids=["times", "ranges"])

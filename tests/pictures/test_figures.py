@@ -101,7 +101,7 @@ def test_joined_pipelines_are_branches_with_their_weights() -> None:
         (lz.multiplex(lz.source([0]), [lz.count()]), ["control", "0"]),
         (lz.lanes([lz.count()] * 2, num_shards=2, index=0), ["", ""]),
         (
-            lz.mix([lz.count()] * 2, lz.control([1, 3], name="weights"), seed=0, stop="never"),
+            lz.mix([lz.count()] * 2, [1, 3], seed=0, stop="never"),
             ["1", "3"],
         ),
     ],

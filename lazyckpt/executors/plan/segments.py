@@ -133,8 +133,6 @@ def _leading_stages(chain: Chain) -> tuple[int, int]:
 def _is_itemwise(call: Call, machine: Machine[Any]) -> bool:
     """Whether what a stage makes of an item depends on nothing before it."""
     found = call.combinator
-    if call.controls:  # which value holds depends on how many items come before
-        return False
     if leaves_out(call):
         return bool(call.arguments["most"] == inf)  # in a row
     return found.itemwise or (found.pointwise and not machine.owns) or call.covers > 0

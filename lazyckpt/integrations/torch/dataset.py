@@ -17,7 +17,6 @@ from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
-from lazyckpt.state.steering import steered
 
 T = TypeVar("T", covariant=True)
 
@@ -57,7 +56,6 @@ def dataset(
     found = runnable("dataset", pipeline)
     size = checked("dataset", "batch_size", batch_size, optional(positive))
     start = None if state is None else matching(as_state(state), found)
-    found = found if start is None else steered(found, start)
     return Dataset(found, start, size or 1)
 
 

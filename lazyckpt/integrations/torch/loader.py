@@ -106,7 +106,7 @@ def loader(
     if group is not None:
         ranked = RankedRun(pipeline, made, ahead, limit, has_place=state is not None)
         ranked.join(group)
-    return Loader(pipeline, made, size, pins, ranked)
+    return Loader(made, size, pins, ranked)
 
 
 def _group(value: Any) -> dist.ProcessGroup:
@@ -120,13 +120,12 @@ class Loader(Iterable[T], Generic[T]):
 
     def __init__(
         self,
-        pipeline: Pipeline[T],
         run: Run[T],
         epoch_size: int | None,
         pins: bool,
         ranked: RankedRun[T] | None = None,
     ) -> None:
-        self._pipeline, self._run, self._size = pipeline, run, epoch_size
+        self._run, self._size = run, epoch_size
         self._move = _pinned if pins else _same
         self._ranked = ranked
         self._paced: Run[T] | RankedRun[T] = ranked or run
@@ -139,7 +138,7 @@ class Loader(Iterable[T], Generic[T]):
         if self._size is not None:
             return self._size
         if self._ranked is None or self._ranked.length == math.inf:
-            return len(self._pipeline)
+            return len(Pipeline(self._run.pipeline.calls))
         if self._ranked.length is None:
             raise TypeError("how many items all ranks have: only reading tells")
         return int(self._ranked.length)
@@ -162,13 +161,13 @@ class Loader(Iterable[T], Generic[T]):
         """Go to a state; a loop under way goes on from there."""
         self._paced.load_state_dict(state)
 
-    def set(self, name: str, value: Any) -> None:
-        """Change a `control`, from the next item on, as `Run.set` does.
+    def change(self, pipeline: Pipeline[T]) -> None:
+        """Go on as another pipeline, from the next item on, as `Run.change` does.
 
-        The ranks of a `group` all set it to the same, after the same item. Where one
-        doesn't, all learn which at their next agreement.
+        The ranks of a `group` all change after the same item. Where one doesn't, all learn
+        which at their next agreement.
         """
-        self._paced.set(name, value)
+        self._paced.change(pipeline)
 
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
         """Go on with a new process group, after a rank was lost. All that are left call it.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.call import Chain
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.run import Run
@@ -24,9 +24,9 @@ class Lookahead(Generic[T]):
         is_over: Whether there is no next one, in the epochs that are asked for.
     """
 
-    def __init__(self, run: Run[T], machine: Machine[Any]) -> None:
-        self._run, self._machine = run, machine
-        self._epochs = EpochLoader(run, machine)
+    def __init__(self, run: Run[T]) -> None:
+        self._run = run
+        self._epochs = EpochLoader(run)
         self._begin()
 
     def _begin(self) -> None:
@@ -49,14 +49,10 @@ class Lookahead(Generic[T]):
         self._run.load_state_dict(state)
         self._begin()
 
-    def set(self, name: str, value: Any) -> None:
-        """Change a control after the last of the items."""
-        self._run.set(name, value)
+    def change(self, pipeline: Chain) -> None:
+        """Go on as another pipeline after the last of the items."""
+        self._run.change(pipeline)
         self._begin()
-
-    @property
-    def controls(self) -> dict[str, Any]:
-        return self._run.controls
 
     def epoch(self) -> int:
         """That of the next item: the one under way, or the next where nothing is left of it.
@@ -71,7 +67,7 @@ class Lookahead(Generic[T]):
                 self._advance()
                 self.fill(1, self._epochs.epoch)
         if self.items:
-            return self._machine.epoch(self.items[0][1].position)
+            return self._run.pipeline.machine.epoch(self.items[0][1].position)
         return self._epochs.epoch
 
     def fill(self, size: int, last: float) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch.distributed as dist
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import brief
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.integrations.torch.lookahead import Lookahead
@@ -75,12 +74,12 @@ class RankedRun(Generic[T]):
         has_place: bool,
     ) -> None:
         self._pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
-        self._ahead = Lookahead(run, pipeline.machine)
+        self._ahead = Lookahead(run)
         self.state, self._has_place = run.state, has_place
         self._ranks: Ranks | None = None
         self.length: float | None = None
         self._digest = pipeline_digest(pipeline)
-        self._turn, self._is_steered = 0, False
+        self._turn, self._has_changed = 0, False
         self._agreements: deque[Agreement] = deque(maxlen=2)
 
     @property
@@ -99,13 +98,13 @@ class RankedRun(Generic[T]):
         self._agreements.clear()
         self._turn += 1
 
-    def set(self, name: str, value: Any) -> None:
-        """Change a control after the item delivered last; the ranks then agree anew."""
-        before = self.state.changes
+    def change(self, pipeline: Chain) -> None:
+        """Go on as another pipeline after the item delivered last; the ranks then agree anew."""
         self._ahead.go_to(self.state)
-        self._ahead.set(name, value)
+        self._ahead.change(pipeline)
+        self._pipeline, self._digest = pipeline, pipeline_digest(pipeline)
         self.state = self._ahead.end
-        self._is_steered = self.state.changes != before
+        self._has_changed = True
 
     def epoch(self, size: int | None = None) -> Iterator[T]:
         """The rest of this epoch, or the next one: on all ranks as many items."""
@@ -117,7 +116,7 @@ class RankedRun(Generic[T]):
     def _steps(self, turn: int, size: int | None) -> Generator[T, None, bool]:
         """The items up to the end of an epoch; whether it is over."""
         ahead, room = self._ahead, self._room
-        self._is_steered = False
+        self._has_changed = False
         last, left = self._begin(size)
         while left:
             ahead.fill(room, last)
@@ -125,7 +124,7 @@ class RankedRun(Generic[T]):
             ready = min(len(ahead.items), most)
             reports = self._agree("its next steps", size, ready=ready, error=told(ahead.error))
             agreed, given = min(report.ready for report in reports), 0
-            while given < agreed and not self._is_steered:
+            while given < agreed and not self._has_changed:
                 ahead.fill(room, last)
                 item, self.state = ahead.items.popleft()
                 yield item
@@ -133,8 +132,8 @@ class RankedRun(Generic[T]):
                 if turn != self._turn:
                     return False
             left -= given
-            if self._is_steered:  # so that others are ahead, and perhaps fewer
-                self._is_steered = False
+            if self._has_changed:  # so that others are ahead, and perhaps fewer
+                self._has_changed = False
             elif agreed < most:
                 self._end(reports, agreed)
                 return True
@@ -246,8 +245,7 @@ class RankedRun(Generic[T]):
         """What all ranks say; an error on all of them where they don't go in step."""
         since = self.state.items - self._agreements[-1].items if self._agreements else None
         number = self._agreements[-1].number + 1 if self._agreements else 0
-        controls = f"{brief(self._ahead.controls)} #{self.state.changes.values_digest}"
-        reports = self._tell(asks, size, since=since, controls=controls, **said)
+        reports = self._tell(asks, size, since=since, **said)
         self._remember(number, reports)
         return reports
 

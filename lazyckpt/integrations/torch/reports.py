@@ -33,7 +33,6 @@ class Report(NamedTuple):
     - `past`: the agreements that it remembers, by number, each with its items since
     - `length`: how many items an epoch of it has, infinity if endless, None if unknown
     - `states`: those of new ranks at one of these, by rank
-    - `controls`: what its controls are, and a digest of what they have been
     """
 
     asks: str
@@ -49,7 +48,6 @@ class Report(NamedTuple):
     past: Sequence[tuple[int, int]] = ()
     length: float | None = None
     states: dict[str, str] | None = None
-    controls: str = ""
 
     def to_bytes(self) -> bytes:
         return json.dumps(self).encode()
@@ -88,10 +86,6 @@ def check_alike(reports: Sequence[Report]) -> None:
     for name, asked in (
         ("do not do the same: {} asks for {}, and {} for {}", [each.asks for each in reports]),
         ("differ: {} has {}, and {} {}", [_settings(each) for each in reports]),
-        (
-            "have set controls otherwise: {} has {}, and {} {}; set them on all, at the same step",
-            [each.controls for each in reports],
-        ),
         (
             "are not at the same step: since they agreed, {} {}, and {} {}; load the state of one "
             "step on all",
