@@ -65,8 +65,6 @@ def combinator(
             `lazyckpt.core.registry.Role`. By these alone the stage looks at items.
         rebasable: Arguments that `rebase` may change, with what the stages behind have to
             be for that: "any", "blind", "here" or "lockstep".
-        branch: What `rebase` makes of the stage's own part where `seed` has changed: given
-            upstream's place, the part, the old seed and all arguments.
         inserted: Of a stage that counts what comes before it: its own part where `rebase`
             inserts it behind so many items of an epoch.
         trace: From the stored call and a `lazyckpt.provenance.Tracing` to a stage that takes

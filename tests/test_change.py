@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from itertools import islice
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.reordered import check_branches, permuted
+from lazyckpt.combinators.reordered import permuted
 from lazyckpt.core.flow import Flow, Position, in_blocks
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread, within
@@ -38,28 +38,22 @@ class Orders(Protocol):
 
 
 class HashedOrders:
-    """A permutation for each block, from a seed, the epoch and the block's number.
+    """A permutation for each block, from a seed, the epoch and the block's number."""
 
-    `branches` are those of the first block, as `permuted` has them.
-    """
-
-    def __init__(
-        self, name: str, seed: int | None, epoch: int, number: int, *branches: int
-    ) -> None:
+    def __init__(self, name: str, seed: int | None, epoch: int, number: int) -> None:
         self._name, self._seed, self._epoch = name, seed, epoch
-        self._number, self._branches = within(name, number), branches
+        self._number = within(name, number)
 
     @property
     def mark(self) -> tuple[int, ...]:
         return (self._number,)
 
     def shuffled(self, items: list[Any]) -> list[Any]:
-        number, branches = self._number, self._branches
-        self._number, self._branches = number + 1, ()
+        number, size = self._number, len(items)
+        self._number += 1
         if self._seed is None:
             return items
-        size, parts = len(items), (self._name, self._epoch, number)
-        order = permuted(size, self._seed, branches, *parts)
+        order = permuted(size, self._seed, self._name, self._epoch, number)
         return rearranged(items, as_array(order.at(range(size))))
 
 
@@ -83,65 +77,61 @@ def shuffled_blocks(
 ) -> Machine[Any]:
     """The machine that gives what is made of each block of `size` items, in random order.
 
-    A position is the place before the block, the mark of its order, a count of
-    what it has given, which is 0 between blocks, and the branches of that block.
+    A position is the place before the block, the mark of its order, and a count of
+    what it has given, which is 0 between blocks.
 
     Args:
         name: What errors call the stage.
         upstream: What blocks are cut from.
         size: How many items a block has; the last one may be shorter.
-        orders: From the epoch, a mark, which it checks, and branches, to the orders from
-            there on.
+        orders: From the epoch and a mark, which it checks, to the orders from there on.
         made: From the items of a block to what it gives, at least one and at most as many.
         what: What errors call one of these.
         first: The mark before the first block.
         rate: How many items are taken for each that is given; by default a block.
         length: How many are given in an epoch, where that is known.
     """
-    marked = len(first)
 
     def check(*own: Any) -> None:
-        mark, given, branches = own[:marked], own[marked], own[marked + 1 :]
+        *mark, given = own
         within(name, given, size - 1)
-        check_branches(name, given, branches)
-        orders(0, *mark, *branches)
+        orders(0, *mark)
 
     def rereads(position: Position) -> list[Reread]:
-        return [Reread(position[0], size if position[1 + marked] else 0)]
+        return [Reread(position[0], size if position[-1] else 0)]
 
     def flow(position: Position) -> Flow[Any]:
-        anchor, own = position[0], position[1:]
-        mark, given, branches = own[:marked], own[marked], own[marked + 1 :]
+        anchor, mark, given = position[0], position[1:-1], position[-1]
         before = upstream.flow(anchor)
-        order = orders(upstream.epoch(anchor), *mark, *branches)
+        order = orders(upstream.epoch(anchor), *mark)
         block: list[Any] = []
         ticks: Iterator[Any] = iterate(block)
         passed = 0  # given by the blocks before
 
         def blocks() -> Iterator[Iterator[Any]]:
-            nonlocal anchor, mark, given, branches, block, ticks, passed
+            nonlocal anchor, mark, given, block, ticks, passed
             stream = iter(before)
-            here, there, later = anchor, mark, branches
+            here, there = anchor, mark
             while items := list(islice(stream, size)):
                 outputs = order.shuffled(made(items))
                 if given and given >= len(outputs):
                     raise _shrunk(name, what, given, len(outputs))
                 left = iterate(outputs, given)
-                anchor, mark, branches = here, there, later
+                anchor, mark = here, there
                 # Together, as an interrupt may come at any time, and this is counted.
                 passed, given, block, ticks = passed + len(block) - given, 0, outputs, left
                 yield ticks
-                here, there, later = before.snapshot(), order.mark, ()
+                here, there = before.snapshot(), order.mark
             if given:
                 raise _shrunk(name, what, given, 0)
-            anchor, mark, branches = before.snapshot(), order.mark, ()
+            anchor, mark = before.snapshot(), order.mark
             passed, block = passed + len(block), []
 
         def snapshot() -> Position:
             left = remaining(ticks)
             if block and not left:
                 return before.snapshot(), *order.mark, 0
-            return anchor, *mark, len(block) - left if block else given, *branches
+            return anchor, *mark, len(block) - left if block else given
 
         def taken() -> int:
             return passed + len(block) - remaining(ticks)

@@ -84,7 +84,6 @@ class BoundedOrder:
         epoch: The epoch.
         length: How many items there are; None before the end has been seen, for what
             comes more than `reach` items before it.
-        branches: As of `permuted`: what was unread then has displacements by the next seed.
     """
 
     def __init__(
@@ -93,17 +92,13 @@ class BoundedOrder:
         seed: int,
         epoch: int,
         length: int | float | None,
-        branches: tuple[int, ...] = (),
     ) -> None:
         self._grid = grid
         self._length = None if length == math.inf else length
-        limits = [-(-(cut + grid.reach) // grid.chunk) for cut in branches[::2]]
-        seeds = [*branches[1::2], seed]
-        keyed = [[derive(each, "shuffle", use, epoch) for use in _USES] for each in seeds]
-        self._keys = list(zip([*limits, math.inf], keyed, strict=True))
+        self._keys = [derive(seed, "shuffle", use, epoch) for use in _USES]
         self._short: Order | None = None
         if self._length is not None and self._length < grid.reach:
-            self._short = permuted(int(self._length), seed, branches, "shuffle", "buffer", epoch)
+            self._short = permuted(int(self._length), seed, "shuffle", "buffer", epoch)
         self._size = grid.chunk * -(-max(_PAGE, grid.width // 4) // grid.chunk)  # keys of a page
         self._page = lru_cache(maxsize=4)(self._sorted)
         self._next = _Waiting(-1, 0, np.empty(0, np.uint64), 0)
@@ -197,13 +192,9 @@ class BoundedOrder:
     def _hashed(self, start: int, stop: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Two random numbers for each item of some chunks, a row for each of these."""
         chunk = self._grid.chunk
-        found: tuple[list[NDArray[np.uint64]], ...] = ([], [])
-        for limit, keys in self._keys:
-            end = max(start, int(min(stop, limit)))
-            for key, some in zip(keys, found, strict=True):
-                some.append(hashes(key, start * chunk, end * chunk))
-            start = end
-        order, offset = (np.concatenate(some).reshape(-1, chunk) for some in found)
+        order, offset = (
+            hashes(key, start * chunk, stop * chunk).reshape(-1, chunk) for key in self._keys
+        )
         return order, offset
 
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.group_by import alike
-from lazyckpt.combinators.reordered import branched
 from lazyckpt.core.checks import (
     Unfit,
     boolean,
@@ -21,7 +20,6 @@ from lazyckpt.core.checks import (
     optional,
     positive,
 )
-from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Role
 from lazyckpt.decorators import combinator, giving
@@ -50,11 +48,6 @@ def _functions(batch_size: Any, **_: Any) -> dict[str, Role]:
     return dict.fromkeys(names, "look")
 
 
-def _branched(here: Position, own: Position, was: int, /, *, shuffle: bool, **_: Any) -> Position:
-    window, given, *branches = own
-    return window, given, *(branched(given, tuple(branches), was) if shuffle else branches)
-
-
 @giving(Listing)
 @combinator(
     checks={
@@ -67,7 +60,6 @@ def _branched(here: Position, own: Position, was: int, /, *, shuffle: bool, **_:
     },
     validate=_seeded,
     functions=_functions,
-    branch=_branched,
 )
 def bucket_batch(
     upstream: Machine[A],
@@ -99,9 +91,7 @@ def bucket_batch(
         ArgumentError: For a size that is no int >= 1.
 
     State:
-        The place before the window, its number, and a count of its batches given. In
-        a window in which `rebase` branches into another seed, also the old one
-        and the count there.
+        The place before the window, its number, and a count of its batches given.
 
     Resume:
         Re-reads one window; between windows, nothing.

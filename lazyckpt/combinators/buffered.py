@@ -7,7 +7,6 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
-from lazyckpt.combinators.reordered import check_branches
 from lazyckpt.combinators.shuffling import Reading, Shuffling, check_reached
 from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.machine import MOST, End, Machine, Rate, Reread, within
@@ -21,8 +20,7 @@ def buffered(name: str, upstream: Machine[A], size: int, seed: int) -> Machine[A
     """Items in an order of bounded displacement, of which at most `size` are held.
 
     A position is the place before the oldest item that may be held, to the stride
-    of the grid, a count of items given, and branches as of `permuted`; after the
-    end, the place there and 0.
+    of the grid, and a count of items given; after the end, the place there and 0.
 
     Args:
         name: What errors call the stage.
@@ -33,17 +31,17 @@ def buffered(name: str, upstream: Machine[A], size: int, seed: int) -> Machine[A
     grid = Grid.of(size)
     ordered = lru_cache(maxsize=2)(partial(BoundedOrder, grid, seed))
 
-    def check(given: Any, *branches: Any) -> None:
-        check_branches(name, within(name, given, MOST), branches)
+    def check(given: Any) -> None:
+        within(name, given, MOST)
 
     def rereads(position: Position) -> list[Reread]:
-        anchor, given, *_ = position
+        anchor, given = position
         again = given + grid.reach - grid.anchor(given) if given else 0
         return [Reread(anchor, again if upstream.length is None else min(again, upstream.length))]
 
     def flow(position: Position) -> Flow[A]:
-        anchor, given, *branches = position
-        order = partial(ordered, upstream.epoch(anchor), branches=tuple(branches))
+        anchor, given = position
+        order = partial(ordered, upstream.epoch(anchor))
         first = grid.anchor(given)
         reading = Reading(upstream.flow(anchor), first, grid.stride)
         return Shuffling(name, grid, order, position, reading, first).flow()
@@ -69,7 +67,7 @@ def _with_access(
 
     def seen(position: Position, count: int) -> tuple[int, int | None]:
         """The number of the anchor's item, and that of the end if it shows so many items on."""
-        anchor, given, *_ = position
+        anchor, given = position
         first = grid.anchor(given)
         wanted = given - first + count + grid.reach + 1
         passed = jump(anchor, wanted)[1]
@@ -79,17 +77,16 @@ def _with_access(
         return first, first + passed
 
     def order(position: Position, length: int | None) -> BoundedOrder:
-        anchor, _, *branches = position
-        return ordered(upstream.epoch(anchor), length=length, branches=tuple(branches))
+        return ordered(upstream.epoch(position[0]), length=length)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        anchor, given, *branches = position
+        anchor, given = position
         first, length = seen(position, n)
         reached = given + n if length is None else max(given, min(given + n, length))
         if length == reached > given:
             return (jump(anchor, reached - first + 1)[0], 0), reached - given
         moved = grid.anchor(reached) - first
-        return (jump(anchor, moved)[0], reached, *branches), reached - given
+        return (jump(anchor, moved)[0], reached), reached - given
 
     def step(position: Position) -> tuple[Position, A]:
         first, length = seen(position, 1)
@@ -106,7 +103,7 @@ def _with_access(
         return below.ahead(position[0], as_array(order(position, length).at(places)) - first)
 
     def flow(position: Position) -> Flow[A]:
-        anchor, given, *_ = position
+        anchor, given = position
         first, length = seen(position, 0)
         begin = first
         if given:
@@ -125,7 +122,7 @@ def _with_access(
         return Shuffling(name, grid, chosen, position, reading, begin, length, look_up).flow()
 
     def rereads(position: Position) -> list[Reread]:
-        anchor, given, *_ = position
+        anchor, given = position
         if not given:
             return [Reread(anchor)]
         read = given + grid.reach - grid.anchor(given)

@@ -65,7 +65,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
     )
 
 
-@source_combinator(checks={"seed": natural}, branch=lambda here, own, *_, **__: own)
+@source_combinator(checks={"seed": natural}, rebasable={"seed": "here"})
 def random_floats(*, seed: int) -> Machine[float]:
     """Random floats in [0, 1), forever, different in each epoch.
 
@@ -96,7 +96,7 @@ def random_floats(*, seed: int) -> Machine[float]:
 
 
 @source_combinator(
-    checks={"weights": weighing, "seed": natural}, branch=lambda here, own, *_, **__: own
+    checks={"weights": weighing, "seed": natural}, rebasable={"seed": "here", "weights": "here"}
 )
 def random_indices(weights: Sequence[float] | NDArray[Any], *, seed: int) -> Machine[int]:
     """Random indices of `weights`, forever, each as often as its weight says.

@@ -61,7 +61,7 @@ def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
 @combinator(
     checks={"fn": function, "seed": natural},
     functions={"fn": "item"},
-    branch=lambda here, own, *_, **__: own,
+    rebasable={"seed": "blind"},
     pointwise=True,
 )
 def random_map(

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.reordered import (
-    Order,
-    branched_count,
-    check_branches,
-    permuted,
-    reordered,
-    table_length,
-)
+from lazyckpt.combinators.reordered import Order, permuted, reordered, table_length
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import BlockStarts
-from lazyckpt.core.machine import Machine, within
+from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import Indices, Permutation, affine, as_array, derive
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
@@ -30,7 +22,6 @@ A = TypeVar("A")
 @combinator(
     keeps_items=True,
     checks={"window": positive, "seed": natural, "block_size": optional(positive)},
-    branch=branched_count,
 )
 def local_shuffle(
     upstream: Machine[A], window: int, *, seed: int, block_size: int | None = None
@@ -63,8 +54,7 @@ def local_shuffle(
             blocks begin.
 
     State:
-        A count of items. In the epoch in which `rebase` branches into another seed, also
-        the old one and the count there.
+        A count of items.
 
     Resume:
         Re-reads nothing; the data decode up to `window` blocks again.
@@ -98,13 +88,10 @@ def local_shuffle(
         return _starts(length, block_size, blocks)
 
     @lru_cache(maxsize=2)
-    def order(epoch: int, *branches: int) -> Order:
-        return LocalOrder(starts(), length, window, seed, epoch, branches)
+    def order(epoch: int) -> Order:
+        return LocalOrder(starts(), length, window, seed, epoch)
 
-    def check(index: Any, *branches: Any) -> None:
-        check_branches("local_shuffle", within("local_shuffle", index, length), branches)
-
-    return reordered("local_shuffle", upstream, length, order, check=check)
+    return reordered("local_shuffle", upstream, length, order)
 
 
 def _starts(length: int, block_size: int | None, blocks: BlockStarts | None) -> NDArray[np.int64]:
@@ -118,16 +105,12 @@ def _starts(length: int, block_size: int | None, blocks: BlockStarts | None) -> 
 class LocalOrder:
     """Blocks in random order, and the items of every `window` of them in random order.
 
-    Where another seed takes over, what is left of that window's items is permuted anew, and
-    so are the blocks that come after.
-
     Args:
         starts: The first item of each block, in rising order, of blocks that have any.
         length: How many items there are.
         window: How many blocks are mixed.
         seed: The seed.
         epoch: The epoch.
-        branches: As of `permuted`.
     """
 
     def __init__(
@@ -137,19 +120,11 @@ class LocalOrder:
         window: int,
         seed: int,
         epoch: int,
-        branches: tuple[int, ...] = (),
     ) -> None:
-        self._epoch, self._length = epoch, length
-        self._seeds = list(zip([0, *branches[::2]], [*branches[1::2], seed], strict=True))
+        self._seed, self._epoch, self._length = seed, epoch, length
         sizes = np.diff(starts, append=length)
-        blocks = np.arange(len(starts))
-        for cut, each in self._seeds:
-            # the blocks of the windows that have begun stay
-            last = np.searchsorted(np.cumsum(sizes[blocks]), cut - 1, side="right")
-            fixed = (int(last) // window + 1) * window if cut else 0
-            key = derive(each, "local_shuffle", "blocks", epoch, cut)
-            left = blocks[fixed:]
-            blocks[fixed:] = left[Permutation(key, len(left)).at(range(len(left)))]
+        key = derive(seed, "local_shuffle", "blocks", epoch, 0)
+        blocks = as_array(Permutation(key, len(starts)).at(range(len(starts))))
         self._ends = np.cumsum(sizes[blocks])
         begins = self._ends - sizes[blocks]
         self._moves = starts[blocks] - begins
@@ -180,9 +155,4 @@ class LocalOrder:
         """The order of a window's items, from its first one on."""
         edge, end = self._edges[number], self._edges[number + 1 : number + 2]
         size = int(end[0] if len(end) else self._length) - int(edge)
-        before = [seed for cut, seed in self._seeds if cut <= edge]
-        inside = [(cut - int(edge), seed) for cut, seed in self._seeds if edge < cut < edge + size]
-        seeds = [before[-1], *(seed for _, seed in inside)]
-        pairs = zip([cut for cut, _ in inside], seeds[:-1], strict=True)
-        branches = tuple(chain.from_iterable(pairs))
-        return permuted(size, seeds[-1], branches, "local_shuffle", self._epoch, number)
+        return permuted(size, self._seed, "local_shuffle", self._epoch, number)

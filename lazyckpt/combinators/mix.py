@@ -59,9 +59,8 @@ def _fitting(
         "deterministic": boolean,
     },
     validate=_fitting,
-    rebasable={"pipelines": "here", "weights": "here"},
+    rebasable={"pipelines": "here", "weights": "here", "seed": "here"},
     rebase=rebased,
-    branch=lambda here, own, *_, **__: own,
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],

@@ -44,62 +44,9 @@ class Listed:
         return found
 
 
-class _Branched:
-    """An order whose items from number `cut` on are permuted anew."""
-
-    def __init__(self, order: Order, cut: int, rest: Order) -> None:
-        self._order, self._cut, self._rest = order, cut, rest
-
-    def __getitem__(self, index: int) -> int:
-        cut = self._cut
-        return self._order[index if index < cut else cut + self._rest[index - cut]]
-
-    def at(self, indices: Indices) -> Indices:
-        places = as_array(indices).copy()
-        is_late = places >= self._cut
-        places[is_late] = as_array(self._rest.at(places[is_late] - self._cut)) + self._cut
-        return self._order.at(places)
-
-
-def permuted(size: int, seed: int, branches: tuple[int, ...], *parts: int | str) -> Order:
-    """A permutation that is a function of the seed and of `parts`.
-
-    `branches` are pairs of a number of items and a seed: so many of the items
-    came by that seed.
-    """
-    if not branches:
-        return Permutation(derive(seed, *parts), size)
-    first, *later = *branches[1::2], seed
-    order: Order = Permutation(derive(first, *parts), size)
-    for cut, each in zip(branches[::2], later, strict=True):
-        key = derive(each, *parts, "branch", cut)
-        order = _Branched(order, cut, Permutation(key, max(0, size - cut)))
-    return order
-
-
-def branched(given: int, branches: tuple[int, ...], seed: int) -> tuple[int, ...]:
-    """The branches where another seed takes over from this one, so many items being given."""
-    if not given or branches[-2:-1] == (given,):
-        return branches
-    return *branches, given, seed
-
-
-def branched_count(here: Position, own: Position, was: int, /, **_: Any) -> Position:
-    """The place of a stage that has a count and branches, where another seed takes over."""
-    given, *branches = own
-    return given, *branched(given, tuple(branches), was)
-
-
-def check_branches(name: str, given: int, branches: tuple[Any, ...]) -> None:
-    """Raise `InvalidState` for what are no branches made up to so many items."""
-    if len(branches) % 2:
-        raise InvalidState(f"{name}: a state with a branch that lacks its seed")
-    last = 1
-    for cut, seed in zip(branches[::2], branches[1::2], strict=True):
-        within(name, cut, given), within(name, seed, math.inf)
-        if cut < last:
-            raise InvalidState(f"{name}: a state with branches in no order")
-        last = cut + 1
+def permuted(size: int, seed: int, *parts: int | str) -> Order:
+    """A permutation that is a function of the seed and of `parts`."""
+    return Permutation(derive(seed, *parts), size)
 
 
 def table_length(name: str, upstream: Machine[Any], remedy: str) -> int:
@@ -115,34 +62,30 @@ def reordered(
     name: str,
     upstream: Machine[A],
     length: int,
-    order: Callable[..., Order],
-    *,
-    check: Callable[..., object] | None = None,
+    order: Callable[[int], Order],
 ) -> Machine[A]:
     """`length` items an epoch, in the order that `order(epoch)` says. Upstream has random access.
 
-    A position is the place where upstream's epoch begins, a count of items, and
-    whatever `order` is called with behind the epoch.
+    A position is the place where upstream's epoch begins, and a count of items.
 
     Args:
         name: What errors call the stage.
         upstream: The machine before it.
         length: How many items it gives in each epoch.
         order: Which of upstream's items these are.
-        check: Called with all behind upstream's place; by default a count alone.
     """
     alone, below = upstream.item, upstream.view
     assert alone is not None
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         assert below is not None
-        begin, index, *branches = position
-        chosen = order(upstream.epoch(begin), *branches)
+        begin, index = position
+        chosen = order(upstream.epoch(begin))
         return below.ahead(begin, chosen.at(affine(offsets, index)))
 
     def flow(position: Position) -> Flow[A]:
-        begin, index, *branches = position
-        chosen = order(upstream.epoch(begin), *branches)
+        begin, index = position
+        chosen = order(upstream.epoch(begin))
 
         def items() -> Iterator[A]:
             nonlocal index
@@ -153,27 +96,27 @@ def reordered(
                     index += 1
                     yield item
 
-        return Flow(items(), lambda: (begin, index, *branches))
+        return Flow(items(), lambda: (begin, index))
 
     def step(position: Position) -> tuple[Position, A]:
-        begin, index, *branches = position
+        begin, index = position
         if index >= length:
             raise End(position)
-        return (begin, index + 1, *branches), item(position, 0)
+        return (begin, index + 1), item(position, 0)
 
     def item(position: Position, n: int) -> A:
-        begin, index, *branches = position
-        return alone(begin, order(upstream.epoch(begin), *branches)[index + n])
+        begin, index = position
+        return alone(begin, order(upstream.epoch(begin))[index + n])
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        begin, index, *branches = position
+        begin, index = position
         passed = min(n, length - index)
-        return (begin, index + passed, *branches), passed
+        return (begin, index + passed), passed
 
     made = stateful(
         name,
         upstream,
-        check=check or (lambda index: within(name, index, length)),
+        check=lambda index: within(name, index, length),
         rate=Rate(whole_epoch=True),
         step=step,
         flow=flow if below is None else None,

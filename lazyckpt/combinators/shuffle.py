@@ -9,15 +9,7 @@ import numpy as np
 
 from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.buffered import buffered
-from lazyckpt.combinators.reordered import (
-    Order,
-    branched,
-    branched_count,
-    check_branches,
-    permuted,
-    reordered,
-    table_length,
-)
+from lazyckpt.combinators.reordered import Order, permuted, reordered, table_length
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import Position, View
 from lazyckpt.core.machine import Machine, Rate, within
@@ -31,7 +23,6 @@ A = TypeVar("A")
 @combinator(
     keeps_items=True,
     checks={"buffer_size": optional(positive), "seed": natural},
-    branch=branched_count,
 )
 def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) -> Machine[A]:
     """The items in random order, another one in each epoch.
@@ -49,9 +40,7 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
         ArgumentError: Where upstream has no random access and there is no buffer.
 
     State:
-        A count of items; over a stream also a place before the oldest one held. In the
-        epoch in which `rebase` branches into another seed, also the old one and
-        the count there.
+        A count of items; over a stream also a place before the oldest one held.
 
     Resume:
         Re-reads nothing; over a stream at most twice `buffer_size` items (plus 64 below
@@ -87,24 +76,15 @@ def _permuted(upstream: Machine[A], seed: int) -> Machine[A]:
     length = table_length("shuffle", upstream, remedy)
 
     @lru_cache(maxsize=2)
-    def order(epoch: int, *branches: int) -> Order:
-        return permuted(length, seed, branches, "shuffle", epoch)
+    def order(epoch: int) -> Order:
+        return permuted(length, seed, "shuffle", epoch)
 
-    def check(index: Any, *branches: Any) -> None:
-        check_branches("shuffle", within("shuffle", index, length), branches)
-
-    return reordered("shuffle", upstream, length, order, check=check)
-
-
-def _branched_block(here: Position, own: Position, was: int, /, **_: Any) -> Position:
-    block, given, *branches = own
-    return block, given, *branched(given, tuple(branches), was)
+    return reordered("shuffle", upstream, length, order)
 
 
 @combinator(
     keeps_items=True,
     checks={"block_size": positive, "seed": natural},
-    branch=_branched_block,
 )
 def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machine[A]:
     """Consecutive blocks of `block_size` items, each in random order; the last may be shorter.
@@ -117,9 +97,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
         seed: An int >= 0; the same seed gives the same order.
 
     State:
-        The place before the block, its number, and a count of its items given. In a
-        block in which `rebase` branches into another seed, also the old one and
-        the count there.
+        The place before the block, its number, and a count of its items given.
 
     Resume:
         Re-reads one block; over a table, nothing.
@@ -145,21 +123,20 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
             "block_shuffle", upstream, block_size, orders, rate=rate, length=upstream.length
         )
 
-    def check(block: Any, given: Any, *branches: Any) -> None:
+    def check(block: Any, given: Any) -> None:
         within("block_shuffle", block), within("block_shuffle", given, block_size - 1)
-        check_branches("block_shuffle", given, branches)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        anchor, block, given, *branches = position
+        anchor, block, given = position
         reached = jump(anchor, given + n)[1]
         whole, rest = divmod(reached, block_size)
         passed = max(0, reached - given)
         if not whole:
-            return (anchor, block, rest, *branches), passed
+            return (anchor, block, rest), passed
         return (jump(anchor, whole * block_size)[0], block + whole, rest), passed
 
     def ahead(position: Position, offsets: Indices) -> Indices:
-        anchor, block, given, *branches = position
+        anchor, block, given = position
         epoch = upstream.epoch(anchor)
         places = as_array(offsets) + given
         chosen = np.empty_like(places)
@@ -168,8 +145,7 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
             begin = number * block_size
             size = jump(jump(anchor, begin)[0], block_size)[1]
             mine = blocks == number
-            old = () if number else tuple(branches)
-            order = permuted(size, seed, old, "block_shuffle", epoch, block + number)
+            order = permuted(size, seed, "block_shuffle", epoch, block + number)
             chosen[mine] = as_array(order.at(places[mine] - begin)) + begin
         return view.ahead(anchor, chosen)
 

@@ -118,7 +118,7 @@ class Shuffling:
         look_up: Callable[[int], Any] | None = None,
     ) -> None:
         self.name, self.grid, self.order, self.reading = name, grid, order, reading
-        self.begin, self.given, self.branches = position, position[1], position[2:]
+        self.begin, self.given = position, position[1]
         self.look_up, self.arrived, self.length = look_up, arrived, length
         self.at = _Given(position[0], self.given, iterate(()), 0)
         self.buffer: list[Any] = []
@@ -136,7 +136,7 @@ class Shuffling:
             return self.begin
         if reached == self.length:
             return self.reading.end(reached), 0
-        return self.at.anchor, reached, *self.branches
+        return self.at.anchor, reached
 
     def _items(self) -> Iterator[Any]:
         if self.look_up is None:

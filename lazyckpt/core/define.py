@@ -24,7 +24,6 @@ class Options(TypedDict, total=False):
     unrecorded: tuple[str, ...]
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
     rebasable: Mapping[str, str]
-    branch: Callable[..., Any]
     inserted: Callable[[int], Any]
     trace: Callable[..., Any]
     dropped: Callable[..., Callable[[Any], str | None] | None]
@@ -47,7 +46,6 @@ def define(
     unrecorded: tuple[str, ...] = (),
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]] | None = None,
     rebasable: Mapping[str, str] | None = None,
-    branch: Callable[..., Any] | None = None,
     inserted: Callable[[int], Any] | None = None,
     rebase: Callable[..., Any] | None = None,
     before: Callable[..., dict[str, Any]] | None = None,
@@ -86,7 +84,6 @@ def define(
         unrecorded=frozenset(unrecorded),
         functions=functions or {},
         rebasable=rebasable or {},
-        branch=branch,
         inserted=inserted,
         rebase=rebase,
         before=before,

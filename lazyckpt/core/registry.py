@@ -72,7 +72,6 @@ class Combinator(NamedTuple):
     unrecorded: frozenset[str]
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
     rebasable: Mapping[str, str]
-    branch: Callable[..., Any] | None
     inserted: Callable[[int], Any] | None
     rebase: Callable[..., Any] | None
     before: Callable[..., dict[str, Any]] | None

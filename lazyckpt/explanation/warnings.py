@@ -13,6 +13,7 @@ from lazyckpt.core.registry import registry
 
 _LONG = 1 << 40  # items, more than a stage is told to take
 _MOST = 3  # of several stages that are named
+_SHUFFLES = {"shuffle", "block_shuffle", "local_shuffle"}
 _KEEPING = {"tap", "predicate"}  # roles of functions that leave items as they are
 
 
@@ -74,7 +75,7 @@ def _changing_subsets(chain: Chain) -> Iterator[str]:
 
 
 def _is_shuffle(call: Call) -> bool:
-    return call.combinator.branch is not None and call.combinator.keeps_items
+    return call.name in _SHUFFLES
 
 
 def _is_fewer(machine: Machine[Any]) -> bool:

@@ -22,7 +22,6 @@ def carried(
     position: Position,
     chain: Chain,
     *,
-    branch: bool = False,
     items: int | None = None,
 ) -> Position:
     """A position of another pipeline in this one; `StateMismatch` if it has none.
@@ -31,13 +30,12 @@ def carried(
         stages: Those of the other one.
         position: The position.
         chain: This one.
-        branch: Whether seeds may differ.
         items: How many items the other one has given before it, from its beginning, if that
             is known.
     """
     pairs = paired(stages, chain.entries)
     try:
-        return _carried(stages, position, pairs, chain, branch, items)
+        return _carried(stages, position, pairs, chain, items)
     except (InvalidState, ArgumentError) as error:
         if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
             raise
@@ -49,10 +47,9 @@ def _carried(
     position: Position,
     pairs: list[Pair],
     chain: Chain,
-    branch: bool,
     items: int | None,
 ) -> Position:
-    wanted = [_check(pair, chain, branch) if pair.differs else None for pair in pairs]
+    wanted = [_check(pair, chain) if pair.differs else None for pair in pairs]
     with fitting(position):
         new = _rebuilt(stages, position, pairs, chain, items)
     entered(chain.machine, new)
@@ -110,15 +107,13 @@ def _changes(pairs: list[Pair]) -> str:
     return "; ".join(str(pair) for pair in pairs if pair.differs)
 
 
-def _check(pair: Pair, chain: Chain, branch: bool) -> set[str]:
+def _check(pair: Pair, chain: Chain) -> set[str]:
     """Refuse a change that no state can follow; return what the stages behind have to be."""
     if pair.met:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
-            if name == "seed" and call.combinator.branch is not None:
-                if not branch:
-                    raise _refused(pair, "seed decides the order; branch=True goes on in another")
-            elif name not in call.combinator.rebasable or machine.rate.whole_epoch:
+            may = name in call.combinator.rebasable and not machine.rate.whole_epoch
+            if not may and name != "seed":  # which may begin with an epoch
                 raise _refused(pair, f"{name} decides the order")
         _arguments_before(pair, call)
         return _wanted(pair, chain)
@@ -143,13 +138,16 @@ def _check_behind(
             call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
             if pair.met:
                 behind.append((call, machine, position))
+            is_seed = "seed" in pair.changed and "seed" not in call.combinator.rebasable
+            if is_seed and _is_amid(machine, position):
+                raise _refused(pair, "seed decides the order; change it between two epochs")
             position = apart(machine, position)[0]
 
 
 def _wanted(pair: Pair, chain: Chain) -> set[str]:
     """What the stages behind one whose arguments change have to be."""
     rebasable = chain.calls[pair.new - 1].combinator.rebasable
-    return {rebasable[name] for name in pair.changed if name in rebasable}
+    return {rebasable.get(name, "here") for name in pair.changed}
 
 
 def _obstacle(wanted: str, call: Call, machine: Machine[Any], here: Position) -> str:
@@ -169,6 +167,15 @@ def _obstacle(wanted: str, call: Call, machine: Machine[Any], here: Position) ->
         if wanted == "here" or looks or not machine.rate.is_fixed:
             return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
     return ""
+
+
+def _is_amid(machine: Machine[Any], here: Position) -> bool:
+    """Whether a stage has given some of the items that it has ordered, and not all of them."""
+    is_first = apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
+    holds = machine.rate.whole_epoch or any(each.items for each in held(machine, here))
+    if is_first or not holds:
+        return False
+    return machine.skip is None or machine.skip(here, 1)[1] > 0
 
 
 def in_lockstep(machine: Machine[Any]) -> bool:
@@ -205,7 +212,7 @@ def _rebuilt(
         if pair.new == 1:
             here = _source(pair, part, call)
         elif machine.owns:
-            here = (here, *_branched(pair, part.own, call, here))
+            here = (here, *(part.own or ()))
             if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
                 raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
     return here
@@ -214,7 +221,7 @@ def _rebuilt(
 def _source(pair: Pair, part: Place, call: Call) -> Position:
     assert pair.was is not None
     if not pair.was.pipelines:
-        return _branched(pair, part.own, call, ())
+        return part.own
     own = part.own or ()
     position = part.children, *own
     if pair.differs and call.combinator.rebase is not None:
@@ -223,14 +230,6 @@ def _source(pair: Pair, part: Place, call: Call) -> Position:
         except Unfit as unfit:
             raise _refused(pair, str(unfit)) from None
     return position
-
-
-def _branched(pair: Pair, own: Position, call: Call, here: Position) -> Position:
-    """A stage's own part where its seed has changed."""
-    if "seed" not in pair.changed or call.combinator.branch is None:
-        return own
-    found: Position = call.combinator.branch(here, own, pair.value("seed"), **call.arguments)
-    return found
 
 
 def _begun(

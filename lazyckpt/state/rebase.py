@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lazyckpt.core.call import Chain, runnable
-from lazyckpt.core.checks import boolean, checked
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.state.carried import carried
 from lazyckpt.state.fields import Rebased
@@ -26,34 +25,30 @@ def matching(state: State, chain: Chain) -> State:
 
 
 def _remedy(state: State, chain: Chain) -> str:
-    for branch in (False, True):
-        try:
-            items = state.own_items
-            carried(state.stages, state.position, chain, branch=branch, items=items)
-        except InvalidState:
-            continue
-        asked = ", branch=True" if branch else ""
-        return f"lz.rebase(state, pipeline{asked}) carries it over; "
-    return ""
+    try:
+        carried(state.stages, state.position, chain, items=state.own_items)
+    except InvalidState:
+        return ""
+    return "lz.rebase(state, pipeline) carries it over; "
 
 
-def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
+def rebase(state: AnyState, pipeline: Chain) -> State:
     """The state, carried over to a changed pipeline, where that has a meaning. Reads no data.
 
     Items delivered so far stay delivered, and the rest comes in the new
     pipeline's shape. What may change:
 
     - the size of batches, the number of shards, the count of a `repeat`
-    - functions, with nothing to carry over, and stages of functions: those that
-      are inserted or removed are so from here on
+    - functions and what they are called with, and stages of functions, which may be
+      inserted or removed: from here on
     - `without` inserted, or its ranges: what it leaves out from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
-    - the weights of a `mix`, which hold from here on, and its pipelines: changed
-      as here, added or removed; the pipelines of `lanes`, changed as here
+    - the weights of a `mix` and the budget of `token_batch`, which hold from here on; the
+      pipelines of a `mix`, changed as here, added or removed, and of `lanes`, changed as here
     - the files of a listing or of a reader, behind which others were appended: they come
       behind the rest, unless a stage orders whole epochs, such as `shuffle`
-    - with `branch`, seeds: what was given stays given, and what is left comes in
-      another order
+    - seeds, of what draws for each item by itself at any time, and of what shuffles between
+      two epochs
 
     The state says in `rebased` that it was: numbers of items count what was
     delivered, and where the new pipeline stands may be another number of its own.
@@ -64,11 +59,10 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     Args:
         state: A state of the pipeline as it was.
         pipeline: The pipeline as it is.
-        branch: Whether seeds may differ.
 
     Raises:
         StateMismatch: With the reason, for every other change, and where a stage
-            behind counts or holds what the changed one gives.
+            behind holds what the changed one gave, so that a resume would take it again.
 
     >>> import lazyckpt as lz
     >>> small, large = (lz.source(range(6)) | lz.batch(n) for n in (2, 4))
@@ -76,10 +70,9 @@ def rebase(state: AnyState, pipeline: Chain, *, branch: bool = False) -> State:
     >>> list(lz.run(large, rebase(state, large)))
     [[2, 3, 4, 5]]
     """
-    branch = checked("rebase", "branch", branch, boolean)
     found, pipeline = as_state(state), runnable("rebase", pipeline)
     items = found.own_items
-    position = carried(found.stages, found.position, pipeline, branch=branch, items=items)
+    position = carried(found.stages, found.position, pipeline, items=items)
     if found.stages == pipeline.entries:
         return found
     names = [entry.name for entry in found.stages]
