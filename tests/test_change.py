@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from itertools import islice
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,3 +97,167 @@ def test_nothing_is_lost_and_nothing_comes_twice(case: Any) -> None:
             assert (first + rest).count(x) == 1, (x, first, rest)
         assert (first + rest).count(x) <= 1, (x, first, rest)
     assert all(kept[x] >= other for x in rest)
+
+
+def mixed(*weights: int, size: int = 2) -> lz.Pipeline[Any]:
+    return lz.mix([lz.count(), lz.count(100)], weights, seed=0) | lz.batch(size) | lz.take(6)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_loop_under_way_goes_on(executor: Any) -> None:
+    found = []
+    with lz.run(mixed(1, 0), executor=executor) as run:
+        for item in run:
+            found.append(item)
+            if run.state.items == 2:
+                run.change(mixed(0, 1))
+                assert run.pipeline == mixed(0, 1)
+            if run.state.items == 4:
+                run.change(mixed(1, 0, size=3))
+    assert found == [[0, 1], [2, 3], [100, 101], [102, 103], [4, 5, 6], [7, 8, 9]]
+    assert run.state == lz.run(mixed(1, 0, size=3), run.state.to_json()).state
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_items_and_states_are_those_of_a_rebased_run(executor: Any) -> None:
+    old, new = (
+        lz.source(range(200)) | lz.shuffle(seed=0) | lz.map(marked_int, n) | lz.batch(4)
+        for n in (0, 1000)
+    )
+    with lz.run(old, executor=executor) as run:
+        list(islice(run, 7))
+        expected = lz.run(new, lz.rebase(run.state, new)).with_state()
+        run.change(new)
+        assert list(run.with_state()) == list(expected)
+
+
+def marked_int(mark: int, item: int) -> int:
+    return item + mark
+
+
+def test_epochs_go_on_and_numbers_count_through() -> None:
+    run = lz.run(lz.source(range(3)) | lz.map(marked_int, 0))
+    assert list(run.epoch()) == [0, 1, 2]
+    run.change(lz.source(range(3)) | lz.map(marked_int, 10))
+    assert list(run.epoch()) == list(run.epoch()) == [10, 11, 12]
+    assert run.state.items == 9
+
+
+def test_what_is_left_out_is_counted_through() -> None:
+    old, new = (lz.source([*"1a2b3"]) | lz.map(int) | lz.filter(marked_int, n) for n in (0, 1))
+    run = lz.run(old, on_error="skip")
+    assert [next(run), next(run)] == [1, 2]
+    run.change(new)
+    assert (list(run), run.skipped) == ([3], 2)
+
+
+def test_after_the_end_the_next_epoch_is_the_new_one() -> None:
+    run = lz.run(numbers(0) | lz.take(2))
+    assert list(run) == [0, 1]
+    run.change(numbers(100) | lz.take(2))
+    assert list(run) == []
+    assert list(run.epoch()) == [100, 101]
+
+
+def test_an_equal_pipeline_changes_nothing() -> None:
+    run = lz.run(mixed(1, 1), executor=lz.threads(2))
+    next(run)
+    state, restarts = run.state, run.stats.restarts
+    run.change(mixed(1, 1))
+    assert (run.state, run.stats.restarts) == (state, restarts)
+    run.close()
+
+
+def test_bad_changes_change_nothing() -> None:
+    run = lz.run(mixed(1, 1))
+    next(run)
+    state = run.state
+    for bad, kind, message in [
+        (lz.map(str), lz.ArgumentError, "Run.change"),
+        (None, lz.ArgumentError, "Run.change"),
+        (lz.source([1]), lz.StateMismatch, "a state cannot follow this change"),
+        (mixed(1, 1) | lz.shuffle(seed=0), lz.StateMismatch, "it orders whole epochs"),
+    ]:
+        with pytest.raises(kind, match=message):
+            run.change(bad)
+        assert (run.state, run.pipeline) == (state, mixed(1, 1))
+    run.close()
+    with pytest.raises(lz.PipelineError, match="the run is closed"):
+        run.change(mixed(1, 2))
+
+
+def test_between_two_items_alone() -> None:
+    found: list[BaseException] = []
+
+    def change(x: int) -> int:
+        if x == 1:
+            try:
+                run.change(mixed(1, 2))
+            except lz.PipelineError as error:
+                found.append(error)
+        return x
+
+    run = lz.run(lz.source(range(3)) | lz.map(change))
+    assert list(run) == [0, 1, 2]
+    assert "change: an item is being made" in str(found[0])
+
+
+def test_from_another_thread_while_an_item_is_made() -> None:
+    asked, answered = threading.Event(), threading.Event()
+
+    def slow(x: int) -> int:
+        asked.set()
+        assert answered.wait(60)
+        return x
+
+    run = lz.run(lz.source([1]) | lz.map(slow))
+    thread = threading.Thread(target=list, args=(run,))
+    thread.start()
+    assert asked.wait(60)
+    with pytest.raises(lz.PipelineError, match="an item is being made"):
+        run.change(lz.source([1]) | lz.map(str))
+    answered.set()
+    thread.join()
+
+
+def test_a_thousand_changes_leave_a_state_as_small_as_one() -> None:
+    run = lz.run(mixed(1, 1))
+    next(run)
+    run.change(mixed(2, 1))
+    size = len(run.state.to_json())
+    for n in range(1000):
+        run.change(mixed(1 + n % 2, 1))
+    assert len(run.state.to_json()) == size
+
+
+def numbers(mark: int) -> lz.Pipeline[int]:
+    return lz.source(range(40)) | lz.map(marked_int, mark)
+
+
+def test_tracked_changes_once_all_that_was_given_is_finished() -> None:
+    tracked = lz.tracked(lz.run(numbers(0)), max_in_flight=4, max_wait=0)
+    given = [next(tracked) for _ in range(3)]
+    with pytest.raises(lz.errors.TooManyInFlight, match="change waits for all of them"):
+        tracked.change(numbers(100))
+    tracked.nack(given[0][0])
+    with pytest.raises(lz.errors.TooManyInFlight, match="item 0 was given back"):
+        tracked.change(numbers(100))
+    ticket, item = next(tracked)
+    assert item == 0
+    for each in (ticket, *(ticket for ticket, _ in given[1:])):
+        tracked.ack(each)
+    tracked.change(numbers(100))
+    ticket, item = next(tracked)
+    assert item == 103
+    resumed = lz.tracked(lz.run(numbers(100)), tracked.state, max_in_flight=4)
+    assert [item for _, item in islice(resumed, 2)] == [103, 104]
+
+
+def test_tracked_waits_for_what_another_thread_finishes() -> None:
+    tracked = lz.tracked(lz.run(numbers(0)), max_in_flight=4)
+    ticket, _ = next(tracked)
+    thread = threading.Timer(0.05, tracked.ack, (ticket,))
+    thread.start()
+    tracked.change(numbers(100))
+    assert next(tracked)[1] == 101
+    thread.join()
