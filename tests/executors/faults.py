@@ -166,24 +166,22 @@ def script(folder: Path, text: str, code: int = 0, error: str = "") -> str:
 # Errors that end things, or can't have notes.
 
 
+class Raised:
+    """Raises an error."""
+
+    def __init__(self, kind: type[BaseException], *args: Any) -> None:
+        self.kind, self.args, self.__name__ = kind, args, kind.__name__
+
+    def __call__(self, flag: Path) -> None:
+        raise self.kind(*self.args)
+
+
 def apologise(flag: Path) -> None:
     raise Sorry("at the item", 5)
 
 
 def stop_iteration(flag: Path) -> None:
     next(iter(()))
-
-
-def exit_generator(flag: Path) -> None:
-    raise GeneratorExit
-
-
-def exit_system(flag: Path) -> None:
-    sys.exit(3)
-
-
-def interrupt(flag: Path) -> None:
-    raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)
@@ -201,14 +199,6 @@ class Unhashable(Exception):
 
 def much_memory(flag: Path) -> Any:
     return bytearray(1 << 30)
-
-
-def raise_frozen(flag: Path) -> None:
-    raise Frozen("bread", count=3)
-
-
-def raise_unhashable(flag: Path) -> None:
-    raise Unhashable("bread")
 
 
 # Errors that no pipe can carry as they are.
@@ -269,47 +259,11 @@ class Domestic(Exception):
         return refuse_elsewhere, (os.getpid(),)
 
 
-def raise_needs(flag: Path) -> None:
-    raise Needs("bread", 3)
-
-
-def raise_doubles(flag: Path) -> None:
-    raise Doubles("bread")
-
-
-def raise_held(flag: Path) -> None:
-    raise Sorry(threading.Lock())
-
-
 def raise_local(flag: Path) -> None:
     class Local(Exception):
         pass
 
     raise Local("bread")
-
-
-def raise_unsendable(flag: Path) -> None:
-    raise Unsendable("bread")
-
-
-def raise_unreceivable(flag: Path) -> None:
-    raise Unreceivable("bread")
-
-
-def raise_speechless(flag: Path) -> None:
-    raise Speechless
-
-
-def raise_locked(flag: Path) -> None:
-    raise Locked("bread")
-
-
-def raise_group(flag: Path) -> None:
-    raise ExceptionGroup("bread", [ValueError(1), Needs("butter", 2)])
-
-
-def raise_domestic(flag: Path) -> None:
-    raise Domestic
 
 
 # Items that can't cross, and say why in their own way.
@@ -398,22 +352,24 @@ class Told(NamedTuple):
 ERRORS: dict[Callable[[Path], Any], Told] = {
     apologise: Told(Sorry, "at the item"),
     stop_iteration: Told(lz.PipelineError, "which does not end", INLINE | QUICK),
-    exit_generator: Told(lz.PipelineError, "which does not end", INLINE | QUICK),
-    exit_system: Told(SystemExit, "3", INLINE | QUICK, ""),
-    interrupt: Told(KeyboardInterrupt, None, INLINE | QUICK, ""),
+    Raised(GeneratorExit): Told(lz.PipelineError, "which does not end", INLINE | QUICK),
+    Raised(SystemExit, 3): Told(SystemExit, "3", INLINE | QUICK, ""),
+    Raised(KeyboardInterrupt): Told(KeyboardInterrupt, None, INLINE | QUICK, ""),
     much_memory: Told(MemoryError, None, LITTLE),
-    raise_frozen: Told(Frozen, "bread", INLINE | QUICK),
-    raise_unhashable: Told(Unhashable, "bread", INLINE | QUICK),
-    raise_needs: Told(Needs, "3 of bread", FORKED),
-    raise_doubles: Told(Doubles, "no bread", FORKED),
-    raise_held: Told(lz.PipelineError, "can't be pickled.*Sorry", FORKED),
+    Raised(Frozen, "bread", 3): Told(Frozen, "bread", INLINE | QUICK),
+    Raised(Unhashable, "bread"): Told(Unhashable, "bread", INLINE | QUICK),
+    Raised(Needs, "bread", 3): Told(Needs, "3 of bread", FORKED),
+    Raised(Doubles, "bread"): Told(Doubles, "no bread", FORKED),
+    Raised(Sorry, threading.Lock()): Told(lz.PipelineError, "can't be pickled.*Sorry", FORKED),
     raise_local: Told(Exception, "bread", FORKED),
-    raise_unsendable: Told(Unsendable, "bread", FORKED),
-    raise_unreceivable: Told(Unreceivable, "bread", FORKED),
-    raise_speechless: Told(Speechless, None, FORKED),
-    raise_locked: Told(Locked, "bread", FORKED),
-    raise_group: Told(ExceptionGroup, "bread", FORKED),
-    raise_domestic: Told(Exception, None, FORKED),
+    Raised(Unsendable, "bread"): Told(Unsendable, "bread", FORKED),
+    Raised(Unreceivable, "bread"): Told(Unreceivable, "bread", FORKED),
+    Raised(Speechless): Told(Speechless, None, FORKED),
+    Raised(Locked, "bread"): Told(Locked, "bread", FORKED),
+    Raised(ExceptionGroup, "bread", [ValueError(1), Needs("butter", 2)]): Told(
+        ExceptionGroup, "bread", FORKED
+    ),
+    Raised(Domestic): Told(Exception, None, FORKED),
 }
 CROSSING = "can't leave its process|unpickled"
 ITEMS: dict[Callable[[Path], Any], Told] = {
