@@ -156,7 +156,7 @@ def script(folder: Path, text: str, code: int = 0, error: str = "") -> str:
     path = folder / "script.py"
     path.write_text(text)
     command = [sys.executable, "-W", "error", path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SOON)
     assert (done.returncode, done.stderr.strip().rpartition("\n")[2]) == (code, error), done.stderr
     if not error:
         assert done.stderr == ""
