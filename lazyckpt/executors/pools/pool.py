@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from lazyckpt.executors.plan.handlers import Outcome
 
@@ -84,6 +86,7 @@ class WorkerPool(ABC):
         self.generation = self.losses = 0
         self.is_stopped = False
         self.is_awaited = False
+        pools.add(self)
 
     def start(self) -> None:  # noqa: B027  # most need no preparation
         """Start the workers, if they aren't running."""
@@ -116,9 +119,6 @@ class WorkerPool(ABC):
         """Whether `result` would return at once."""
         return pending.is_done
 
-    def take_in(self) -> None:  # noqa: B027  # outcomes of most come by themselves
-        """Take in the outcomes that have come, so that their tasks are done."""
-
     def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
         """Keep tasks from being begun, until each is waited for or they are released."""
 
@@ -128,6 +128,22 @@ class WorkerPool(ABC):
     @abstractmethod
     def stop(self) -> None:
         """End the workers, and keep what they have done. Idempotent."""
+
+    def forget(self) -> None:
+        """Leave the workers to the process that this one was forked from."""
+        self.generation += 1
+
+
+pools: WeakSet[WorkerPool] = WeakSet()  # of this process
+
+
+def _forget_all() -> None:
+    for pool in list(pools):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 class PrefetchGate:

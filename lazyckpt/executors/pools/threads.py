@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,7 +53,6 @@ class ThreadPool(WorkerPool):
         self._awaited: PendingTask | None = None
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._held: deque[tuple[PendingTask, int, Any]] = deque()
-        _pools.add(self)
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -184,21 +181,8 @@ class ThreadPool(WorkerPool):
             self._end(_PATIENCE)
 
     def forget(self) -> None:
-        """Forget the threads, which a forked process has not."""
+        super().forget()
         self._threads, self._has_begun = [], False
-        self.generation += 1
-
-
-_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for pool in list(_pools):
-        pool.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _serve(
