@@ -7,13 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from lazyckpt.executors.plan.handlers import Outcome
-
-if TYPE_CHECKING:
-    from lazyckpt.executors.ipc.transport import Message
 
 T = TypeVar("T")
 
@@ -23,37 +20,37 @@ class PendingTask:
 
     Attributes:
         generation: That of the pool when it was submitted; -1 once nobody wants it.
-        handle: What the pool knows it by.
         size: How many items it has.
+        handle: What the pool knows it by.
         items: Those made so far, where a worker leaves them here.
         is_continued: Whether what is left of it is another task's.
         made: How many were made by a worker that then died or hung; None if it did another task.
         called: Which of its watched calls was under way then, if one was.
         lost: What became of that worker, in a few words.
-        message: The outcome as it has come, until it is asked for.
+        came: A queue for the outcome as it comes, until it is asked for; None wakes who waits.
         outcome: None until `WorkerPool.result` has it.
     """
 
     __slots__ = (
-        "called", "generation", "handle", "is_continued", "items", "lost", "made", "message",
+        "called", "came", "generation", "handle", "is_continued", "items", "lost", "made",
         "outcome", "size",
     )  # fmt: skip
 
-    def __init__(self, generation: int, handle: Any, size: int) -> None:
+    def __init__(self, generation: int, size: int, handle: Any = None) -> None:
         self.generation = generation
-        self.handle = handle
         self.size = size
+        self.handle = handle
         self.items: list[Any] = []
         self.is_continued = False
         self.made: int | None = None
         self.called: int | None = None
         self.lost: Exception | None = None
-        self.message: Message | None = None
+        self.came: SimpleQueue[Any] = SimpleQueue()
         self.outcome: Outcome | None = None
 
     @property
     def is_done(self) -> bool:
-        return self.outcome is not None or self.message is not None
+        return self.outcome is not None or not self.came.empty()
 
 
 class WorkerPool(ABC):

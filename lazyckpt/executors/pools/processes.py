@@ -135,23 +135,19 @@ class ProcessPool(WorkerPool):
         generation, workers = self.generation, self._workers
         if not workers:
             raise TaskLost
-        if len(workers) > 1:  # who has less to do shows in what has come
-            self._take_in()
-        worker = None if after is None else after.handle
-        if worker not in workers:
-            worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
-        pending = PendingTask(generation, worker, size)
-        try:
-            with self._lock:
-                worker.send(task, pending)
-        except Unwritable as error:
-            pending.outcome = transfer_failure(error.reason, "can't leave its process")
-        return pending
-
-    def _take_in(self) -> None:
         with self._lock:
-            for each in self._workers:
-                each.receive_ready()
+            if len(workers) > 1:  # who has less to do shows in what has come
+                for each in workers:
+                    each.receive_ready()
+            worker = None if after is None else after.handle
+            if worker not in workers:
+                worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
+            pending = PendingTask(generation, size, worker)
+            try:
+                worker.send(task, pending)
+            except Unwritable as error:
+                pending.outcome = transfer_failure(error.reason, "can't leave its process")
+        return pending
 
     def result(self, pending: PendingTask) -> Outcome:
         patience: Patience | None = None
@@ -168,11 +164,9 @@ class ProcessPool(WorkerPool):
                 is_alive = is_alive and not worker.has_hung_up
                 if not is_alive or patience.is_over:
                     raise self._loss(worker, is_late=is_alive)
-        if pending.message is not None:
-            pending.outcome = _opened(pending.message)
-            pending.message = None
+        if pending.outcome is None:
+            pending.outcome = _opened(pending.came.get_nowait())
         self._stop_if_broken(pending)  # it could not start
-        assert pending.outcome is not None
         return pending.outcome
 
     def _stop_if_broken(self, pending: PendingTask) -> None:
@@ -270,10 +264,11 @@ class ProcessPool(WorkerPool):
 
     def _loss(self, worker: WorkerProcess, *, is_late: bool) -> Exception:
         """Stop, as a worker hangs or has died; the error to raise."""
-        name, error, lost = worker.process.name, Exception(), Exception()
+        name = worker.process.name
+        kind: type[Exception] = WorkerTimeout if is_late else WorkerDied
         if is_late:
-            lost = WorkerTimeout(f"timed out after {self._timeout:g} s")
-            error = WorkerTimeout(f"no item within {self._timeout} s, from {name}")
+            lost = f"timed out after {self._timeout:g} s"
+            text = f"no item within {self._timeout} s, from {name}"
         else:
             end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
             if not worker.progress.has_begun:
@@ -283,10 +278,10 @@ class ProcessPool(WorkerPool):
                         "; a script's main part, which it runs too, belongs under "
                         "if __name__ == '__main__':"
                     )
-            lost = WorkerDied(f"worker {end.replace('was ended', 'killed')}")
-            error = WorkerDied(f"{name} {end} {when}")
+            lost = f"worker {end.replace('was ended', 'killed')}"
+            text = f"{name} {end} {when}"
         self.losses += 1
-        worker.note_lost(lost)
+        worker.note_lost(kind(lost))
         self.stop()
         say_alive()
-        return error
+        return kind(text)

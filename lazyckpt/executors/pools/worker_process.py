@@ -105,7 +105,7 @@ class WorkerProcess:
                 self.has_hung_up = self.is_whole = True
                 return
             is_started = message.number != START_FAILED
-            self._take(message.number if is_started else 0).message = message
+            self._take(message.number if is_started else 0).came.put(message)
             self.is_whole = is_started
 
     def note_lost(self, lost: Exception) -> None:
