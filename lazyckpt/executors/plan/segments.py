@@ -80,6 +80,12 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
     return whole if can_stream and is_stream else segments
 
 
+def is_stream(chain: Chain, segments: list[Segment]) -> bool:
+    """Whether one worker reads a pipeline from end to end."""
+    is_one = len(segments) == 1 and segments[0].kind == "chunks"
+    return is_one and chain.machine.skip is None
+
+
 def needs_reader(segments: list[Segment]) -> bool:
     """Whether something has to read what workers make, or that from which they make it."""
     return len(segments) > 1 or segments[0].kind == "local"
