@@ -161,10 +161,10 @@ class Lookahead:
                 task = self._next_task(end)
                 self._is_over = task.payload is None
                 self._add(task, None if self._is_over else self._submit(task))
-            except TaskLost:  # kept without its traceback, which would be a cycle
-                self._end_with(TaskLost())
             except Exception as error:  # items before it come first
-                self._end_with(error)
+                is_lost = isinstance(error, TaskLost)  # whose traceback would be a cycle
+                self._queue.append((Task(None), TaskLost() if is_lost else error))
+                self._is_over = True
 
     def suspend(self) -> None:
         """Close what the tasks are generated from, and keep what is pending."""
@@ -228,11 +228,6 @@ class Lookahead:
     def _add(self, task: Task, pending: PendingTask | None) -> None:
         self._queue.append((task, pending))
         self._items += task.size
-
-    def _end_with(self, error: Exception) -> None:
-        """Have no more tasks, and an error after those that there are."""
-        self._queue.append((Task(None), error))
-        self._is_over = True
 
     # Tasks that are done.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.lookahead import Work
-from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
+from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machines
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.runs import RunReader, run_tasks
@@ -112,18 +112,15 @@ class Plan:
         if not segment.parts:
             return segment.calls, None
         first, *others = segment.calls
-        joined, parts = Joined(share), enumerate(segment.parts)
-
-        def with_workers(chain: Chain) -> Chain:
-            number, part = next(parts)
-            if part[0].kind == "chosen":
-                return chain
-            machine = self.machine(part, share=joined.part(number))
-            if recorders is not None and (recorder := recorders[number]) is not None:
+        joined, machines = Joined(share), list[Machine[Any] | None]()
+        pairs = zip_longest(segment.parts, recorders or ())
+        for number, (part, recorder) in enumerate(pairs):
+            is_chosen = part[0].kind == "chosen"
+            machine = None if is_chosen else self.machine(part, share=joined.part(number))
+            if machine is not None and recorder is not None:
                 machine = recorder.recorded(machine)
-            return with_machine(chain, machine)
-
-        return (first.with_chains(with_workers), *others), joined
+            machines.append(machine)
+        return (with_machines(first, machines), *others), joined
 
 
 class _DrivenFlows:

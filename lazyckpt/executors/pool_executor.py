@@ -16,7 +16,7 @@ from lazyckpt.executors.executor import Executor, Part
 from lazyckpt.executors.lookahead import Work
 from lazyckpt.executors.plan.counting import recorders_of, rereader_of
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
-from lazyckpt.executors.plan.memory import most_ahead, said, with_count
+from lazyckpt.executors.plan.memory import said, with_count
 from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.segments import Segment, is_stream, needs_reader, split_pipeline
 from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
@@ -58,7 +58,7 @@ class PoolSpec(NamedTuple):
     buffer_size: int
     can_stream: bool = True
     is_gated: bool = False
-    start_reader: Callable[[Handler], WorkerPool] | None = None
+    start_reader: Callable[[list[Handler]], WorkerPool] | None = None
     place: str = ""
     timeout: float | None = None
     in_transit: int = 0
@@ -69,12 +69,12 @@ class PoolSpec(NamedTuple):
     def ahead(self) -> int:
         """Large items that workers make, have on their way and hold ready, at most."""
         ready = 0 if self.place else self.buffer_size  # tasks elsewhere are all that is held
-        return most_ahead(self.workers, self.in_transit, ready)
+        return self.workers + self.in_transit + ready
 
     @property
     def reader_ahead(self) -> int:
         """The same of who reads a stream."""
-        return most_ahead(1, self.in_transit, self.buffer_size)
+        return 1 + self.in_transit + self.buffer_size
 
     def split(self, chain: Chain) -> list[Segment]:
         """The segments of a pipeline for these workers."""
@@ -130,7 +130,7 @@ class PoolExecutor(Executor):
             return _stream(chain, gate, spec.start([Reader(chain)], 1))
         is_driven = needs_reader(segments)
         if is_driven and spec.start_reader is not None:
-            return _stream(chain, gate, spec.start_reader(DrivingReader(chain, self)))
+            return _stream(chain, gate, spec.start_reader([DrivingReader(chain, self)]))
         pool = spec.start(handlers_of(segments), spec.workers)
         if not is_driven:
             tasks = tasks_of(segments[0], pool)

@@ -77,13 +77,13 @@ class Handler(ABC):
             failure = as_failure(error, self.calls)
         seconds = perf_counter() - begun
         try:
-            known = {"item_bytes": item_bytes(items), **known}
+            known["item_bytes"] = known.get("item_bytes", 0.0) + item_bytes(items)
             return Outcome(items, failure, seconds=seconds, timings=taken(), **known)
         finally:
             del failure  # its traceback has this frame, which would be a cycle
 
     @abstractmethod
-    def make(self, task: Any, items: list[Any], known: dict[str, Any]) -> None:
+    def make(self, task: Any, items: list[Any], known: dict[str, Any], /) -> None:
         """Add a task's items, and note what else an outcome has, whatever it raises."""
 
     def fresh(self) -> Handler:
@@ -135,7 +135,7 @@ class Reader(Handler):
     def close_flows(self) -> None:
         self._open.clear()
 
-    def make(self, task: tuple[Position, int], items: list[Any], known: dict[str, Any]) -> None:
+    def make(self, task: tuple[Position, int], items: list[Any], known: dict[str, Any], /) -> None:
         position, count = task
         reading = self._open.pop(self._key(position), None)
         if reading is None and position is None:  # a new worker, which goes on from nowhere
@@ -187,16 +187,15 @@ class Mapper(Handler):
         task: tuple[Position, tuple[int, Share], list[Any]],
         items: list[Any],
         known: dict[str, Any],
+        /,
     ) -> None:
-        position, upstream, taken_in = task
-        try:
-            at_hand, machine = self._machine(upstream)
-            at_hand += taken_in
-            items.extend(machine.flow(position))
-            at_hand.clear()
-            self._idle.append((upstream, at_hand, machine))
-        finally:
-            known["item_bytes"] = item_bytes(items) + item_bytes(taken_in)
+        position, upstream, given = task
+        known["item_bytes"] = item_bytes(given)  # besides those that are made of them
+        at_hand, machine = self._machine(upstream)
+        at_hand += given
+        items.extend(machine.flow(position))
+        at_hand.clear()
+        self._idle.append((upstream, at_hand, machine))
 
     def _machine(self, upstream: tuple[int, Share]) -> tuple[list[Any], Machine[Any]]:
         """A machine that no other thread has, behind the empty list that it reads."""
@@ -251,18 +250,8 @@ def items_machine(
         left = iterate(items, position if type(position) is _Taken else 0)
         return Flow(left, lambda: positions(len(items) - remaining(left)))
 
-    source = sourced("items", flow=flow, skip=skip_of_items(items, positions, end))
-    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)
-
-
-def skip_of_items(
-    items: list[Any], positions: Callable[[int], Position], end: Position | None
-) -> Callable[[Position, int], tuple[Position, int]]:
-    """How to skip items at hand, from the first of them on; see `items_machine`."""
-
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        if n > len(items):
-            return end, len(items)
-        return positions(n), n
+        return (positions(n), n) if n <= len(items) else (end, len(items))
 
-    return skip
+    source = sourced("items", flow=flow, skip=skip)
+    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)

@@ -68,28 +68,27 @@ class Reading:
         return goes_on
 
     def _read_singly(self, items: list[Any], count: int, deadline: float) -> bool:
+        flow, note, before = self.flow, self.positions.note, self._before
         is_skipping, is_noted = self._skip_log is not None, not self._is_counted
+        is_timed = deadline != inf
         for number, item in enumerate(islice(self._stream, count - len(items)), len(items) + 1):
             if is_skipping:
-                self._add_skipped(len(items))
+                self._add_skipped(number - 1)
             items.append(item)
             if is_noted:
-                self._note(number)
-            if deadline != inf and perf_counter() > deadline:
+                if before is not None:
+                    self._note_before(number, before())
+                try:
+                    position = self._last = flow.snapshot()
+                except InvalidState as error:
+                    note(number, error)
+                    if self._is_strict:
+                        raise
+                else:
+                    note(number, position)
+            if is_timed and perf_counter() > deadline:
                 return True
         return len(items) == count
-
-    def _note(self, number: int) -> None:
-        if self._before is not None:
-            self._note_before(number, self._before())
-        try:
-            position = self._last = self.flow.snapshot()
-        except InvalidState as error:
-            self.positions.note(number, error)
-            if self._is_strict:
-                raise
-        else:
-            self.positions.note(number, position)
 
     def _note_before(self, number: int, position: Position) -> None:
         """Note the position just before an item, if it isn't the one after the item before."""

@@ -65,7 +65,7 @@ class RunReader(Handler):
     def close_flows(self) -> None:
         self._open.clear()
 
-    def make(self, run: ItemRun, items: list[Any], known: dict[str, Any]) -> None:
+    def make(self, run: ItemRun, items: list[Any], known: dict[str, Any], /) -> None:
         begun = perf_counter()
         opened = self._open.pop((run.position, run.upstream), None)
         if opened is None:

@@ -13,12 +13,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import (
-    Outcome,
-    build_machine,
-    items_machine,
-    skip_of_items,
-)
+from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
 from lazyckpt.executors.plan.positions import Places, Rereader, raise_or_position
 from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.executors.plan.shares import Share
@@ -199,7 +194,7 @@ def pointwise_tasks(
             flow,
             log,
             is_counted=rereader.is_counting,
-            has_befores=not rereader.is_counting,
+            has_befores=not (rereader.is_counting or has_place),
             is_strict=True,
         )
         while True:
@@ -221,15 +216,11 @@ def pointwise_tasks(
                 log.record(earlier)
             seconds = perf_counter() - begun
             after = partial(rereader.after, positions)
-            skip: Skip | None = skip_of_items(items, after, end)
-            if has_place:
-                skip = build_machine(calls, items_machine(items, *origin, after, end)).skip
+            skip = build_machine(calls, items_machine(items, *origin, after, end)).skip
             assert skip is not None
             if items:
-                places = Places(after, positions.befores.get)
-                if has_place:
-                    places = Places(_after(skip, position))
                 payload, size = (position, origin, items), len(items)
+                places = Places(_after(skip, position), positions.befores.get)
                 yield Task(payload, size, None, places, skipped, seconds=seconds)
                 skipped = []
             if error is not None:
