@@ -137,7 +137,8 @@ class Lookahead:
             except (WorkerDied, WorkerTimeout) as error:
                 if not isinstance(pending, PendingTask):
                     raise
-                self._losses.add(error, task, pending)
+                if not self._is_behind_lost(pending):
+                    self._losses.add(error, task, pending)
                 self._generate_again()
             else:
                 if not outcome.is_transfer_error or task.is_single:
@@ -311,6 +312,14 @@ class Lookahead:
             last = pending
         if last is not None:
             last.is_continued = False
+
+    def _is_behind_lost(self, pending: PendingTask) -> bool:
+        """Whether its worker was lost at a task of later items, which came before it there.
+
+        So it is with the next part of a run. Once more submitted it is before all others.
+        """
+        known = [each for _, each in self._queue if isinstance(each, PendingTask)]
+        return pending.made is None and any(each.made is not None for each in known)
 
     def _found(self, pending: PendingTask) -> Outcome | None:
         """Return the outcome of a task if it is done."""
