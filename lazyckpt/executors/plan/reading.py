@@ -31,7 +31,7 @@ class Reading:
         has_befores: bool = False,
         is_strict: bool = False,
     ) -> None:
-        """Begin with no items.
+        """Note how the flow is to be read.
 
         Args:
             flow: Gives the items.
@@ -47,10 +47,9 @@ class Reading:
         self._is_counted, self._is_strict = is_counted, is_strict
         self._before = flow.before if has_befores else None
         self._last: Position = None  # after the item before, where this had one
-        self.begin_part()
 
     def begin_part(self) -> None:
-        """Begin with no items once more, from where this is."""
+        """Begin with no items, from where this is: before each part."""
         self.positions = Positions(try_snapshot(self.flow))
         self.skipped: list[tuple[int, SkipRecord]] = []
 
