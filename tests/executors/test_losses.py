@@ -288,6 +288,24 @@ def test_what_nobody_may_leave_out_is_an_error() -> None:
         assert found == [*map(str, range(7))]
 
 
+@pytest.mark.parametrize("retries", [0, 1])
+def test_all_parts_of_a_run_come_before_the_loss_of_its_worker_at_the_next_run(
+    retries: int,
+) -> None:
+    """The worker has the next run before it is asked for the second part of the first one."""
+
+    def expansion(item: int) -> list[bytes]:
+        return [bytes(1 << 16)] * 40  # which fill three parts
+
+    executor = lz.processes(1, start_method="fork", retries=retries, buffer_size=4)
+    with lz.run(
+        lz.source([0, 1]) | lz.map(killing({1})) | lz.flat_map(expansion), executor=executor
+    ) as run:
+        found: list[bytes] = []
+        fails(run, found, lz.WorkerDied)
+        assert len(found) == 40
+
+
 @pytest.mark.parametrize("read", [lz.io.iter_jsonl, lz.io.read_jsonl])
 def test_rows_that_kill_are_left_out_one_by_one(read: Any, tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
