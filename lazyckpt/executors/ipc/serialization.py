@@ -256,8 +256,7 @@ def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:
         except Exception as error:
             add_note(error, f"lazyckpt: an item, a {type(item).__name__}, can't leave its process")
             failure = picklable_failure(Failure(error, ""), worker)
-            positions = outcome.positions and outcome.positions[: len(items) + 1]
-            return outcome._replace(items=items, failure=failure, positions=positions, end=None)
+            return outcome._replace(items=items, failure=failure, end=None)
     return outcome._replace(items=items)
 
 

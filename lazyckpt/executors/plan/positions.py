@@ -52,10 +52,8 @@ class Positions:
         found._numbers = numbers
         return found
 
-    def __getitem__(self, given: int | slice) -> Any:
+    def __getitem__(self, given: int) -> Any:
         """The position after so many items."""
-        if isinstance(given, slice):  # for fewer items, whose positions these are too
-            return self
         number = bisect_left(self._counts, given)
         position, left = self._noted[number], self._counts[number] - given
         if isinstance(position, InvalidState):
