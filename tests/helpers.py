@@ -58,7 +58,10 @@ def loaded(code: str) -> set[str]:
     return set(printed(f"import sys\n{code}\nprint(*sys.modules)").split())
 
 
-def until(happens: Callable[[], Any], seconds: float = 9.0) -> Any:
+HANGS = 60.0  # seconds until a test takes it that something hangs, on however busy a machine
+
+
+def until(happens: Callable[[], Any], seconds: float = HANGS) -> Any:
     """What it gives once that is true."""
     last = monotonic() + seconds
     while not (found := happens()):

@@ -9,9 +9,7 @@ from typing import Any
 
 from lazyckpt.core.checks import Unfit, boolean, finite, function, natural, optional, positive
 from lazyckpt.executors.executor import Executor
-from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
-from lazyckpt.executors.pools.pool import WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
 
 
@@ -85,11 +83,8 @@ def threads(
     [0, 1, 4, 9, 16]
     """
 
-    def start(handlers: list[Handler], count: int) -> WorkerPool:
-        return ThreadPool(handlers, count, buffer_size, timeout, worker_init=worker_init)
-
     return PoolSpec(
-        start,
+        partial(ThreadPool, buffer_size=buffer_size, timeout=timeout, worker_init=worker_init),
         workers,
         "thread",
         buffer_size,
@@ -201,33 +196,22 @@ def processes(
     module = import_module("lazyckpt.executors.pools.processes")  # and multiprocessing with it
     settings = module.WorkerSettings(worker_init, library_threads, 0, shared_memory)
 
-    def start(handlers: list[Handler], count: int) -> WorkerPool:
-        pool: WorkerPool = module.ProcessPool(
-            handlers, count, buffer_size, timeout, start_method, settings, retries=retries
-        )
-        return pool
-
-    def start_reader(handler: Handler) -> WorkerPool:
-        pool: WorkerPool = module.ProcessPool(
-            [handler],
-            1,
-            buffer_size,
-            timeout,
-            start_method,
-            settings,
-            number=workers,
-            patience=timeout and 2 * timeout + 1,  # for its workers are late before it is
-            retries=retries,
-        )
-        return pool
-
+    start = partial(
+        module.ProcessPool,
+        buffer_size=buffer_size,
+        timeout=timeout,
+        start_method=start_method,
+        settings=settings,
+        retries=retries,
+    )
+    patience = timeout and 2 * timeout + 1  # for its workers are late before it is
     return PoolSpec(
         start,
         workers,
         "process",
         buffer_size,
         is_gated=gated,
-        start_reader=start_reader,
+        start_reader=partial(start, workers=1, number=workers, patience=patience),
         timeout=timeout,
         in_transit=module.ProcessPool.in_transit,
         slots=partial(module.slot_count, workers, buffer_size) if shared_memory else None,

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from inspect import GEN_RUNNING, getgeneratorstate
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
-from lazyckpt.errors import InvalidState, WorkerDied, WorkerTimeout
+from lazyckpt.errors import WorkerDied, WorkerTimeout
 from lazyckpt.executors.losses import Losses
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.executors.plan.positions import Found, raise_or_position
+from lazyckpt.executors.plan.positions import Rereader, raise_or_position
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.executors.plan.tasks import (
     CHUNK_BYTES,
@@ -28,11 +27,38 @@ from lazyckpt.executors.plan.tasks import (
 )
 from lazyckpt.executors.pools.pool import PendingTask, PrefetchGate, WorkerPool, abandon
 from lazyckpt.failures.marks import behind_others, marks_of
+from lazyckpt.failures.skip_log import SkipLog
 
 _MOST_RUNS = 128  # that are looked at, whether one can be continued
 
 End: TypeAlias = Callable[[], Position]
 """Returns the position at the end of the chunk at hand, from which tasks are generated."""
+
+
+class Work(NamedTuple):
+    """What a pool makes.
+
+    Attributes:
+        pool: The workers.
+        gate: Says whether items may be made ahead.
+        handler: The number of the workers' handler for it.
+        generate: Generates the tasks from a position on.
+        calls: The stages that they run.
+        rereader: Finds the positions that outcomes lack.
+        skip_log: Where what was left out is counted, once its items are delivered.
+        inner_log: Where what was left out is logged, as its items are given.
+        share: The part of the buffer that the tasks have.
+    """
+
+    pool: WorkerPool
+    gate: PrefetchGate
+    handler: int
+    generate: TaskGenerator
+    calls: tuple[Call, ...]
+    rereader: Rereader
+    skip_log: SkipLog | None = None
+    inner_log: SkipLog | None = None
+    share: Share = Share()
 
 
 class Lookahead:
@@ -44,29 +70,12 @@ class Lookahead:
         gate: Says whether items may be made ahead.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        gate: PrefetchGate,
-        handler: int,
-        generate: TaskGenerator,
-        calls: tuple[Call, ...] = (),
-        share: Share | None = None,
-    ) -> None:
-        """Begin with no tasks.
-
-        Args:
-            pool: The workers.
-            gate: Says whether items may be made ahead.
-            handler: The number of the workers' handler for these tasks.
-            generate: Generates the tasks from a position on.
-            calls: The stages that they run.
-            share: The part of the buffer that these tasks have.
-        """
-        self._pool, self.gate, self._handler = pool, gate, handler
-        self._generate, self._calls = generate, calls
-        self._is_stream = generate is stream_tasks  # one worker continues where it is
-        self._share = share or Share()
+    def __init__(self, work: Work) -> None:
+        """Begin with no tasks."""
+        pool, gate = work.pool, work.gate
+        self._pool, self.gate, self._handler = pool, gate, work.handler
+        self._generate, self._calls, self._share = work.generate, work.calls, work.share
+        self._is_stream = work.generate is stream_tasks  # one worker continues where it is
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
@@ -128,7 +137,8 @@ class Lookahead:
             except (WorkerDied, WorkerTimeout) as error:
                 if not isinstance(pending, PendingTask):
                     raise
-                self._losses.add(error, task, pending)
+                if not self._is_behind_lost(pending):
+                    self._losses.add(error, task, pending)
                 self._generate_again()
             else:
                 if not outcome.is_transfer_error or task.is_single:
@@ -152,10 +162,10 @@ class Lookahead:
                 task = self._next_task(end)
                 self._is_over = task.payload is None
                 self._add(task, None if self._is_over else self._submit(task))
-            except TaskLost:  # kept without its traceback, which would be a cycle
-                self._end_with(TaskLost())
             except Exception as error:  # items before it come first
-                self._end_with(error)
+                is_lost = isinstance(error, TaskLost)  # whose traceback would be a cycle
+                self._queue.append((Task(None), TaskLost() if is_lost else error))
+                self._is_over = True
 
     def suspend(self) -> None:
         """Close what the tasks are generated from, and keep what is pending."""
@@ -205,9 +215,9 @@ class Lookahead:
             task, pending = last
             position = task.after
             if self._is_stream:
-                position = raise_or_position(pending.outcome.positions[-1])
-            elif position is None and task.position_after is not None:
-                position = raise_or_position(task.position_after(task.size))
+                position = raise_or_position(pending.outcome.positions.last)
+            elif position is None and task.places is not None:
+                position = raise_or_position(task.places.after(task.size))
         return self._generate(position, self._sizer)
 
     def _submit(self, task: Task, after: PendingTask | None = None) -> PendingTask:
@@ -219,11 +229,6 @@ class Lookahead:
     def _add(self, task: Task, pending: PendingTask | None) -> None:
         self._queue.append((task, pending))
         self._items += task.size
-
-    def _end_with(self, error: Exception) -> None:
-        """Have no more tasks, and an error after those that there are."""
-        self._queue.append((Task(None), error))
-        self._is_over = True
 
     # Tasks that are done.
 
@@ -248,14 +253,14 @@ class Lookahead:
         """
         if not task.is_run:
             return task, outcome
-        before, positions = self._left_out, outcome.positions or ()
+        before, positions = self._left_out, outcome.positions
         skipped = tuple([(place, some.behind(before)) for place, some in outcome.skipped])
         ends = {stage: end for _, some in skipped for stage, _, _, end in some.spans}
         then = self._left_out_then = {**self._left_out_then, **ends}
         if not outcome.left and outcome.failure is None:
             self._left_out = then
-        if before:
-            positions = Found(positions, partial(_marked, numbers=before))
+        if positions is not None:
+            positions = positions.behind(before)
         task = task._replace(after=behind_others(task.after, then))
         return task, outcome._replace(positions=positions, skipped=skipped)
 
@@ -284,7 +289,7 @@ class Lookahead:
         if not outcome.left or pending.is_continued:
             return
         assert outcome.positions
-        position, most = outcome.positions[-1], self._losses.most
+        position, most = outcome.positions.last, self._losses.most
         run = task.payload._replace(position=position, upstream=outcome.left, most=most)
         following = task._replace(payload=run, size=outcome.left)
         self._queue.insert(place, (following, self._submit(following, after=pending)))
@@ -308,6 +313,14 @@ class Lookahead:
         if last is not None:
             last.is_continued = False
 
+    def _is_behind_lost(self, pending: PendingTask) -> bool:
+        """Whether its worker was lost at a task of later items, which came before it there.
+
+        So it is with the next part of a run. Once more submitted it is before all others.
+        """
+        known = [each for _, each in self._queue if isinstance(each, PendingTask)]
+        return pending.made is None and any(each.made is not None for each in known)
+
     def _found(self, pending: PendingTask) -> Outcome | None:
         """Return the outcome of a task if it is done."""
         if self._pool.is_done(pending):
@@ -320,8 +333,3 @@ class Lookahead:
 def _is_lost(outcome: Outcome) -> bool:
     """Whether a stream's worker was asked to continue what another one had begun."""
     return outcome.failure is not None and isinstance(outcome.failure.error, TaskLost)
-
-
-def _marked(position: Any, numbers: dict[int, int]) -> Any:
-    """Return a position after so many records left out; or the error of taking it."""
-    return position if isinstance(position, InvalidState) else behind_others(position, numbers)

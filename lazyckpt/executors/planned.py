@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count, zip_longest
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.executors.lookahead import Lookahead
-from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machine
+from lazyckpt.executors.lookahead import Work
+from lazyckpt.executors.plan.counting import Recorders, rereader_of, with_machines
 from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader, build_machine
 from lazyckpt.executors.plan.layers import Layers
-from lazyckpt.executors.plan.positions import Rereader
 from lazyckpt.executors.plan.runs import RunReader, run_tasks
 from lazyckpt.executors.plan.segments import Segment
 from lazyckpt.executors.plan.shares import Joined, Share
@@ -50,29 +50,28 @@ def tasks_of(segment: Segment, pool: WorkerPool) -> TaskGenerator:
     return random_access_tasks(build_machine(segment.calls, None))
 
 
-def planned(
-    segments: list[Segment],
-    pool: WorkerPool,
-    gate: PrefetchGate,
-    skip_log: SkipLog | None,
-    recorders: Recorders | None = None,
-) -> Machine[Any]:
-    """The machine of a pipeline, in which a pool does what is not local, by `handlers_of` it.
+class Plan:
+    """Makes the machine of a pipeline, in which a pool does what is not local, by `handlers_of` it.
 
-    Recorders note the positions of the pipelines that its first stage joins, if that is
-    the last that is planned: what workers make of a stream is read before it is given.
+    What was left out is logged as its items are given.
     """
-    return _Plan(pool, gate, skip_log).machine(segments, Share(), recorders)
 
-
-class _Plan:
     def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
         self._pool, self._gate, self._skip_log = pool, gate, skip_log
         self._numbers = count()
 
     def machine(
-        self, segments: list[Segment], share: Share, recorders: Recorders | None = None
+        self,
+        segments: list[Segment],
+        recorders: Recorders | None = None,
+        share: Share | None = None,
     ) -> Machine[Any]:
+        """The machine of segments, which have a share of what is kept ready.
+
+        Recorders note the positions of the pipelines that its first stage joins, if that is
+        the last that is planned: what workers make of a stream is read before it is given.
+        """
+        share = share or Share()
         machine: Machine[Any] | None = None
         behind: tuple[Call, ...] = ()  # the stages up to there
         for segment in segments:
@@ -91,19 +90,17 @@ class _Plan:
                 generate = tasks_of(segment, self._pool)
             else:
                 generate = pointwise_tasks(below, calls, rereader, self._skip_log)
-            handler = next(self._numbers)
-            prefetch_from = prefetching(
+            work = Work(
                 self._pool,
                 self._gate,
-                handler,
+                next(self._numbers),
                 generate,
-                rereader,
-                None,
                 calls,
-                share,
-                self._skip_log,
+                rereader,
+                inner_log=self._skip_log,
+                share=share,
             )
-            flows = _DrivenFlows(prefetch_from, self._gate, share, may_wait=below is not None)
+            flows = _DrivenFlows(work, may_wait=below is not None)
             machine = machine._replace(flow=flows, view=None)
         assert machine is not None
         return machine
@@ -115,65 +112,59 @@ class _Plan:
         if not segment.parts:
             return segment.calls, None
         first, *others = segment.calls
-        joined, parts = Joined(share), enumerate(segment.parts)
-
-        def with_workers(chain: Chain) -> Chain:
-            number, part = next(parts)
-            if part[0].kind == "chosen":
-                return chain
-            machine = self.machine(part, joined.part(number))
-            if recorders is not None and (recorder := recorders[number]) is not None:
+        joined, machines = Joined(share), list[Machine[Any] | None]()
+        pairs = zip_longest(segment.parts, recorders or ())
+        for number, (part, recorder) in enumerate(pairs):
+            is_chosen = part[0].kind == "chosen"
+            machine = None if is_chosen else self.machine(part, share=joined.part(number))
+            if machine is not None and recorder is not None:
                 machine = recorder.recorded(machine)
-            return with_machine(chain, machine)
-
-        return (first.with_chains(with_workers), *others), joined
-
-
-def prefetching(
-    pool: WorkerPool,
-    gate: PrefetchGate,
-    handler: int,
-    generate: TaskGenerator,
-    rereader: Rereader,
-    skip_log: SkipLog | None,
-    calls: tuple[Call, ...],
-    share: Share | None = None,
-    inner_log: SkipLog | None = None,
-) -> Callable[[Position], Prefetcher]:
-    """What has a pool make the items from a position on."""
-
-    def prefetch_from(position: Position) -> Prefetcher:
-        ahead = Lookahead(pool, gate, handler, generate, calls, share)
-        return Prefetcher(ahead, position, rereader, skip_log, inner_log)
-
-    return prefetch_from
+            machines.append(machine)
+        return (with_machines(first, machines), *others), joined
 
 
 class _DrivenFlows:
     """Flows for who drives a pool: what one had ready when it was stopped, the next one has."""
 
-    def __init__(
-        self,
-        prefetch_from: Callable[[Position], Prefetcher],
-        gate: PrefetchGate,
-        share: Share,
-        *,
-        may_wait: bool,
-    ) -> None:
-        self._prefetch_from, self._gate = prefetch_from, gate
-        self._share, self._may_wait = share, may_wait
+    def __init__(self, work: Work, *, may_wait: bool) -> None:
+        self._work, self._may_wait = work, may_wait
         self._stopped: Prefetcher | None = None
 
     def __call__(self, position: Position) -> Flow[Any]:
         found, self._stopped = self._stopped, None
         if found is None or not found.resume(position):
-            found = self._prefetch_from(position)
-        self._share.hold(found, may_wait=self._may_wait)
-        return found.flow(self._let_go)
+            found = Prefetcher(self._work, position)
+        self._work.share.hold(found, may_wait=self._may_wait)
+        return found.flow(_DrivenChunks(found, self._let_go))
 
     def _let_go(self, prefetcher: Prefetcher) -> None:
-        if self._gate.is_closed:
+        if self._work.gate.is_closed:
             prefetcher.suspend()
             self._stopped = prefetcher
         else:
             prefetcher.close()
+
+
+class _DrivenChunks:
+    """The chunks of a prefetcher, which is let go once nobody holds its flow.
+
+    That is in the thread that drives a pool, which no signal's handler interrupts.
+    """
+
+    def __init__(self, prefetcher: Prefetcher, let_go: Callable[[Prefetcher], None]) -> None:
+        self._prefetcher, self._let_go = prefetcher, let_go
+
+    def next_chunk(self) -> Iterator[Any] | None:
+        return self._prefetcher.next_chunk()
+
+    def end_chunk(self) -> None:
+        self._prefetcher.end_chunk()
+
+    def close(self) -> None:
+        self._prefetcher.close()
+
+    _is_finalizing = staticmethod(sys.is_finalizing)  # which modules don't have any more by then
+
+    def __del__(self) -> None:
+        if not self._is_finalizing():
+            self._let_go(self._prefetcher)

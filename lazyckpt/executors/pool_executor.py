@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple, ParamSpec
 
 from lazyckpt.core.call import Chain
@@ -13,14 +13,18 @@ from lazyckpt.core.checks import Check, checked, plural
 from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, Part
-from lazyckpt.executors.plan.counting import recorders_of
-from lazyckpt.executors.plan.handlers import Handler, Outcome, Reader
-from lazyckpt.executors.plan.memory import most_ahead, said, with_count
-from lazyckpt.executors.plan.segments import Segment, needs_reader, split_pipeline
-from lazyckpt.executors.planned import handlers_of, planned
+from lazyckpt.executors.lookahead import Work
+from lazyckpt.executors.plan.counting import recorders_of, rereader_of
+from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
+from lazyckpt.executors.plan.memory import said, with_count
+from lazyckpt.executors.plan.positions import Rereader
+from lazyckpt.executors.plan.segments import Segment, is_stream, needs_reader, split_pipeline
+from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
+from lazyckpt.executors.planned import Plan, handlers_of, tasks_of
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
 from lazyckpt.executors.pools.threads import ThreadPool
-from lazyckpt.executors.session import Session, open_last_stage, open_session, open_stream
+from lazyckpt.executors.prefetcher import Prefetcher
+from lazyckpt.executors.session import Session
 from lazyckpt.failures.skipping import skip_log_of
 
 P = ParamSpec("P")
@@ -54,7 +58,7 @@ class PoolSpec(NamedTuple):
     buffer_size: int
     can_stream: bool = True
     is_gated: bool = False
-    start_reader: Callable[[Handler], WorkerPool] | None = None
+    start_reader: Callable[[list[Handler]], WorkerPool] | None = None
     place: str = ""
     timeout: float | None = None
     in_transit: int = 0
@@ -65,49 +69,41 @@ class PoolSpec(NamedTuple):
     def ahead(self) -> int:
         """Large items that workers make, have on their way and hold ready, at most."""
         ready = 0 if self.place else self.buffer_size  # tasks elsewhere are all that is held
-        return most_ahead(self.workers, self.in_transit, ready)
+        return self.workers + self.in_transit + ready
 
     @property
     def reader_ahead(self) -> int:
         """The same of who reads a stream."""
-        return most_ahead(1, self.in_transit, self.buffer_size)
+        return 1 + self.in_transit + self.buffer_size
 
     def split(self, chain: Chain) -> list[Segment]:
         """The segments of a pipeline for these workers."""
         return split_pipeline(chain, workers=self.workers, can_stream=self.can_stream)
 
 
-class DrivingReader(Handler):
+class DrivingReader(Reader):
     """Reads a stream in a process of its own, and has others make what they can of it."""
 
     def __init__(self, chain: Chain, executor: PoolExecutor) -> None:
-        self.calls = chain.calls
-        self._chain, self._executor = chain, executor
         spec = executor.spec
         segments, gate = spec.split(chain), PrefetchGate(spec.is_gated)
-        self._gate, handlers = gate, handlers_of(segments)
-        pool = spec.start(handlers, spec.workers)  # they start where it works
+        self._executor, self._gate = executor, gate
+        pool = spec.start(handlers_of(segments), spec.workers)  # they start where it works
         gate.pools.append(pool)
         recorders = recorders_of(chain) if len(segments) == 1 else None
-        machine = planned(segments, pool, gate, skip_log_of(chain), recorders)
-        self._reader = Reader(chain, machine, recorders)
+        machine = Plan(pool, gate, skip_log_of(chain)).machine(segments, recorders)
+        super().__init__(chain, machine, recorders)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        machine = self._chain.machine
+        machine = self.chain.machine
         machine.check(machine.init(0))  # that the data are those it will be made of
-        return DrivingReader, (self._chain, self._executor)
+        return DrivingReader, (self.chain, self._executor)
 
     def fresh(self) -> DrivingReader:
-        return DrivingReader(self._chain, self._executor)
-
-    def close_flows(self) -> None:
-        self._reader.close_flows()
+        return DrivingReader(self.chain, self._executor)
 
     def without_lookahead(self) -> AbstractContextManager[None]:
         return self._gate.without_lookahead()
-
-    def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
-        return self._reader(task, items)
 
 
 class PoolExecutor(Executor):
@@ -128,23 +124,31 @@ class PoolExecutor(Executor):
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
         """Begin to work on a pipeline; several that end together have one `gate`."""
-        spec = self.spec
-
-        def start_driver(handler: Handler, driven: WorkerPool) -> WorkerPool:
-            return ThreadPool(
-                [handler],
-                1,
-                spec.buffer_size,
-                spec.timeout,
-                drives=(driven,),
-                worker_init=spec.worker_init,
-                number=spec.workers,
-            )
-
+        spec, skip_log = self.spec, skip_log_of(chain)
         gate, segments = gate or PrefetchGate(spec.is_gated), spec.split(chain)
-        if spec.start_reader is not None and needs_reader(segments):
-            return open_stream(chain, gate, spec.start_reader(DrivingReader(chain, self)))
-        return open_session(chain, segments, gate, spec.start, start_driver, spec.workers)
+        if is_stream(chain, segments):
+            return _stream(chain, gate, spec.start([Reader(chain)], 1))
+        is_driven = needs_reader(segments)
+        if is_driven and spec.start_reader is not None:
+            return _stream(chain, gate, spec.start_reader([DrivingReader(chain, self)]))
+        pool = spec.start(handlers_of(segments), spec.workers)
+        if not is_driven:
+            tasks = tasks_of(segments[0], pool)
+            return _session(chain, Work(pool, gate, 0, tasks, chain.calls, Rereader(), skip_log))
+        pool.is_driven = True
+        machine = Plan(pool, gate, skip_log).machine(segments)
+        driver = ThreadPool(
+            [Reader(chain, machine)],
+            1,
+            spec.buffer_size,
+            spec.timeout,
+            drives=(pool,),
+            worker_init=spec.worker_init,
+            number=spec.workers,
+        )
+        session = _stream(chain, gate, driver)
+        gate.pools.append(pool)  # behind what drives it
+        return session
 
     def explain(self, chain: Chain) -> list[Part]:
         spec = self.spec
@@ -152,9 +156,8 @@ class PoolExecutor(Executor):
         one = f"in one {spec.noun}"
         many = one if spec.workers == 1 else f"in {plural(spec.workers, spec.noun)}"
         many = spec.place or many
-        is_one = spec.can_stream and spec.workers == 1 and segments[0].kind == "runs"
-        is_stream = is_one or segments[0].kind == "chunks"
-        if len(segments) == 1 and is_stream and chain.machine.skip is None:
+        is_one = spec.can_stream and spec.workers == 1 and len(segments) == 1
+        if is_stream(chain, segments) or (is_one and segments[0].kind == "runs"):
             where = with_count(f"{one}, as one stream", spec.reader_ahead)
             return [(tuple(map(repr, chain.written)), where, chain.calls)]
         reader = "thread" if spec.start_reader is None else spec.noun
@@ -173,6 +176,17 @@ class PoolExecutor(Executor):
         segments = spec.split(chain)
         slots = spec.slots(len(handlers_of(segments)) or 1) if spec.slots is not None else 0
         return [said(segments, spec.buffer_size, slots, is_gated=spec.is_gated)]
+
+
+def _stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
+    """Begin to work on a pipeline that the only worker of a pool reads from end to end."""
+    rereader, skip_log = rereader_of(chain), skip_log_of(chain)
+    return _session(chain, Work(pool, gate, 0, stream_tasks, chain.calls, rereader, skip_log))
+
+
+def _session(chain: Chain, work: Work) -> Session:
+    work.gate.pools.append(work.pool)
+    return Session(chain.machine, partial(Prefetcher, work), work.gate)
 
 
 def _lines(
@@ -202,9 +216,10 @@ class LastStageExecutor(PoolExecutor):
     __slots__ = ()
 
     def open(self, chain: Chain, gate: PrefetchGate | None = None) -> Session:
-        spec = self.spec
-        gate = gate or PrefetchGate(spec.is_gated)
-        return open_last_stage(chain, gate, spec.start, spec.workers)
+        spec, last, rereader = self.spec, chain.calls[-1:], Rereader()
+        gate, pool = gate or PrefetchGate(spec.is_gated), spec.start([Mapper(last)], spec.workers)
+        tasks = pointwise_tasks(chain.machine.upstream, last, rereader)
+        return _session(chain, Work(pool, gate, 0, tasks, last, rereader))
 
 
 def pool_executor(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Chunks, Flow, Position
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.errors import InvalidState, SourceChanged
-from lazyckpt.executors.lookahead import Lookahead
+from lazyckpt.executors.lookahead import Lookahead, Work
 from lazyckpt.executors.plan.handlers import Outcome
-from lazyckpt.executors.plan.positions import Rereader, raise_or_position
-from lazyckpt.executors.plan.tasks import LoggingItems, Task, always
+from lazyckpt.executors.plan.positions import Places, always, raise_or_position
+from lazyckpt.executors.plan.tasks import LoggingItems, Task
 from lazyckpt.failures.skip_log import SkipLog, Skipped, SkipRecord
 from lazyckpt.timers.timings import go_on, pause, receive
 
@@ -25,12 +24,10 @@ class Chunk(NamedTuple):
     """Items at hand, and what is known of them: one value, so that an interrupt finds all of it.
 
     Attributes:
-        position_after: The position after so many of them.
+        places: Where they are.
         items: What is left of them.
         size: How many there were.
         before: How many were given before them.
-        position_before: The position just before one of them, by its number from 1 on; None where
-            that is always the one after the item before it.
         skipped: What was left out, and after how many of them.
         error: What comes after them.
         is_last: Whether the end does.
@@ -38,12 +35,11 @@ class Chunk(NamedTuple):
             that it left out after its last item. None if that is the position after them.
     """
 
-    position_after: Callable[[int], Position]
+    places: Places
     items: Iterator[Any]
     size: int = 0
     before: int = 0
-    position_before: Callable[[int], Position] | None = None
-    skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    skipped: Sequence[tuple[int, SkipRecord]] = ()
     error: Exception | None = None
     is_last: bool = False
     after: Position = None
@@ -55,7 +51,7 @@ class Chunk(NamedTuple):
         """Return the position from which tasks go on."""
         if self.after is not None:
             return self.after
-        return raise_or_position(self.position_after(self.size))
+        return raise_or_position(self.places.after(self.size))
 
 
 class Prefetcher:
@@ -66,23 +62,15 @@ class Prefetcher:
     and its tasks are generated again, from the end of the chunk at hand.
     """
 
-    def __init__(
-        self,
-        ahead: Lookahead,
-        position: Position,
-        rereader: Rereader,
-        skip_log: SkipLog | None = None,
-        inner_log: SkipLog | None = None,
-    ) -> None:
-        self._ahead, self._gate = ahead, ahead.gate
-        self._rereader = rereader
-        self._skip_log, self._inner_log = skip_log or SkipLog(), inner_log
+    def __init__(self, work: Work, position: Position) -> None:
+        self._ahead, self._gate, self._rereader = Lookahead(work), work.gate, work.rereader
+        self._skip_log, self._inner_log = work.skip_log or SkipLog(), work.inner_log
         self._is_under_way = False
         self._chunk = Chunk(always(position), iterate(()))
 
-    def flow(self, let_go: Callable[[Prefetcher], None] | None = None) -> Flow[Any]:
-        """The items; once nobody holds their flow, this is let go, where that is asked for."""
-        chunks = _Chunks(self) if let_go is None else _DrivenChunks(self, let_go)
+    def flow(self, chunks: Chunks[Any] | None = None) -> Flow[Any]:
+        """The items, through its own chunks or others that give these."""
+        chunks = chunks or self
         items = chain.from_iterable(iter(chunks.next_chunk, None))
         return Flow(
             items,
@@ -113,18 +101,14 @@ class Prefetcher:
         chunk = self._chunk
         given = chunk.size - remaining(chunk.items)
         try:
-            return raise_or_position(chunk.position_after(given)), chunk.before + given
+            return raise_or_position(chunk.places.after(given)), chunk.before + given
         finally:
             if self._gate.is_closed:
                 self._rereader.close()
 
     def before(self) -> Position:
         """The position before the item that was taken last, once one was."""
-        chunk = self._chunk
-        given = chunk.given()
-        if chunk.position_before is not None:
-            return chunk.position_before(given)
-        return raise_or_position(chunk.position_after(given - 1))
+        return self._chunk.places.before(self._chunk.given())
 
     def fill(self) -> None:
         """Have items made ahead; who is about to ask for one does so itself."""
@@ -168,14 +152,10 @@ class Prefetcher:
             self._rereader.close()
         size, is_last = len(outcome.items), task.payload is None
         error: Exception | None = outcome.failure
-        if error is None and task.position_after is not None and size < task.size:
+        if error is None and task.places is not None and size < task.size:
             error = SourceChanged(
                 f"{task.size} items were expected, and {size} came: a source has become shorter"
             )
-        position_after = always(task.after) if is_last else self._position_after(task, outcome)
-        position_before = task.position_before
-        if outcome.befores:
-            position_before = partial(_before, outcome.befores, position_after)
         skipped = task.skipped or outcome.skipped
         items: Iterator[Any] = iterate(outcome.items)
         if self._inner_log is not None and skipped:
@@ -184,11 +164,10 @@ class Prefetcher:
                 next(items, None)
         after = None if size else self._chunk.after  # what was left out before an error
         chunk = Chunk(
-            position_after,
+            always(task.after) if is_last else task.places or self._places(task, outcome),
             items,
             size,
             self.taken(),
-            position_before,
             skipped,
             error,
             is_last,
@@ -198,15 +177,15 @@ class Prefetcher:
         if self._gate.is_open and error is None:
             self._ahead.fill(chunk.end)
 
-    def _position_after(self, task: Task, outcome: Outcome) -> Callable[[int], Position]:
-        """Return a function from a number of items to the position after them."""
-        if task.position_after is not None:
-            return task.position_after
-        found = outcome.positions
-        if found and not task.is_run:
-            return self._rereader.positions(found, outcome.recorded)
-        here = self._chunk.position_after(self._chunk.size)  # a run's own is after no item
-        return lambda given: found[given] if found and given else here
+    def _places(self, task: Task, outcome: Outcome) -> Places:
+        """Where a task's items are, by its outcome."""
+        here, positions = self._chunk.places.after(self._chunk.size), outcome.positions
+        if positions is None:
+            return always(here)
+        if task.is_run:  # whose own is after no item
+            known = positions.__getitem__
+            return Places(lambda given: known(given) if given else here, positions.befores.get)
+        return Places(partial(self._rereader.after, positions))
 
     def end_chunk(self) -> None:
         """End the iterator of the chunk at hand; what is left of it comes with another."""
@@ -216,7 +195,7 @@ class Prefetcher:
         self._rereader.close()
 
     def _hold(self, chunk: Chunk, known: Skipped) -> None:
-        # Without its `position_after`, which would be a cycle.
+        # Without its `places`, which would be a cycle.
         of_chunk: Callable[[], SkipRecord] = SkipRecord
         if chunk.skipped:
             of_chunk = partial(_skipped_before, chunk.skipped, chunk.size, chunk.items)
@@ -247,7 +226,7 @@ class Prefetcher:
 
 
 def _skipped_before(
-    skipped: tuple[tuple[int, SkipRecord], ...], size: int, items: Iterator[Any]
+    skipped: Sequence[tuple[int, SkipRecord]], size: int, items: Iterator[Any]
 ) -> SkipRecord:
     """What was left out before those items of a chunk that are delivered."""
     given, found = size - remaining(items), SkipRecord()
@@ -255,40 +234,3 @@ def _skipped_before(
         if place < given:
             found = found.plus(some)
     return found
-
-
-def _before(
-    befores: Mapping[int, Position], position_after: Callable[[int], Position], number: int
-) -> Position:
-    found = befores.get(number)
-    return raise_or_position(position_after(number - 1) if found is None else found)
-
-
-class _Chunks:
-    """The chunks of a prefetcher, for who holds its flow: no part of it, which would be a cycle."""
-
-    def __init__(self, prefetcher: Prefetcher) -> None:
-        self._prefetcher = prefetcher
-
-    def next_chunk(self) -> Iterator[Any] | None:
-        return self._prefetcher.next_chunk()
-
-    def end_chunk(self) -> None:
-        self._prefetcher.end_chunk()
-
-    def close(self) -> None:
-        self._prefetcher.close()
-
-
-class _DrivenChunks(_Chunks):
-    """The same in the thread that drives a pool, which no signal's handler interrupts."""
-
-    def __init__(self, prefetcher: Prefetcher, let_go: Callable[[Prefetcher], None]) -> None:
-        super().__init__(prefetcher)
-        self._let_go = let_go
-
-    _is_finalizing = staticmethod(sys.is_finalizing)  # which modules don't have any more by then
-
-    def __del__(self) -> None:
-        if not self._is_finalizing():
-            self._let_go(self._prefetcher)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from lazyckpt.core.checks import Unfit, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.local import seconds
-from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.pool_executor import PoolSpec, pool_executor
-from lazyckpt.executors.pools.pool import WorkerPool
 
 
 def submitting(value: Any) -> Any:
@@ -65,13 +64,15 @@ def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) ->
     """
     module = import_module("lazyckpt.executors.pools.futures")
 
-    def start(handlers: list[Handler], count: int) -> WorkerPool:
-        pool: WorkerPool = module.FuturesPool(executor, handlers, buffer_size, timeout)
-        return pool
-
     place = f"as tasks of a {type(executor).__name__}"
     return PoolSpec(
-        start, buffer_size, "task", buffer_size, can_stream=False, place=place, timeout=timeout
+        lambda handlers, count: module.FuturesPool(executor, handlers, buffer_size, timeout),
+        buffer_size,
+        "task",
+        buffer_size,
+        can_stream=False,
+        place=place,
+        timeout=timeout,
     )
 
 
@@ -115,8 +116,5 @@ def ray(
         raise ArgumentError('ray: the package ray is not installed; pip install "lazyckpt[ray]"')
     module = import_module("lazyckpt.executors.pools.actors")
 
-    def start(handlers: list[Handler], count: int) -> WorkerPool:
-        pool: WorkerPool = module.ActorPool(handlers, count, buffer_size, timeout, options)
-        return pool
-
+    start = partial(module.ActorPool, buffer_size=buffer_size, timeout=timeout, options=options)
     return PoolSpec(start, workers, "Ray actor", buffer_size, timeout=timeout)

@@ -10,18 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine
-from lazyckpt.executors.plan.counting import rereader_of
-from lazyckpt.executors.plan.handlers import Handler, Mapper, Reader
-from lazyckpt.executors.plan.positions import Rereader
-from lazyckpt.executors.plan.segments import Segment, needs_reader
-from lazyckpt.executors.plan.tasks import pointwise_tasks, stream_tasks
-from lazyckpt.executors.planned import handlers_of, planned, prefetching, tasks_of
 from lazyckpt.executors.pools.forking import own_threads
 from lazyckpt.executors.pools.pool import PrefetchGate, WorkerPool
-from lazyckpt.failures.skipping import skip_log_of
 
 
 class Prefetching(Protocol):
@@ -135,73 +127,3 @@ def _finalize(pools: list[WorkerPool], owner: int) -> None:
             start_new_thread(_stop_beside, (pools, owner))
     else:
         _stop(pools, owner)
-
-
-def open_session(
-    chain: Chain,
-    segments: list[Segment],
-    gate: PrefetchGate,
-    start_pool: Callable[[list[Handler], int], WorkerPool],
-    start_driver: Callable[[Handler, WorkerPool], WorkerPool],
-    workers: int,
-) -> Session:
-    """Begin to work on a pipeline whose segments run where they should.
-
-    Args:
-        chain: The pipeline.
-        segments: It, cut.
-        gate: Says whether items are made ahead.
-        start_pool: Makes a pool of so many workers that can do all handlers.
-        start_driver: Makes a pool of one in this process, which reads the whole
-            pipeline and drives the other pool.
-        workers: How many workers there are.
-    """
-    is_stream = chain.machine.skip is None
-    if len(segments) == 1 and segments[0].kind == "chunks" and is_stream:
-        return open_stream(chain, gate, start_pool([Reader(chain)], 1))
-    handlers = handlers_of(segments)
-    pool = start_pool(handlers, workers)
-    gate.pools.append(pool)
-    if not needs_reader(segments):
-        generate, rereader = tasks_of(segments[0], pool), Rereader()
-        prefetch_from = prefetching(
-            pool,
-            gate,
-            0,
-            generate,
-            rereader,
-            skip_log_of(chain),
-            chain.calls,
-        )
-        return Session(chain.machine, prefetch_from, gate)
-    pool.is_driven = True
-    machine = planned(segments, pool, gate, skip_log_of(chain))
-    driver = start_driver(Reader(chain, machine), pool)
-    gate.pools.pop()
-    session = open_stream(chain, gate, driver)
-    gate.pools.append(pool)
-    return session
-
-
-def open_stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
-    """Begin to work on a pipeline that the only worker of a pool reads from end to end."""
-    gate.pools.append(pool)
-    rereader, skip_log = rereader_of(chain), skip_log_of(chain)
-    prefetch_from = prefetching(pool, gate, 0, stream_tasks, rereader, skip_log, chain.calls)
-    return Session(chain.machine, prefetch_from, gate)
-
-
-def open_last_stage(
-    chain: Chain,
-    gate: PrefetchGate,
-    start_pool: Callable[[list[Handler], int], WorkerPool],
-    workers: int,
-) -> Session:
-    """Begin to work on a pipeline of whose stages workers do the last one, a pointwise one."""
-    last, upstream = chain.calls[-1:], chain.machine.upstream
-    pool = start_pool([Mapper(last)], workers)
-    gate.pools.append(pool)
-    rereader = Rereader()
-    generate = pointwise_tasks(upstream, last, rereader)
-    prefetch_from = prefetching(pool, gate, 0, generate, rereader, None, last)
-    return Session(chain.machine, prefetch_from, gate)

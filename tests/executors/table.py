@@ -83,6 +83,15 @@ def made(rng: np.random.Generator, x: int) -> Any:
     ][x % 4]
 
 
+class Attributes(dict[str, int]):
+    """A dict whose keys are its attributes too; others are a KeyError."""
+
+    __getattr__ = dict.__getitem__
+
+    def __call__(self, x: int) -> Any:
+        return Attributes(x=self["scale"] // x)
+
+
 class Unreadable:
     """A stream that ends with an error."""
 
@@ -141,6 +150,7 @@ TABLE: dict[str, Pipe] = PIPELINES | {
     | lz.repeat()
     | lz.map(str)
     | lz.shard(num_shards=2, index=1),
+    "attributes of their own": lz.source([3, 2, 1, 0]) | lz.map(Attributes(scale=6)),
     # some outputs of each item
     "kept": NUMBERS | lz.map(square) | lz.filter(odd) | lz.map(str),
     "nothing kept": lz.source(range(9)) | lz.filter(lambda x: not keep(x)) | lz.map(square),

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import re
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from tests.executors.faults import (
     FORKED,
     HUNG,
     ITEMS,
+    LATE,
     LOSSES,
     OTHERS,
     PROCESSES,
@@ -42,11 +40,9 @@ from tests.executors.faults import (
     in_a_stream,
     keep,
     kill,
-    little_memory,
     lock,
     notes,
     of_each,
-    raise_domestic,
     replayed,
     script,
     seekable,
@@ -94,8 +90,8 @@ def test_a_fault(what: Any, told: Told, executor: Executor, shape: Any, flag: Pa
             assert re.search(told.note, notes(error))
             assert f"after {AT} delivered items" in notes(error) or not told.note
             assert "lz.replay(" in notes(error) or not told.note
-            if what in ERRORS and told.note and executor in PROCESSES.values():
-                assert what is raise_domestic or f"in {what.__name__}" in notes(error)
+            if what in ERRORS and told.note and executor.public is lz.processes:
+                assert what.__name__ == "Domestic" or "in __call__" in notes(error)
             assert getattr(error, "what", "bread") == "bread"
         flag.unlink(missing_ok=True)
         assert what not in LOSSES or replayed(pipeline, error) == AT
@@ -140,7 +136,7 @@ def test_an_error_does_not_wait_for_work_in_flight(executor: Executor, flag: Pat
     with lz.run(pipeline, executor=executor) as run:
         begun = monotonic()
         fails(run, [], Sorry)
-        assert monotonic() - begun < 3 * SOON  # what is in flight takes 60
+        assert monotonic() - begun < 2 * SOON  # what is in flight takes twice as long
         waiting.unlink()
 
 
@@ -186,7 +182,7 @@ def test_a_worker_killed_amid_a_large_array(shared_memory: bool) -> None:
         [worker] = multiprocessing.active_children()
         if not shared_memory:  # it writes until the pipe is full
             stat = Path(f"/proc/{worker.pid}/wchan")
-            until(lambda: stat.read_text().startswith(("sock", "unix")), 9)
+            until(lambda: stat.read_text().startswith(("sock", "unix")))
         worker.kill()
         with pytest.raises(lz.WorkerDied, match="SIGKILL"):
             found.extend(int(item[0]) for item in run)
@@ -195,72 +191,20 @@ def test_a_worker_killed_amid_a_large_array(shared_memory: bool) -> None:
     assert found == list(range(9))
 
 
-CGROUPS_1 = Path("/sys/fs/cgroup/memory").is_dir()
-
-
-def much_memory(flag: Path) -> Any:
-    return bytearray(1 << 30)
-
-
-def test_a_worker_out_of_memory(flag: Path) -> None:
-    executor = lz.processes(worker_init=little_memory, start_method="fork")
-    found: list[Any] = []
-    with lz.run(seekable(Fault(flag, 5, much_memory)), executor=executor) as run:
-        error = fails(run, found, MemoryError)
-        assert "in much_memory" in notes(error)
-        flag.unlink()
-        assert [*found, *run] == list(range(9))
-
-
-@contextmanager
-def confined() -> Iterator[Callable[[Path], Any]]:
-    """What uses up the memory of a control group that the process enters for it.
-
-    Where none can be made, the signal that the kernel would send.
-    """
-    group = Path("/sys/fs/cgroup/memory" if CGROUPS_1 else "/sys/fs/cgroup") / f"lz-{os.getpid()}"
-    limit, entry = ("limit_in_bytes", "tasks") if CGROUPS_1 else ("max", "cgroup.procs")
-    try:
-        group.mkdir()
-        (group / f"memory.{limit}").write_text(str(1 << 26))
-    except OSError:
-        yield lambda _: os.kill(os.getpid(), signal.SIGKILL)
-        return
-
-    def use(_: Path) -> Any:
-        (group / entry).write_text(str(os.getpid()))
-        return np.ones(1 << 28)
-
-    yield use
-    until(lambda: not (group / entry).read_text())
-    group.rmdir()
-
-
-def test_a_worker_that_the_kernel_kills_for_its_memory(flag: Path) -> None:
-    found: list[Any] = []
-    executor = lz.processes(start_method="fork")
-    with confined() as use, lz.run(seekable(Fault(flag, 5, use)), executor=executor) as run:
-        fails(run, found, lz.WorkerDied, "SIGKILL")
-        flag.unlink()
-        assert [*found, *run] == list(range(9))
-
-
 def test_a_thread_that_hung_and_wakes_up_is_in_nobodys_way() -> None:
-    woken, hangs, made = threading.Event(), [True], []
+    woken, hangs = threading.Event(), [True]
 
     def slow(item: int) -> int:
         if item == 5 and hangs:
             hangs.clear()
             woken.wait()
-        made.append(item)
         return item
 
     pipeline = lz.source(range(10**4)) | lz.map(slow) | lz.filter(lambda item: True)
     found: list[int] = []
-    with lz.run(pipeline, executor=lz.threads(timeout=0.3)) as run:
+    with lz.run(pipeline, executor=lz.threads(timeout=LATE)) as run:
         fails(run, found, lz.WorkerTimeout)
         found.extend(islice(run, 3))
-        until(lambda: len(made) == (sleep(0.05), len(made))[1])  # ahead as far as may be
         woken.set()
         until(lambda: len(workers()) == 1)
         found.extend(run)

@@ -12,13 +12,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
-from lazyckpt.testing.laws import Stream
-from tests.executors.faults import each
-from tests.helpers import until, workers
+from tests.executors.faults import after_a_stream, before_a_stream, each, keep, seekable
+from tests.helpers import HANGS, until, workers
 
 
 class Counting:
@@ -43,27 +43,12 @@ def counting(tmp_path: Path) -> Counting:
     return Counting(tmp_path)
 
 
-def seekable(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
-    return lz.source(range(n)) | lz.map(fn)
+def between(fn: Any, n: int) -> lz.Pipeline[Any]:
+    return lz.source(range(n)) | lz.flat_map(lambda item: [item]) | lz.map(fn) | lz.filter(keep)
 
 
-def stream(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
-    return lz.source(Stream(range(n))) | lz.map(fn)
-
-
-def beside(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
-    return lz.source(range(n)) | lz.map(fn) | lz.filter(kept)
-
-
-def kept(item: Any) -> bool:
-    return True
-
-
-def between(fn: Any, n: int = 100) -> lz.Pipeline[Any]:
-    return lz.source(range(n)) | lz.flat_map(lambda item: [item]) | lz.map(fn) | lz.filter(kept)
-
-
-SHAPES = [seekable, stream, beside, between]
+SHAPES = [seekable, after_a_stream, before_a_stream, between]
+FAR = 40  # items that are one behind another: more than what workers may have ahead
 
 
 def executors(**options: Any) -> dict[str, Executor]:
@@ -95,7 +80,10 @@ def count(executor: Executor) -> int:
 
 
 def settled(counting: Counting) -> list[int]:
-    """What has been made, once a tenth of a second has brought nothing more."""
+    """What has been made, after a tenth of a second that has brought nothing more.
+
+    A busy machine may bring more later: the tests want no more than this.
+    """
     made, since = counting.made, monotonic()
 
     def is_quiet() -> bool:
@@ -112,33 +100,34 @@ def settled(counting: Counting) -> list[int]:
 def test_nothing_is_made_before_it_may_be(
     executor: Executor, shape: Any, counting: Counting
 ) -> None:
-    with lz.run(shape(counting), executor=executor) as run:
+    with lz.run(shape(counting, 100), executor=executor) as run:
         assert settled(counting) == []
         assert next(run) == 0  # which was waited for
         assert len(settled(counting)) <= 1 + count(executor)
         with run.allow_buffering:
+            with run.allow_buffering:
+                pass
             until(lambda: len(counting.made) >= 5)
         made = settled(counting)
         for item in range(1, len(made) + 3):
             assert next(run) == item
         assert counting.made == sorted(set(counting.made)), "made once"
         assert [*run] == list(range(len(made) + 3, 100))
-    assert not workers()
+    until(lambda: not workers())
 
 
 @pairs(True)
 def test_only_what_was_begun_is_made_after_it_closes(
     executor: Executor, shape: Any, counting: Counting
 ) -> None:
-    with lz.run(shape(counting), executor=executor) as run:
+    with lz.run(shape(counting, 100), executor=executor) as run:
         for _ in range(5):
             next(run)
-            with run.allow_buffering:
+            with run.allow_buffering, run.allow_buffering:
                 pass
-        made = settled(counting)
         for item in range(5, 100):
             assert next(run) == item
-            assert len(counting.made) <= max(len(made), item + 1 + count(executor))
+            assert item < FAR or len(counting.made) <= item + 1 + count(executor)
 
 
 class Waiting(Counting):
@@ -158,49 +147,39 @@ def test_what_is_waited_for_is_made_though_others_pause(
     executor: Executor, shape: Any, tmp_path: Path
 ) -> None:
     waiting = Waiting(tmp_path)
-    with lz.run(shape(waiting), executor=executor) as run:
+    with lz.run(shape(waiting, 100), executor=executor) as run:
         found = [next(run)]
         consumer = threading.Thread(target=found.extend, args=(run,))
         consumer.start()
         until(lambda: 1 in waiting.made)
         run.pause()
         waiting.go("all").touch()
-        consumer.join(9)
+        consumer.join(HANGS)
         assert found == list(range(100))
 
 
-@gated
-def test_allowing_nests(executor: Executor, counting: Counting) -> None:
-    with lz.run(seekable(counting), executor=executor) as run:
-        with run.allow_buffering:
-            with run.allow_buffering:
-                pass
-            assert next(run) == 0
-            until(lambda: len(counting.made) >= 4)
-        made = len(settled(counting))
-        for _ in range(3):
-            assert len(counting.made) == made
-        assert [*run] == list(range(1, 100))
+class Large(Counting):
+    """Makes items that are handed on one by one."""
+
+    def __call__(self, item: int) -> Any:
+        return np.full(1 << 19, super().__call__(item), np.uint8)
 
 
 @pairs(False)
-def test_pausing_a_run_that_is_not_gated(
-    executor: Executor, shape: Any, counting: Counting
-) -> None:
-    with lz.run(shape(counting, 10**5), executor=executor) as run:
-        assert next(run) == 0
+def test_pausing_a_run_that_is_not_gated(executor: Executor, shape: Any, tmp_path: Path) -> None:
+    large = Large(tmp_path)
+    with lz.run(shape(large, 100), executor=executor) as run:
+        assert next(run)[0] == 0
         run.pause()
         run.pause()
         run.resume()  # as often as it was paused
-        made = settled(counting)
-        assert settled(counting) == made
-        assert next(run) == 1  # which is at hand or waited for
-        before = len(settled(counting))
+        for item in range(1, 60):
+            assert next(run)[0] == item
+            assert item < FAR or len(large.made) <= item + 1 + count(executor)
         run.resume()
-        until(lambda: next(run) and len(counting.made) > before)
-        run.pause()
-        made = settled(counting)
-        assert len(made) == len(set(made)), "made once"
+        assert next(run)[0] == 60
+        until(lambda: len(large.made) >= 61 + 4)
+        assert len(large.made) == len({*large.made}), "made once"
 
 
 @pairs(False)
@@ -208,27 +187,20 @@ def test_buffers_survive_leaving_and_entering(
     executor: Executor, shape: Any, counting: Counting
 ) -> None:
     run = lz.run(shape(counting, 40), executor=executor)
-    found = []
     with run:
-        found.append(next(run))
-        settled(counting)
-    ready = settled(counting)
-    assert len(ready) >= 4
-    assert not workers()
+        found = [next(run)]
+        until(lambda: run.stats.ready >= 4)
+        ready = run.stats.ready
+    until(lambda: not workers())
     with run:
         found.extend(run)
     assert found == list(range(40))
-    made = counting.made
-    again = {item for item in ready if made.count(item) > 1}
-    if count(executor) > 1 and shape is stream and "fork" in repr(executor):
-        assert len(again) < len(ready), "what the process that reads it had ready has gone with it"
-    else:
-        assert not again, f"{again} of {ready} were made again"
+    assert all(counting.made.count(item) == 1 for item in range(1 + ready)), "made once"
 
 
 @gated
 def test_allowing_a_closed_run_starts_nobody(executor: Executor, counting: Counting) -> None:
-    run = lz.run(seekable(counting), executor=executor)
+    run = lz.run(seekable(counting, 100), executor=executor)
     with run:
         next(run)
     with run.allow_buffering:
@@ -241,7 +213,7 @@ def test_allowing_a_closed_run_starts_nobody(executor: Executor, counting: Count
 def test_an_error_while_allowing_loses_nothing(executor: Executor, tmp_path: Path) -> None:
     """Workers that can't start say so to who asks for an item, and the first one is not lost."""
     is_fork = executor.arguments.get("start_method") == "fork"
-    with lz.run(seekable(Counting(tmp_path)), executor=executor) as run:
+    with lz.run(seekable(Counting(tmp_path), 100), executor=executor) as run:
         with few_files() if is_fork else nullcontext():
             with run.allow_buffering:
                 pass
@@ -264,7 +236,7 @@ def few_files() -> Iterator[None]:
 
 def test_the_dead_hold_no_gate(tmp_path: Path) -> None:
     executor = lz.processes(2, gated=True, start_method="fork")
-    with lz.run(seekable(Counting(tmp_path)), executor=executor) as run:
+    with lz.run(seekable(Counting(tmp_path), 100), executor=executor) as run:
         with run.allow_buffering:
             found = [next(run)]
         for child in multiprocessing.active_children():
@@ -280,7 +252,7 @@ def test_the_dead_hold_no_gate(tmp_path: Path) -> None:
 
 def test_the_gate_counts_what_threads_wait_for(tmp_path: Path) -> None:
     """The consumer waits, and so does the thread that works for it: neither shuts the other out."""
-    pipeline = beside(int, 3000) | lz.map(int)
+    pipeline = before_a_stream(int, 3000) | lz.map(int)
     for executor in (lz.threads(2, gated=True), lz.processes(2, gated=True, start_method="fork")):
         with lz.run(pipeline, executor=executor) as run:
             assert [*run] == list(range(3000))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import faulthandler
 import os
 from functools import partial
 from pathlib import Path
@@ -129,35 +127,3 @@ def test_who_writes_into_an_item_changes_no_other(shape: str, size: int) -> None
             assert (item["array"] == number % 7).all()
             item["array"] += 1
     assert all((array == x).all() for (x, _), array in CACHE.items())
-
-
-def crashes(x: int) -> int:
-    if x == 1700:
-        faulthandler.disable()  # which would print where
-        ctypes.string_at(0)
-    return x
-
-
-def begin(worker: int) -> None:
-    """What a worker does first."""
-
-
-@pytest.mark.parametrize("init", [None, begin])
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-@pytest.mark.parametrize("shape", ["seekable", "outputs"])
-def test_a_crash_of_a_cheap_function_is_a_workers(shape: str, on_error: Any, init: Any) -> None:
-    """Or the item is left out."""
-    pipeline: lz.Pipeline[int] = lz.source(range(3000)) | lz.map(crashes)
-    pipeline = pipeline | lz.filter(keep) if shape == "outputs" else pipeline
-    retries = int(on_error == "skip")
-    executor = lz.processes(2, start_method="fork", retries=retries, worker_init=init)
-    found: list[int] = []
-    with lz.run(pipeline, executor=executor, on_error=on_error) as run:
-        if on_error == "skip":
-            assert [*run] == [x for x in range(3000) if x != 1700]
-            assert run.skipped == 1
-            return
-        with pytest.raises(lz.WorkerDied):
-            found.extend(run)
-        assert found == [*range(len(found))]
-        assert run.state.items == len(found) <= 1700

@@ -24,7 +24,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.forking import forking
 from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
-from tests.helpers import nothing_is_left
+from tests.helpers import HANGS, nothing_is_left
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -267,42 +267,30 @@ def test_what_is_held_back_for_a_fork_goes_on_after_an_interrupt() -> None:
         with suppress(Interrupt), at, forking(tell=False), without_interrupts():
             pass
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        with lz.run(lz.source([1]) | lz.map(abs), executor=lz.threads(timeout=9)) as run:
+        with lz.run(lz.source([1]) | lz.map(abs), executor=lz.threads(timeout=HANGS)) as run:
             assert next(run) == 1
         if not at.has_come:
             assert number > 20
             return
 
 
-def test_a_run_whose_resume_is_interrupted_goes_on() -> None:
-    pipeline = lz.source(range(20)) | lz.map(abs)
-    for number in count(1):
-        with lz.run(pipeline, executor=lz.threads()) as run:
-            assert next(run) == 0
-            run.pause()
-            at = At(number, interrupt, lines=True)
-            with suppress(Interrupt), at:
-                run.resume()
-            assert list(run) == [*range(1, 20)]
-        if not at.has_come:
-            assert number > 5
-            return
-
-
-GATED = {
+FILLED = {
+    "paused": lz.threads(),
     "threads": lz.threads(2, gated=True, buffer_size=6),
     "fork": lz.processes(2, gated=True, buffer_size=6, start_method="fork"),
 }
 
 
-@pytest.mark.parametrize("executor", GATED)
+@pytest.mark.parametrize("executor", FILLED)
 @pytest.mark.parametrize("name", ["random access", "some"])
 def test_an_interrupt_while_the_buffer_is_filled_loses_nothing(name: str, executor: str) -> None:
     pipeline = PIPELINES[name]
     expected = [*pipeline]
-    for number in range(1, 1 << 30, 1 if IS_DEEP or executor == "threads" else 23):
-        with lz.run(pipeline, executor=GATED[executor]) as run:
+    for number in range(1, 1 << 30, 1 if IS_DEEP or executor != "fork" else 23):
+        with lz.run(pipeline, executor=FILLED[executor]) as run:
             found = [next(run)]
+            if executor == "paused":
+                run.pause()
             with suppress(Interrupt), At(number, interrupt, lines=True) as at:
                 run.resume()
             assert [*found, *run] == expected, number

@@ -1,4 +1,4 @@
-"""Ctrl-C and killed parents: the run goes on, or its workers end."""
+"""Ctrl-C: the run goes on."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
-from tests.executors.faults import SOON
-from tests.helpers import is_alive, until
+from tests.executors.faults import LONG, SOON
+from tests.helpers import until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-
-def shared() -> set[str]:
-    """Names of shared memory and semaphores, as multiprocessing and torch give them."""
-    kinds = ("psm_", "sem.mp-", "torch_", "lazyckpt")
-    folder = Path("/dev/shm")
-    return {name.name for name in folder.glob("*") if name.name.startswith(kinds)}
 
 
 INTERRUPTED = """
@@ -78,54 +70,16 @@ def test_a_ctrl_c_in_the_consumer(executor: str, stage: str, tmp_path: Path) -> 
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as process:
-        until((tmp_path / "begun").exists, 20)
+        until((tmp_path / "begun").exists)
         if "ready" in executor:  # a server's child can be hit before it is a worker
             until((tmp_path / "ready0").exists)
             until((tmp_path / "ready1").exists)
-        begun = monotonic()
         os.killpg(process.pid, signal.SIGINT)
         try:
-            out, error = process.communicate(timeout=30)
+            out, error = process.communicate(timeout=SOON)
         finally:
             process.kill()  # if it goes on, which nobody waits for
-        assert monotonic() - begun < 2 * SOON
     assert (out.decode().strip(), error.decode()) == ("[0, 1, 2, 3, 4, 5]", "")
-
-
-ORPHANS = """
-import multiprocessing, os, sys
-import lazyckpt as lz
-
-def busily(x):
-    while x:
-        sum(range(1000))
-    return x
-
-if __name__ == "__main__":
-    run = lz.run({pipeline}, executor=lz.processes(2, start_method={method!r}))
-    next(run)
-    print(os.getpid(), *[child.pid for child in multiprocessing.active_children()], flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize(
-    ("method", "is_busy"), [("fork", True), ("fork", False), ("forkserver", False), ("spawn", True)]
-)
-def test_workers_end_with_their_parent(method: str, is_busy: bool, tmp_path: Path) -> None:
-    pipeline = f"lz.source(range(9)) | lz.map({'busily' if is_busy else 'abs'})"
-    (tmp_path / "script.py").write_text(ORPHANS.format(pipeline=pipeline, method=method))
-    before = shared()
-    with subprocess.Popen(
-        [sys.executable, tmp_path / "script.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        pids = [*map(int, process.stdout.readline().split())]
-        assert len(pids) == 3
-        assert all(map(is_alive, pids))
-        process.kill()
-        until(lambda: not any(map(is_alive, pids)), 3 * 3)
-    until(lambda: shared() <= before)
 
 
 AT_ANY_MOMENT = """
@@ -191,5 +145,5 @@ def goes_on_after_interrupts(executor: str, stage: str, tmp_path: Path) -> None:
     """
     path = tmp_path / "script.py"
     path.write_text(AT_ANY_MOMENT.format(executor=executor, stage=stage))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, done.stderr

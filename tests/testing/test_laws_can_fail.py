@@ -339,7 +339,7 @@ def test_wrong_places_of_prefetched_items_are_caught(
     def wrong(self: Prefetcher) -> Any:
         """The place is that of the last chunk, or an item is not counted."""
         if broken == "place":
-            return self._chunk.position_after(0), right(self)[1]
+            return self._chunk.places.after(0), right(self)[1]
         return max(0, right(self) - 1)
 
     monkeypatch.setattr(Prefetcher, broken, wrong)

@@ -8,15 +8,16 @@ import os
 import pickle
 import platform
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from mmap import ACCESS_COPY, mmap
 from multiprocessing.heap import Arena
 from traceback import format_exception, format_exception_only
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,6 @@ from lazyckpt.failures.notes import Failure, RebuiltError, add_note
 
 T = TypeVar("T")
 Buffers = list[NDArray[np.uint8]]
-Dumps: TypeAlias = Callable[[Any, LargeBuffers | None], bytes]
 
 
 class SharedPickle:
@@ -42,9 +42,9 @@ class SharedPickle:
     So are the large arrays in there: who writes into one has pages of its own.
     """
 
-    def __init__(self, content: Any, dumps: Dumps) -> None:
+    def __init__(self, content: Any, *, by_value: bool) -> None:
         large = LargeBuffers()
-        parts = [memoryview(dumps(content, large)), *large]
+        parts = [memoryview(_dumps(content, large, by_value=by_value)), *large]
         *begins, end = starts([len(part) for part in parts])
         self._places = [
             slice(start, start + len(part)) for start, part in zip(begins, parts, strict=True)
@@ -91,28 +91,18 @@ class OutcomeMessage(Message):
     """An outcome on its way from a worker: what of it can be pickled."""
 
     def _serialized(self) -> tuple[bytes, Buffers]:
-        outcome: Outcome = self._content
-        if outcome.failure is not None:
-            outcome = outcome._replace(failure=picklable_failure(outcome.failure, this_process()))
-        try:
-            return serialize(outcome._replace(items=apart(outcome.items)))
-        except Exception:
-            outcome = picklable_outcome(outcome, this_process())
-            return serialize(outcome._replace(items=apart(outcome.items)))
+        return send_outcome(self._content, this_process(), serialize)
 
 
-class SerializedMessage:
+class SerializedMessage(NamedTuple):
     """A message that has arrived. Opening it may raise what unpickling does."""
 
-    def __init__(self, frame: bytes, buffers: Buffers) -> None:
-        self._frame, self._buffers = frame, buffers
+    frame: bytes
+    buffers: Buffers
 
     def open(self) -> Any:
         """The content, its arrays in memory that can be written to."""
-        return pickle.loads(self._frame, buffers=map(_writable, self._buffers))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SerializedMessage, (self._frame, self._buffers)
+        return pickle.loads(self.frame, buffers=map(_writable, self.buffers))
 
 
 def _writable(buffer: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -132,7 +122,7 @@ def this_process() -> str:
 
 def serialize_handlers(handlers: list[Handler]) -> bytes:
     """Handlers as bytes, with their functions, for workers that have another main module."""
-    return _serialized(handlers, (), lambda content, dumps: dumps(content, None), has_main=False)
+    return _made(handlers, partial(_dumps, handlers), has_main=False)
 
 
 def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
@@ -140,27 +130,24 @@ def share_handlers(handlers: list[Handler], *more: Any) -> SharedPickle:
 
     Large arrays in there, and the items of a source, are in memory that all of them share.
     """
-    return _serialized(handlers, more, SharedPickle, has_main=True)
+    return _made(handlers, partial(SharedPickle, (handlers, *more)), has_main=True)
 
 
-def _serialized(
-    handlers: list[Handler],
-    more: tuple[Any, ...],
-    make: Callable[[Any, Dumps], T],
-    *,
-    has_main: bool,
-) -> T:
-    """What is made of handlers, and of what goes along, by the first way to pickle them that can.
+def _made(handlers: list[Handler], make: Callable[..., T], *, has_main: bool) -> T:
+    """What is made of handlers by the first way to pickle their functions that can.
+
+    By name, if a worker can import what is defined here; else `by_value`, if cloudpickle is there.
 
     Raises:
         PipelineError: A function can't be pickled; it names the stage.
         SourceChanged: Their data aren't what they were.
     """
     error: Exception | None = None
-    content = (handlers, *more) if more else handlers
-    for dumps in _dumps_functions(has_main):
+    can_import = has_main and hasattr(sys.modules["__main__"], "__file__")
+    ways = [False, True][not can_import :] if has_cloudpickle() else [False]
+    for by_value in ways:
         try:
-            return make(content, dumps)
+            return make(by_value=by_value)
         except SourceChanged:
             raise
         except Exception as raised:
@@ -170,83 +157,94 @@ def _serialized(
         if has_cloudpickle()
         else '; lambdas and closures need cloudpickle: pip install "lazyckpt[processes]"'
     )
-    raise PipelineError(
-        f"{_unpicklable(handlers, dumps)} can't be sent to a worker process: {error}{remedy}"
-    ) from error
+    what = _unpicklable(handlers, by_value=ways[-1])
+    raise PipelineError(f"{what} can't be sent to a worker process: {error}{remedy}") from error
 
 
 def has_cloudpickle() -> bool:
     return importlib.util.find_spec("cloudpickle") is not None
 
 
-def _dumps_functions(has_main: bool) -> list[Dumps]:
-    """How to pickle functions: by name, where a worker can import what is defined here."""
-    cloud: list[Dumps] = [_dumps_by_value] if has_cloudpickle() else []
-    by_name = has_main and hasattr(sys.modules["__main__"], "__file__")
-    return [_dumps_by_name, *cloud] if by_name or not cloud else cloud
+def _dumps(content: Any, large: LargeBuffers | None = None, *, by_value: bool) -> bytes:
+    """Pickle something, with classes and functions by name or by value.
 
-
-def _dumps_by_name(content: Any, large: LargeBuffers | None = None) -> bytes:
+    If its `large` buffers are wanted, they stay out of it, and processes share the data of
+    sources as well.
+    """
     file = BytesIO()
-    pickler = pickle.Pickler(file, 5, buffer_callback=large)
-    if large is not None:
-        pickler.dispatch_table = copyreg.dispatch_table | {Call: _sharing(_dumps_by_name)}
-    pickler.dump(content)
-    return file.getvalue()
-
-
-def _dumps_by_value(content: Any, large: LargeBuffers | None = None) -> bytes:
-    """A pickle that has classes and functions by value, from cloudpickle."""
-    file = BytesIO()
-    pickler = _strict_pickler(shares=large is not None)
+    pickler = _pickler(by_value=by_value, shares=large is not None)
     pickler(file, 5, buffer_callback=large).dump(content)
     return file.getvalue()
 
 
-def _sharing(dumps: Callable[[Any], bytes]) -> Callable[[Call], Any]:
-    """How to reduce a call whose data processes share, as their memory does."""
-    return lambda call: shared_call(call, dumps).__reduce__()
-
-
 @cache
-def _strict_pickler(*, shares: bool) -> Any:
-    """Cloudpickle's pickler, which takes nothing for something else; see `_sharing`."""
-    base = import_module("cloudpickle").Pickler
-
-    def reduce_file(file: Any) -> Any:
-        if file in (sys.stdout, sys.stderr):
-            return base.dispatch_table[TextIOWrapper](file)
-        raise TypeError("cannot pickle an open file, as its text would come: give its path")
-
-    def refuse_view(view: memoryview) -> Any:
-        raise TypeError("cannot pickle a memoryview, as bytes would come: give bytes or an array")
-
-    kinds: dict[type, Any] = {TextIOWrapper: reduce_file, memoryview: refuse_view}
-    table = {kind: way for kind, way in kinds.items() if kind not in copyreg.dispatch_table}
+def _pickler(*, by_value: bool, shares: bool) -> Any:
+    """The class of a pickler; that of cloudpickle takes nothing for something else."""
+    base: Any = pickle.Pickler
+    table: ChainMap[Any, Any] = ChainMap(copyreg.dispatch_table)
+    if by_value:
+        base = import_module("cloudpickle").Pickler
+        kinds: dict[Any, Any] = {TextIOWrapper: _reduce_file, memoryview: _refuse_view}
+        strict = {kind: way for kind, way in kinds.items() if kind not in table}
+        table = base.dispatch_table.new_child(strict)
     if shares:
-        table[Call] = _sharing(_dumps_by_value)
-    strict = {"dispatch_table": base.dispatch_table.new_child(table)}
-    return type("StrictPickler", (base,), strict)
+        dumps = partial(_dumps, by_value=by_value)
+        table = table.new_child({Call: lambda call: shared_call(call, dumps).__reduce__()})
+    return type("Pickler", (base,), {"dispatch_table": table})
+
+
+def _reduce_file(file: Any) -> Any:
+    if file in (sys.stdout, sys.stderr):
+        return import_module("cloudpickle").Pickler.dispatch_table[TextIOWrapper](file)
+    raise TypeError("cannot pickle an open file, as its text would come: give its path")
+
+
+def _refuse_view(view: memoryview) -> Any:
+    raise TypeError("cannot pickle a memoryview, as bytes would come: give bytes or an array")
 
 
 class _CloudPickled:
     """An item or error of a class or function that has no name where it goes to."""
 
     def __init__(self, item: Any) -> None:
-        self._frame = _dumps_by_value(item)
+        self._frame = _dumps(item, by_value=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickle.loads, (self._frame,)
 
 
-def _unpicklable(handlers: Iterable[Handler], dumps: Dumps) -> str:
+def _unpicklable(handlers: Iterable[Handler], *, by_value: bool) -> str:
     calls: list[Call] = [call for handler in handlers for call in getattr(handler, "calls", ())]
     for call in calls:
         try:
-            dumps(call, None)
+            _dumps(call, by_value=by_value)
         except Exception:
             return f"{call!r}, built at {call.site},"
     return "an option of the executor, such as worker_init,"
+
+
+def transfer_failure(error: Exception, what: str) -> Outcome:
+    """The outcome of a task of which an item can't be transferred, with what is said of that."""
+    note = f"lazyckpt: an item {what}"
+    if note not in getattr(error, "__notes__", ()):
+        add_note(error, note)
+    return Outcome([], Failure(error, ""), is_transfer_error=True)
+
+
+def send_outcome(
+    outcome: Outcome,
+    worker: str,
+    send: Callable[[Outcome], T],
+    unwritable: type[Exception] = Exception,
+) -> T:
+    """Send what can be pickled of an outcome; `send` raises `unwritable` if some of it can't."""
+    if outcome.failure is not None:
+        outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
+    try:
+        return send(outcome._replace(items=apart(outcome.items)))
+    except unwritable:
+        outcome = picklable_outcome(outcome, worker)
+        return send(outcome._replace(items=apart(outcome.items)))
 
 
 def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:
@@ -258,8 +256,7 @@ def picklable_outcome(outcome: Outcome, worker: str) -> Outcome:
         except Exception as error:
             add_note(error, f"lazyckpt: an item, a {type(item).__name__}, can't leave its process")
             failure = picklable_failure(Failure(error, ""), worker)
-            positions = outcome.positions and outcome.positions[: len(items) + 1]
-            return outcome._replace(items=items, failure=failure, positions=positions, end=None)
+            return outcome._replace(items=items, failure=failure, end=None)
     return outcome._replace(items=items)
 
 

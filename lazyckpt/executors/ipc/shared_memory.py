@@ -54,35 +54,26 @@ class SharedMemorySlots:
         start = self._start + number * self.size
         return self._view[start : start + self.size]
 
-    def read(self, number: int, sizes: Sequence[int]) -> HeldSlot:
-        """The buffers in a slot, which is held until all of them are dropped."""
-        return HeldSlot(self, number, sizes)
-
-    def read_first(self, number: int, sizes: Sequence[int]) -> tuple[memoryview, HeldSlot]:
-        """The first buffer in a slot, which is held until that is dropped too; the others."""
-        held = HeldSlot(self, number, sizes)
-        return held.pop_first(), held
-
-    def hold(self, number: int) -> _SlotBytes:
-        """A slot's bytes; once they are dropped, `free_dropped` frees it."""
+    def read(self, number: int, sizes: Sequence[int]) -> list[Any]:
+        """Return the buffers in a slot; once all of them are dropped, `free_dropped` frees it."""
         forks = len(_forks)
         held = np.frombuffer(self[number], np.uint8).view(_SlotBytes)
         # Whoever drops them runs no Python code by that, in which a Ctrl-C would be lost.
         found = self._held[number] = _SlotReference(held, self._dropped.append)
         found.number, found.forks = number, forks
-        return held
+        places = zip(starts(sizes), sizes, strict=False)
+        return [held[start : start + size] for start, size in places]
 
-    def lend(self, number: int) -> bool:
-        """Whether a consumer may keep a slot that is held; it copies what is in others."""
+    def lend(self, number: int, buffers: list[Any]) -> Iterator[memoryview]:
+        """Yield buffers of a slot that was read, for a consumer to keep: if it may, or copies."""
         self.free_dropped()
-        if len(self._lent) >= min(LENT_SLOTS, self.count // 2) or self._is_forked(number):
-            return False
-        self._lent.add(number)
-        return True
-
-    def _is_forked(self, number: int) -> bool:
-        """Whether another process has the slot's bytes too."""
-        return self._held[number].forks != len(_forks)
+        is_forked = self._held[number].forks != len(_forks)  # so that another process has them too
+        if is_forked or len(self._lent) >= min(LENT_SLOTS, self.count // 2):
+            buffers = [buffer.copy() for buffer in buffers]
+        else:
+            self._lent.add(number)
+        for buffer in buffers:
+            yield memoryview(buffer)
 
     def free_dropped(self) -> None:
         """Free the slots whose bytes nobody has any more."""
@@ -103,34 +94,6 @@ class SharedMemorySlots:
         with suppress(BufferError):
             self._view.release()
             self._map.close()
-
-
-class HeldSlot:
-    """Buffers in a slot. Only who iterates over them is lent the slot, or has copies."""
-
-    def __init__(self, memory: SharedMemorySlots, number: int, sizes: Sequence[int]) -> None:
-        self._memory, self._number, self._sizes = memory, number, sizes
-        self._bytes: _SlotBytes | None = memory.hold(number)
-        self._buffers: list[memoryview] = []
-        self._first = 0
-
-    def pop_first(self) -> memoryview:
-        """The first buffer, in the slot: the others are left to iterate over."""
-        assert self._bytes is not None
-        self._first = 1
-        found: Any = self._bytes[: self._sizes[0]]
-        return memoryview(found)
-
-    def __iter__(self) -> Iterator[memoryview]:
-        found = self._bytes
-        if found is not None:
-            places = [*zip(starts(self._sizes), self._sizes, strict=False)][self._first :]
-            parts: Any = [found[start : start + size] for start, size in places]
-            if parts and not self._memory.lend(self._number):
-                parts = [part.copy() for part in parts]
-            self._buffers = [memoryview(part) for part in parts]
-            self._bytes = None
-        return iter(self._buffers)
 
 
 class UnmappedSlots:
@@ -154,9 +117,9 @@ class UnmappedSlots:
         finally:
             self._map[number] = 0
 
-    def read_first(self, number: int, sizes: Sequence[int]) -> tuple[memoryview, list[memoryview]]:
-        first, *others = self.read(number, sizes)
-        return first, others
+    def lend(self, number: int, buffers: list[memoryview]) -> list[memoryview]:
+        """The buffers, as they are copies."""
+        return buffers
 
     def free_dropped(self) -> None:
         """None is held."""

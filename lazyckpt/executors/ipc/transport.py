@@ -9,10 +9,9 @@ descriptor that is sent through the pipe: whatever dies, nothing stays behind.
 Before each frame is its size. A pickle ignores what follows it, and the last byte of a
 frame says what it is:
 
-    pickle, number, "N"                     a message
-    pickle, sizes, slot, count, number, "S" a message; its buffers are in a slot
-    sizes, slot, count, number, "A"         a message; its pickle and buffers are in a slot
-    pickle, sizes, 0, count, number, "P"    a message; its buffers follow in the pipe
+    pickle, sizes, slot, count, number, "N" a message; its large buffers are in a slot
+    sizes, slot, count, number, "N"         a message; its pickle and large buffers are in a slot
+    pickle, sizes, -1, count, number, "N"   a message; its large buffers follow in the pipe
     bytes a slot, slots, "M"                shared memory; its descriptor follows
     text, "W"                               a warning to the consumer's user
 """
@@ -44,21 +43,25 @@ from lazyckpt.executors.ipc.shared_memory import (
 
 LARGE_PICKLE = 1 << 15  # bytes from which a slot takes no longer than the pipe; half, of 256 KiB
 
-_PLAIN, _IN_SLOT, _ALL_IN_SLOT, _IN_PIPE, _MEMORY, _WARNING = b"NSAPMW"
+_MESSAGE, _MEMORY, _WARNING = b"NMW"
+_PIPE = -1  # in place of a slot
 _Pickle: TypeAlias = bytes | bytearray | memoryview
 
 _SIZE = struct.Struct("=Q")
 _SHAPE = struct.Struct("=QI")
-_TAIL = struct.Struct("=qB")
-_PLACE = struct.Struct("=II")
-
-
-class Unreadable(Exception):
-    """A message has come that can't be unpickled; `__cause__` is why."""
+_TAIL = struct.Struct("=iIqB")
 
 
 class Unwritable(Exception):
-    """A message can't be pickled, and nothing was sent; `__cause__` is why."""
+    """A message can't be pickled, and nothing was sent.
+
+    Attributes:
+        reason: Why.
+    """
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Message:
@@ -75,15 +78,8 @@ class Message:
         self._pickled, self._buffers = pickled, buffers
 
     def open(self) -> Any:
-        """Unpickle it. Its arrays are writable where they were before.
-
-        Raises:
-            Unreadable: It can't be unpickled.
-        """
-        try:
-            return pickle.loads(self._pickled, buffers=self._buffers)
-        except Exception as error:
-            raise Unreadable(str(error)) from error
+        """Unpickle it, once. Its arrays are writable if they were before."""
+        return pickle.loads(self._pickled, buffers=self._buffers)
 
 
 class Sender:
@@ -125,26 +121,27 @@ class Sender:
         try:
             pickled, large = pickler.dump(message)
         except Exception as error:
-            raise Unwritable(str(error)) from error
+            raise Unwritable(error) from error
         size = sum(map(len, pickled))
         if size < LARGE:  # else it stays as large as its largest message
             self._pickler = pickler
         buffers: list[list[Any]] = [[view] for view in large]
         contents = [pickled, *buffers] if size >= LARGE_PICKLE else buffers
-        slot = self._fill_slot(contents) if contents else None
-        if slot is None:
-            kind, frame, contents = _IN_PIPE if large else _PLAIN, pickled, buffers
-        else:
-            kind, frame = (_IN_SLOT, pickled) if contents is buffers else (_ALL_IN_SLOT, [])
-        if contents:
-            sizes = [sum(map(len, each)) for each in contents]
-            frame += struct.pack(f"={len(sizes)}Q", *sizes), _PLACE.pack(slot or 0, len(sizes))
-        frame.append(_TAIL.pack(number, kind))
-        self._put(frame)
-        if kind == _IN_PIPE:
+        slot = self._fill_slot(contents) if contents else _PIPE
+        if slot == _PIPE:
+            contents = buffers
+        sizes = [sum(map(len, each)) for each in contents]
+        self._put(
+            [
+                *(pickled if len(contents) == len(large) else ()),
+                struct.pack(f"={len(sizes)}Q", *sizes),
+                _TAIL.pack(slot, len(sizes), number, _MESSAGE),
+            ]
+        )
+        if slot == _PIPE:
             self._outbox.extend((view, None) for view in large)
         self.flush()
-        if kind == _IN_PIPE and self._outbox:  # buffers that may be written to by then
+        if slot == _PIPE and large:  # which may be written to before the rest of it is sent
             self._outbox = deque((bytes(view), file) for view, file in self._outbox)
         return size + sum(map(len, large))
 
@@ -178,11 +175,11 @@ class Sender:
     def _put(self, frame: list[bytes]) -> None:
         self._outbox.append((b"".join([_SIZE.pack(sum(map(len, frame))), *frame]), None))
 
-    def _fill_slot(self, contents: list[list[Any]]) -> int | None:
-        """Copy buffers, each given in parts, into a slot; None if there is none."""
+    def _fill_slot(self, contents: list[list[Any]]) -> int:
+        """Copy buffers, each given in parts, into a slot; return it, or `_PIPE` for none."""
         *places, end = starts([sum(map(len, each)) for each in contents])
         if (slot := self._slot(end)) is None:
-            return None
+            return _PIPE
         assert self._memory is not None
         memory = self._memory[slot]
         for place, buffer in zip(places, contents, strict=True):
@@ -250,15 +247,23 @@ class Receiver:
         """
         self.free_slots()
         try:
-            while (kind := (frame := self._frame())[-1]) in (_MEMORY, _WARNING):
+            while (kind := (frame := self._frame())[-1]) != _MESSAGE:
                 if kind == _MEMORY:
                     self._map(*_SHAPE.unpack_from(frame))
                 else:
                     warnings.warn(frame[:-1].decode(), RuntimeWarning, stacklevel=3)
-            number, _ = _TAIL.unpack_from(frame, end := len(frame) - _TAIL.size)
-            if kind == _PLAIN:
-                return Message(number, frame, ())
-            return Message(number, *self._contents(frame, end, kind))
+            slot, count, number, _ = _TAIL.unpack_from(frame, end := len(frame) - _TAIL.size)
+            sizes = struct.unpack_from(f"={count}Q", frame, end := end - 8 * count)
+            if slot == _PIPE:
+                buffers = [np.empty(size, np.uint8).data for size in sizes]
+                for buffer in buffers:
+                    self._read_into(buffer)
+                return Message(number, frame, buffers)
+            if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
+                raise EOFError("the receiver is closed")
+            parts = memory.read(slot, sizes)
+            pickled = frame if end else memoryview(parts.pop(0))
+            return Message(number, pickled, memory.lend(slot, parts))
         except OSError as error:
             if error.errno is None or isinstance(error, ConnectionError):
                 raise EOFError("the sender is gone") from error
@@ -293,21 +298,6 @@ class Receiver:
             if not count:
                 raise EOFError("the sender is gone")
             left = left[count:]
-
-    def _contents(self, frame: _Pickle, end: int, kind: int) -> tuple[_Pickle, Iterable[Any]]:
-        """The pickle and the large buffers of a message, whose sizes and slot end there."""
-        slot, count = _PLACE.unpack_from(frame, end := end - _PLACE.size)
-        sizes = struct.unpack_from(f"={count}Q", frame, end - 8 * count)
-        if kind == _IN_PIPE:
-            buffers = [np.empty(size, np.uint8).data for size in sizes]
-            for buffer in buffers:
-                self._read_into(buffer)
-            return frame, buffers
-        if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
-            raise EOFError("the receiver is closed")
-        if kind == _ALL_IN_SLOT:
-            return memory.read_first(slot, sizes)
-        return frame, memory.read(slot, sizes)
 
     def _map(self, size: int, slots: int) -> None:
         poll(self._connection, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain
@@ -17,7 +16,7 @@ from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.registry import registry
 from lazyckpt.core.stages import stateless
-from lazyckpt.executors.plan.counting import with_machine
+from lazyckpt.executors.plan.counting import with_machines
 
 
 class Unmade(NamedTuple):
@@ -40,16 +39,10 @@ def is_chosen(call: Call, chain: Chain) -> bool:
 
 def choice_and_making(call: Call) -> tuple[Call, Call]:
     """Such a stage in two: one that chooses among what is unmade, and one that makes it."""
-    numbers = count()
-
-    def unmade_chain(chain: Chain) -> Chain:
-        number = next(numbers)
-        if not is_chosen(call, chain):
-            return chain
-        return with_machine(chain, _unmade(chain.machine, number))
-
     pipelines = tuple(each if is_chosen(call, each) else None for each in call.chains)
-    return call.with_chains(unmade_chain), made(pipelines).calls[0]
+    known = enumerate(pipelines)
+    unmade = [None if each is None else _unmade(each.machine, number) for number, each in known]
+    return with_machines(call, unmade), made(pipelines).calls[0]
 
 
 def _unmade(machine: Machine[Any], number: int) -> Machine[Unmade]:

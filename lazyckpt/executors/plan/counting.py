@@ -6,7 +6,7 @@ items have no part in. So it costs no more than counting to find it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain as chained
 from itertools import zip_longest
@@ -80,20 +80,23 @@ def recorders_of(chain: Chain) -> Recorders | None:
 def recorded(chain: Chain, recorders: Recorders) -> Machine[Any]:
     """The machine of a pipeline, with the positions recorded of those that it joins."""
     first, *others = chain.calls
-    each = iter(recorders)
-
-    def with_recorder(inner: Chain) -> Chain:
-        recorder = next(each)
-        return inner if recorder is None else with_machine(inner, recorder.recorded(inner.machine))
-
-    return Chain((first.with_chains(with_recorder), *others)).machine
+    pairs = zip(recorders, first.chains, strict=True)
+    machines = [None if r is None else r.recorded(each.machine) for r, each in pairs]
+    return Chain((with_machines(first, machines), *others)).machine
 
 
-def with_machine(chain: Chain, machine: Machine[Any]) -> Chain:
-    """A pipeline that is another machine where it is joined with others."""
-    made = type(chain)(chain.calls)
-    made.__dict__["machine"] = machine
-    return made
+def with_machines(call: Call, machines: Iterable[Machine[Any] | None]) -> Call:
+    """What joins pipelines, with other machines of theirs; None leaves one as it is."""
+    following = iter(machines)
+
+    def with_next(chain: Chain) -> Chain:
+        if (machine := next(following)) is None:
+            return chain
+        made = type(chain)(chain.calls)
+        made.__dict__["machine"] = machine
+        return made
+
+    return call.with_chains(with_next)
 
 
 def _chooses(call: Call) -> bool:
@@ -122,8 +125,7 @@ def _joined(call: Call, recorders: Recorders) -> Machine[Any] | None:
         if found is None:
             return None
         machines.append(found)
-    following = iter(machines)
-    return call.with_chains(lambda each: with_machine(each, next(following))).build(None)
+    return with_machines(call, machines).build(None)
 
 
 def _passed(call: Call, machine: Machine[Any]) -> Machine[Any] | None:

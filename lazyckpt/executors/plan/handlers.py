@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -17,8 +16,8 @@ from lazyckpt.core.sizes import item_bytes
 from lazyckpt.core.stages import sourced
 from lazyckpt.executors.plan.counting import Recorders, counting, recorded, recorders_of
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.positions import PositionLog, try_snapshot
-from lazyckpt.executors.plan.recording import Recorded
+from lazyckpt.executors.plan.positions import Positions, try_snapshot
+from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
@@ -31,14 +30,12 @@ class Outcome(NamedTuple):
     Attributes:
         items: What was made, up to an error or the end.
         failure: The error that came next.
-        positions: Of a stream, the position before the items and after each, or None.
+        positions: The positions before the items and after each, where the task has none.
         end: The position of the end, if the stream has ended.
         seconds: How long it took.
         item_bytes: About how large an item is.
         skipped: Of a stream, what was left out, and after how many items.
-        befores: Of a run, as of `PositionLog`.
         left: Of a run of upstream items, how many are left to another part of it.
-        recorded: Of a stream that joins pipelines, what was recorded of each, if it was.
         lost: The names of the records that were left out as workers were lost at them.
         timings: What its stages have taken, where that is measured.
         is_transfer_error: Whether `failure` is of sending the task or this. No
@@ -47,14 +44,12 @@ class Outcome(NamedTuple):
 
     items: list[Any]
     failure: Failure | None = None
-    positions: Sequence[Any] | None = None
+    positions: Positions | None = None
     end: Position | None = None
     seconds: float = 0.0
     item_bytes: float = 0.0
-    skipped: tuple[tuple[int, SkipRecord], ...] = ()
-    befores: Mapping[int, Position] = {}  # nobody writes to it
+    skipped: Sequence[tuple[int, SkipRecord]] = ()
     left: int = 0
-    recorded: list[list[Recorded]] | None = None
     is_transfer_error: bool = False
     lost: tuple[int, ...] = ()
     timings: list[Timings] | None = None
@@ -69,9 +64,27 @@ class Handler(ABC):
 
     calls: tuple[Call, ...] = ()
 
-    @abstractmethod
     def __call__(self, task: Any, items: list[Any] | None = None, /) -> Outcome:
         """What comes of a task. Its items go into the list, if there is one, as they are made."""
+        begun = perf_counter()
+        items = [] if items is None else items
+        failure, known = None, dict[str, Any]()
+        try:
+            self.make(task, items, known)
+        except TaskLost:  # without its traceback, which holds open files
+            failure = Failure(TaskLost(), "")
+        except BaseException as error:
+            failure = as_failure(error, self.calls)
+        seconds = perf_counter() - begun
+        try:
+            known["item_bytes"] = known.get("item_bytes", 0.0) + item_bytes(items)
+            return Outcome(items, failure, seconds=seconds, timings=taken(), **known)
+        finally:
+            del failure  # its traceback has this frame, which would be a cycle
+
+    @abstractmethod
+    def make(self, task: Any, items: list[Any], known: dict[str, Any], /) -> None:
+        """Add a task's items, and note what else an outcome has, whatever it raises."""
 
     def fresh(self) -> Handler:
         """The same, without the flows that this one has open."""
@@ -106,8 +119,10 @@ class Reader(Handler):
         self.machine = machine or chain.machine
         self.is_stream = self.machine.skip is None
         self._recorders = [each for each in recorders or () if each is not None]
-        self._is_counted = bool(self._recorders) or (self.is_stream and counting(chain) is not None)
-        self._open: dict[Position, tuple[Flow[Any], Iterator[Any]] | None] = {}
+        self._is_counted = (
+            bool(self._recorders) or not self.is_stream or counting(chain) is not None
+        )
+        self._open: dict[Position, Reading] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.machine.check(self.machine.init(0))  # that the data are those it will be made of
@@ -120,84 +135,40 @@ class Reader(Handler):
     def close_flows(self) -> None:
         self._open.clear()
 
-    def __call__(self, task: tuple[Position, int], items: list[Any] | None = None, /) -> Outcome:
-        begun = perf_counter()
+    def make(self, task: tuple[Position, int], items: list[Any], known: dict[str, Any], /) -> None:
         position, count = task
-        items = [] if items is None else items
-        skipped: list[tuple[int, SkipRecord]] = []
-        positions: list[Any] | None = [] if self.is_stream else None
-        end = failure = None
+        reading = self._open.pop(self._key(position), None)
+        if reading is None and position is None:  # a new worker, which goes on from nowhere
+            raise TaskLost
+        reading = reading or self._reading_from(position)
+        reading.begin_part()
+        if self.is_stream:
+            known.update(positions=reading.positions, skipped=reading.skipped)
         try:
-            opened = self._open.pop(self._key(position), None)
-            if opened is None and position is None:  # a new worker, which goes on from nowhere
-                raise TaskLost
-            flow, stream = opened or self._flow_from(position)
-            if positions is None:
-                items.extend(islice(stream, count))  # keeps what comes before an error
-            else:
-                log = PositionLog(flow, is_counted=self._is_counted)
-                positions = log.known
-                if self._is_counted:
-                    try:
-                        items.extend(islice(stream, count))
-                    finally:
-                        log.pass_over(len(items))
-                else:
-                    for item in islice(stream, count):
-                        self._add_skipped(skipped, len(items))
-                        items.append(item)
-                        log.add()
-                if len(items) == count:
-                    log.finish()
-            if len(items) == count:
+            if reading.read(items, count):
                 self._open.clear()
-                self._open[None if self.is_stream else flow.snapshot()] = flow, stream
+                self._open[None if self.is_stream else reading.positions.last] = reading
             else:
-                self._add_skipped(skipped, len(items))
-                end = try_snapshot(flow)
-        except TaskLost:  # without its traceback, which holds open files
-            failure = Failure(TaskLost(), "")
-        except BaseException as error:
-            failure = as_failure(error, self.calls)
-        seconds = perf_counter() - begun
-        try:
-            size = item_bytes(items)
-            tables = [each.take() for each in self._recorders] if self._recorders else None
-            return Outcome(
-                items,
-                failure,
-                positions,
-                end,
-                seconds,
-                size,
-                tuple(skipped),
-                recorded=tables,
-                lost=() if self._skip_log is None else self._skip_log.lost,
-                timings=taken(),
-            )
+                known["end"] = try_snapshot(reading.flow)
         finally:
-            del failure  # its traceback has this frame, which would be a cycle
-
-    def _add_skipped(self, skipped: list[tuple[int, SkipRecord]], place: int) -> None:
-        """Note what was left out since the last call."""
-        if self._skip_log is not None and (found := self._skip_log.drain()).spans:
-            skipped.append((place, found))
+            reading.positions.recorded = [each.take() for each in self._recorders]
+            if self._skip_log is not None:
+                known["lost"] = self._skip_log.lost
 
     def _key(self, position: Position) -> Position:
         """The key of the flow that is open at a position: None for that of a stream."""
         if position is None:
             return None
         stream = self._open.get(None)
-        is_there = stream is not None and try_snapshot(stream[0]) == position
+        is_there = stream is not None and try_snapshot(stream.flow) == position
         return None if is_there else position
 
-    def _flow_from(self, position: Position) -> tuple[Flow[Any], Iterator[Any]]:
+    def _reading_from(self, position: Position) -> Reading:
         if self._skip_log is not None:
             self._skip_log.drain()  # before an error; it comes again
         for recorder in self._recorders:
             recorder.forget()
-        flow = self.machine.flow(position)
-        return flow, iter(flow)
+        return Reading(self.machine.flow(position), self._skip_log, is_counted=self._is_counted)
 
 
 class Mapper(Handler):
@@ -211,30 +182,20 @@ class Mapper(Handler):
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapper, (self.calls,)
 
-    def __call__(
+    def make(
         self,
         task: tuple[Position, tuple[int, Share], list[Any]],
-        made: list[Any] | None = None,
+        items: list[Any],
+        known: dict[str, Any],
         /,
-    ) -> Outcome:
-        begun = perf_counter()
-        position, upstream, items = task
-        made = [] if made is None else made
-        failure = None
-        try:
-            at_hand, machine = self._machine(upstream)
-            at_hand += items
-            made.extend(machine.flow(position))
-            at_hand.clear()
-            self._idle.append((upstream, at_hand, machine))
-        except BaseException as error:
-            failure = as_failure(error, self.calls)
-        size = item_bytes(made) + item_bytes(items)
-        try:
-            seconds = perf_counter() - begun
-            return Outcome(made, failure, None, None, seconds, size, timings=taken())
-        finally:
-            del failure
+    ) -> None:
+        position, upstream, given = task
+        known["item_bytes"] = item_bytes(given)  # besides those that are made of them
+        at_hand, machine = self._machine(upstream)
+        at_hand += given
+        items.extend(machine.flow(position))
+        at_hand.clear()
+        self._idle.append((upstream, at_hand, machine))
 
     def _machine(self, upstream: tuple[int, Share]) -> tuple[list[Any], Machine[Any]]:
         """A machine that no other thread has, behind the empty list that it reads."""
@@ -289,18 +250,8 @@ def items_machine(
         left = iterate(items, position if type(position) is _Taken else 0)
         return Flow(left, lambda: positions(len(items) - remaining(left)))
 
-    source = sourced("items", flow=flow, skip=skip_of_items(items, positions, end))
-    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)
-
-
-def skip_of_items(
-    items: list[Any], positions: Callable[[int], Position], end: Position | None
-) -> Callable[[Position, int], tuple[Position, int]]:
-    """How to skip items at hand, from the first of them on; see `items_machine`."""
-
     def skip(position: Position, n: int) -> tuple[Position, int]:
-        if n > len(items):
-            return end, len(items)
-        return positions(n), n
+        return (positions(n), n) if n <= len(items) else (end, len(items))
 
-    return skip
+    source = sourced("items", flow=flow, skip=skip)
+    return source._replace(init=lambda _: positions(0), epoch=lambda _: epoch, share=share)

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import wrap
 
 from lazyckpt.core.checks import plural
 from lazyckpt.core.show import WIDTH
 from lazyckpt.executors.plan.runs import PART_BYTES
-from lazyckpt.executors.plan.segments import Segment
+from lazyckpt.executors.plan.segments import Segment, all_segments
 from lazyckpt.executors.plan.tasks import CHUNK_BYTES, CHUNK_ITEMS, READY_BYTES
-
-
-def most_ahead(workers: int, in_transit: int, buffer_size: int) -> int:
-    """How many large items are made or being made, at most, beside the one delivered last.
-
-    Args:
-        workers: How many workers make them.
-        in_transit: How many chunks are on their way besides theirs.
-        buffer_size: Items to have ready.
-    """
-    return workers + in_transit + buffer_size
 
 
 def with_count(where: str, ahead: int) -> str:
@@ -47,7 +35,7 @@ def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: boo
             f"and {CHUNK_ITEMS:,} items at most, 3 for each worker and 2 more, and {buffer_size} "
             "items besides"
         )
-    inside = [*_all(segments)]
+    inside = [*all_segments(segments)]
     if any(each.kind == "runs" for each in inside):
         found.append(
             f"what comes of an item, in parts of {_size(PART_BYTES)} or one item, with "
@@ -61,13 +49,6 @@ def said(segments: list[Segment], buffer_size: int, slots: int, *, is_gated: boo
             "as large as its largest message"
         )
     return "\n  ".join(wrap("memory: " + "; ".join(found), WIDTH))
-
-
-def _all(segments: list[Segment]) -> Iterator[Segment]:
-    for segment in segments:
-        yield segment
-        for part in segment.parts:
-            yield from _all(part)
 
 
 def _size(count: int) -> str:

@@ -2,107 +2,96 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, overload
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any
 
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState
+from lazyckpt.failures.marks import behind_others
 
 
-class PositionLog:
-    """The positions before the items of a chunk and after each.
+class Positions:
+    """The positions before some items and after each, of which some were noted.
+
+    Where items came in blocks, the others are found by the last number of a position, which
+    counts the items of a block. Of other streams a `Rereader` finds them.
 
     Attributes:
-        known: They, as far as items were added; None for those found by counting.
-        befores: By the number of an item, from 1 on, the position just before it, where the flow
-            tells that and it isn't the one after the item before: some were dropped between them.
+        befores: By the number of an item, from 1 on, the position just before it, where that is
+            not the one after the item before: some were dropped between them.
+        recorded: What was recorded of each pipeline that is joined, if it was.
     """
 
-    def __init__(self, flow: Flow[Any], *, is_counted: bool = False) -> None:
-        """Begin with the position before the first item.
-
-        Args:
-            flow: Gives the items.
-            is_counted: Whether those between the first and the last are found by counting.
-        """
-        self._flow, self._is_counted = flow, is_counted
-        self.known: list[Any] = [try_snapshot(flow)]
-        self.befores: dict[int, Position] = {}
-
-    def add(self) -> None:
-        """Note that an item was given."""
-        self.known.append(None if self._is_counted else try_snapshot(self._flow))
-        last = self.known[-2]
-        if self._flow.before is not None and last is not None:
-            before = self._flow.before()
-            if before != last:
-                self.befores[len(self.known) - 1] = before
-
-    def pass_over(self, count: int) -> None:
-        """Note that so many items were given, with no position taken."""
-        self.known += [None] * count
-
-    def finish(self) -> None:
-        """Have the last one too, if that is not the end: the stream has another place there."""
-        if self.known[-1] is None:
-            self.known[-1] = try_snapshot(self._flow)
-
-
-class Positions(Sequence[Any]):
-    """The positions before some items and after each, found when they are asked for."""
-
-    @overload
-    def __getitem__(self, place: int) -> Any: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Any]: ...
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, slice):
-            return [self._at(each) for each in range(*place.indices(len(self)))]
-        return self._at(range(len(self))[place])
-
-    @abstractmethod
-    def _at(self, place: int) -> Any:
-        """The position after so many items."""
-
-
-class Found(Positions):
-    """What is made of other positions."""
-
-    def __init__(self, positions: Sequence[Any], made: Callable[[Any], Any]) -> None:
-        self._positions, self._made = positions, made
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    def _at(self, place: int) -> Any:
-        return self._made(self._positions[place])
-
-
-class Noted(Positions):
-    """Those that were noted behind single items, and behind blocks of items.
-
-    Within a block the last number of a position counts its items.
-    """
-
-    def __init__(self, start: Position) -> None:
+    def __init__(self, start: Any) -> None:
         self._counts, self._noted = [0], [start]
+        self._numbers: Mapping[int, int] = {}
+        self.befores: dict[int, Position] = {}
+        self.recorded: Any = None
 
-    def note(self, count: int, position: Position) -> None:
-        """Note the position after so many items."""
+    def note(self, count: int, position: Any) -> None:
+        """Note the position after so many items, or the error of taking it."""
         self._counts.append(count)
         self._noted.append(position)
 
-    def __len__(self) -> int:
-        return self._counts[-1] + 1
+    @property
+    def last(self) -> Any:
+        """The one that was noted last."""
+        return self._noted[-1]
 
-    def _at(self, place: int) -> Any:
-        number = bisect_left(self._counts, place)
-        position, left = self._noted[number], self._counts[number] - place
-        return (*position[:-1], position[-1] - left) if left else position
+    def noted(self, given: int) -> tuple[int, Any]:
+        """Of those noted after so many items or fewer the last one, and after how many."""
+        number = bisect_right(self._counts, given) - 1
+        return self._counts[number], self._noted[number]
+
+    def behind(self, numbers: Mapping[int, int]) -> Positions:
+        """The same where each stage has left out so many records before."""
+        found = copy(self)
+        found._numbers = numbers
+        return found
+
+    def __getitem__(self, given: int) -> Any:
+        """The position after so many items."""
+        number = bisect_left(self._counts, given)
+        position, left = self._noted[number], self._counts[number] - given
+        if isinstance(position, InvalidState):
+            return position
+        position = (*position[:-1], position[-1] - left) if left else position
+        return behind_others(position, self._numbers)
+
+
+class Places:
+    """Where some items are.
+
+    Attributes:
+        after: Gives the position after so many of them, or the error of taking it.
+    """
+
+    def __init__(
+        self,
+        after: Callable[[int], Any],
+        before: Callable[[int], Position | None] = lambda number: None,
+    ) -> None:
+        """Note how positions are found.
+
+        Args:
+            after: As the attribute.
+            before: Gives the position just before an item, by its number from 1 on; None if
+                that is the one after the item before it.
+        """
+        self.after, self._before = after, before
+
+    def before(self, number: int) -> Position:
+        """The position just before an item, by its number from 1 on."""
+        found = self._before(number)
+        return raise_or_position(self.after(number - 1)) if found is None else found
+
+
+def always(position: Position) -> Places:
+    """The same position after any number of items."""
+    return Places(lambda given: position)
 
 
 class Rereader:
@@ -130,37 +119,18 @@ class Rereader:
         self.is_counting = counting is not None
         self._open: tuple[Position, int, Flow[None]] | None = None
 
-    def positions(self, known: Sequence[Any], recorded: Any = None) -> Callable[[int], Any]:
-        """The position after so many items, of those that a log has noted, by what was recorded."""
-        return partial(self._position, known, recorded)
+    def after(self, positions: Positions, given: int) -> Any:
+        """The position after so many items, or the error of taking it."""
+        place, position = positions.noted(given)
+        return position if place == given else try_snapshot(self._at(positions, given))
 
-    def _position(self, known: Sequence[Any], recorded: Any, given: int) -> Any:
-        if known[given] is not None:
-            return known[given]
-        return try_snapshot(self._at(known, recorded, given))
-
-    def before(
-        self, known: Sequence[Any], befores: Mapping[int, Position]
-    ) -> Callable[[int], Position]:
-        """The position just before an item, by its number from 1 on."""
-
-        def find(number: int) -> Position:
-            if number in befores or known[number - 1] is not None:
-                return befores.get(number, known[number - 1])
-            flow = self._at(known, None, number)
-            if flow.before is not None:
-                return flow.before()
-            return raise_or_position(self._position(known, None, number - 1))
-
-        return find
-
-    def _at(self, known: Sequence[Any], recorded: Any, given: int) -> Flow[Any]:
+    def _at(self, positions: Positions, given: int) -> Flow[Any]:
         """A flow that has given so many items."""
-        place = next(place for place in range(given, -1, -1) if known[place] is not None)
-        start = raise_or_position(known[place])
+        place, found = positions.noted(given)
+        start = raise_or_position(found)
         opened, self._open = self._open, None  # so that an interrupt leaves none half read
         if opened is None or opened[0] is not start or opened[1] > given:
-            opened = start, place, self._flow(start, recorded)
+            opened = start, place, self._flow(start, positions.recorded)
         _, passed, flow = opened
         pass_over(flow, given - passed)
         self._open = start, given, flow

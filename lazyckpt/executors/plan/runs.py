@@ -17,19 +17,16 @@ from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position
 from lazyckpt.core.sizes import item_bytes
 from lazyckpt.errors import SourceChanged
-from lazyckpt.executors.plan.handlers import Handler, Outcome
+from lazyckpt.executors.plan.handlers import Handler
 from lazyckpt.executors.plan.layers import Layers
 from lazyckpt.executors.plan.limited_runs import LimitedRun
 from lazyckpt.executors.plan.tasks import ANY, ChunkSizer, Task, TaskGenerator, Tasks
 from lazyckpt.failures.marks import without_marks
-from lazyckpt.failures.notes import as_failure
-from lazyckpt.timers.timings import taken
 
 _PART_SECONDS = 0.1  # what making a part may take, beyond its last item
 PART_BYTES = 1 << 20  # what it may fill
 _RUN_BYTES = 1 << 24  # the same, where another worker would have to begin anew
 _LOOKS = 16  # times as many items, when their size is looked at again
-_BLOCK_SECONDS = 1e-3  # what the items may take that are read between two looks at the clock
 _OPEN = 16  # flows that a worker keeps open
 
 
@@ -68,59 +65,37 @@ class RunReader(Handler):
     def close_flows(self) -> None:
         self._open.clear()
 
-    def __call__(self, run: ItemRun, items: list[Any] | None = None, /) -> Outcome:
+    def make(self, run: ItemRun, items: list[Any], known: dict[str, Any], /) -> None:
         begun = perf_counter()
-        items = [] if items is None else items
-        outcome, failure = Outcome(items), None
-        try:
-            opened = self._open.pop((run.position, run.upstream), None)
-            if opened is None:
-                opened = LimitedRun(self._layers, run.position, run.upstream, is_last=self._is_last)
-            is_cut = False
-            try:
-                is_cut = _is_cut(opened, items, run, begun)
-                if not is_cut and (missing := opened.missing()):
-                    raise SourceChanged(
-                        f"{missing} more items were expected: a source has become shorter"
-                    )
-            finally:
-                outcome = opened.end_part(items, is_cut=is_cut)
-            if outcome.left:
-                assert outcome.positions
-                self._keep((outcome.positions[-1], outcome.left), opened)
-        except BaseException as error:
-            failure = as_failure(error, self.calls)
-        seconds = perf_counter() - begun
-        try:
-            size = item_bytes(items)
-            return outcome._replace(
-                failure=failure, seconds=seconds, item_bytes=size, timings=taken()
-            )
-        finally:
-            del failure  # its traceback has this frame, which would be a cycle
-
-    def _keep(self, key: tuple[Position, int], opened: LimitedRun) -> None:
-        self._open[key] = opened
-        while len(self._open) > _OPEN:
-            self._open.popitem(last=False)
+        opened = self._open.pop((run.position, run.upstream), None)
+        if opened is None:
+            opened = LimitedRun(self._layers, run.position, run.upstream, is_last=self._is_last)
+        opened.begin_part()
+        known.update(positions=opened.positions, skipped=opened.skipped)
+        if _is_cut(opened, items, run, begun):
+            known["left"] = left = opened.left()
+            if left:
+                self._open[opened.positions.last, left] = opened
+                while len(self._open) > _OPEN:
+                    self._open.popitem(last=False)
+        elif missing := opened.missing():
+            raise SourceChanged(f"{missing} more items were expected: a source has become shorter")
 
 
 def _is_cut(opened: LimitedRun, items: list[Any], run: ItemRun, begun: float) -> bool:
     """Read items until a part is full; whether it is that, and not the end."""
-    fitting, look, count = run.most, 1, 1
-    limit = _PART_SECONDS if run.in_parts else inf
-    fill = PART_BYTES if run.in_parts else _RUN_BYTES
-    before = begun
-    while opened.read(items, count):
-        now, made = perf_counter(), len(items)
+    fitting, look = run.most, 1
+    fill, deadline = _RUN_BYTES, inf
+    if run.in_parts:
+        fill, deadline = PART_BYTES, begun + _PART_SECONDS
+    while opened.read(items, max(len(items) + 1, min(fitting, look)), deadline):
+        made = len(items)
         if made >= look:
             look *= _LOOKS
             fitting = min(run.most, int(fill / item_bytes(items)))
-        is_full = made >= fitting or now - begun >= limit
+        is_full = made >= fitting or perf_counter() > deadline
         if is_full and opened.can_be_cut:
             return True
-        count = 2 * count if now - before < _BLOCK_SECONDS else -(-count // 2)
-        count, before = max(1, min(count, fitting - made, look - made)), now
     return False
 
 

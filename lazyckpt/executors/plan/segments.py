@@ -51,7 +51,7 @@ class Segment(NamedTuple):
     def whole_calls(self) -> tuple[Call, ...]:
         """The stages; one that is taken apart comes with its first part."""
         first = [call for call in self.calls if not (isinstance(call, _Half) and call.is_last)]
-        return tuple(call.whole if isinstance(call, _Half) else call for call in first)
+        return tuple(map(_whole, first))
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -78,6 +78,19 @@ def split_pipeline(chain: Chain, *, workers: int, can_stream: bool) -> list[Segm
     is_one = workers == 1 and [each.kind for each in segments] != ["runs"]
     is_stream = is_one or all(each.is_local for each in segments)
     return whole if can_stream and is_stream else segments
+
+
+def all_segments(segments: list[Segment]) -> Iterator[Segment]:
+    """Segments, and those of their parts before each."""
+    for segment in segments:
+        yield from all_segments(list(itertools.chain.from_iterable(segment.parts)))
+        yield segment
+
+
+def is_stream(chain: Chain, segments: list[Segment]) -> bool:
+    """Whether one worker reads a pipeline from end to end."""
+    is_one = len(segments) == 1 and segments[0].kind == "chunks"
+    return is_one and chain.machine.skip is None
 
 
 def needs_reader(segments: list[Segment]) -> bool:
@@ -152,18 +165,13 @@ def takes_time(calls: tuple[Call, ...]) -> bool:
 
 def shown_stage(call: Call) -> str:
     """A stage as it is shown where the pipelines that it joins are shown apart."""
-    return repr(without_pipelines(call) if call.chains else call)
+    return repr(without_pipelines(call))
 
 
 def is_shared(segments: list[Segment], call: Call) -> bool:
     """Whether workers do a stage beside each other."""
-    for segment in segments:
-        if any(is_shared(part, call) for part in segment.parts):
-            return True
-        wholes = [each.whole if isinstance(each, _Half) else each for each in segment.calls]
-        if segment.kind != "local" and any(each is call for each in wholes):
-            return True
-    return False
+    shared = [each for each in all_segments(segments) if each.kind != "local"]
+    return any(_whole(each) is call for segment in shared for each in segment.calls)
 
 
 def without_pipelines(call: Call) -> Call:
@@ -190,6 +198,10 @@ def _halves(call: Call) -> Iterator[Call]:
         yield _Half(call, last.combinator, last.arguments, is_last=True)
     else:
         yield call
+
+
+def _whole(call: Call) -> Call:
+    return call.whole if isinstance(call, _Half) else call
 
 
 class _Half(Call):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from itertools import chain, islice, repeat
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from itertools import chain, repeat
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,13 +13,9 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
 from lazyckpt.executors.plan.errors import TaskLost
-from lazyckpt.executors.plan.handlers import (
-    Outcome,
-    build_machine,
-    items_machine,
-    skip_of_items,
-)
-from lazyckpt.executors.plan.positions import PositionLog, Rereader, raise_or_position
+from lazyckpt.executors.plan.handlers import Outcome, build_machine, items_machine
+from lazyckpt.executors.plan.positions import Places, Rereader, raise_or_position
+from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.executors.plan.shares import Share
 from lazyckpt.failures.skip_log import SkipLog, SkipRecord
 
@@ -124,10 +121,8 @@ class Task(NamedTuple):
     Attributes:
         payload: The task as its handler takes it.
         size: Number of items; of a run, items upstream.
-        after: The position after all of it; None if `position_after` or the outcome has it.
-        position_after: The position after a number of its items. None if the outcome has it.
-        position_before: The position just before one of its items, by its number from 1 on. None
-            if that is always the one after the previous item.
+        after: The position after all of it; None if `places` or the outcome has it.
+        places: Those of its items. None if the outcome has them.
         skipped: The records that were left out of the items to map, as in `Outcome`.
         is_run: If True, a part of a run or the end of runs. Records left out in a run are
             numbered from 0.
@@ -137,9 +132,8 @@ class Task(NamedTuple):
     payload: Any
     size: int = 0
     after: Position = None
-    position_after: Callable[[int], Position] | None = None
-    position_before: Callable[[int], Position] | None = None
-    skipped: tuple[tuple[int, SkipRecord], ...] = ()
+    places: Places | None = None
+    skipped: Sequence[tuple[int, SkipRecord]] = ()
     is_run: bool = False
     seconds: float = 0.0
 
@@ -161,7 +155,7 @@ def random_access_tasks(machine: Machine[Any]) -> TaskGenerator:
         while True:
             count, after, passed = sizer.next(skip, position)
             if passed:
-                yield Task((position, passed), passed, after, _after(skip, position))
+                yield Task((position, passed), passed, after, Places(_after(skip, position)))
             if passed < count:
                 yield Task(None, after=after)
                 return
@@ -196,93 +190,51 @@ def pointwise_tasks(
         flow = upstream.flow(before)
         if not rereader.is_counting and flow.before is None and flow.noting is not None:
             flow = flow.noting()
-        stream = iter(flow)
+        reading = Reading(
+            flow,
+            log,
+            is_counted=rereader.is_counting,
+            has_befores=not (rereader.is_counting or has_place),
+            is_strict=True,
+        )
         while True:
-            count = sizer.count
-            read = _read(flow, stream, count, log, rereader.is_counting)
-            items = read.items
-            places = rereader.positions(read.positions)
-            skip: Skip | None = skip_of_items(items, places, read.end)
-            if has_place:
-                found = items_machine(items, *origin, places, read.end)
-                skip = build_machine(calls, found).skip
+            count, begun, items = sizer.count, perf_counter(), list[Any]()
+            reading.begin_part()
+            positions, skipped = reading.positions, reading.skipped
+            raise_or_position(positions.last)
+            error: Exception | None = None
+            end, earlier = None, log.drain()
+            try:
+                if not reading.read(items, count, begun + _CHUNK_SECONDS):
+                    end = flow.snapshot()
+            except TaskLost:  # without its traceback, which holds open files
+                error = TaskLost()
+            except Exception as raised:
+                error = raised
+            finally:
+                log.drain()  # before an error; it comes again
+                log.record(earlier)
+            seconds = perf_counter() - begun
+            after = partial(rereader.after, positions)
+            skip = build_machine(calls, items_machine(items, *origin, after, end)).skip
             assert skip is not None
             if items:
-                position_after = _after(skip, position) if has_place else places
-                yield Task(
-                    (position, origin, items),
-                    len(items),
-                    None,
-                    position_after,
-                    None if has_place else rereader.before(read.positions, read.befores),
-                    tuple(read.skipped.items()),
-                    seconds=read.seconds,
-                )
-            if read.error is not None:
+                payload, size = (position, origin, items), len(items)
+                places = Places(_after(skip, position), positions.befores.get)
+                yield Task(payload, size, None, places, skipped, seconds=seconds)
+                skipped = []
+            if error is not None:
                 try:
-                    raise read.error
+                    raise error
                 finally:
-                    del read  # the error's traceback has this frame, which would be a cycle
-            wanted = len(items) if read.end is None else count
+                    del error  # its traceback has this frame, which would be a cycle
+            wanted = len(items) if end is None else count
             position, passed = skip(position, wanted)
             if passed < wanted:
-                rest = ((0, read.skipped_last),) if read.skipped_last.spans else ()
-                yield Task(None, after=position, skipped=rest)
+                yield Task(None, after=position, skipped=skipped)
                 return
 
     return generate
-
-
-class _Read(NamedTuple):
-    """Items of a stream, and then perhaps an error or the end."""
-
-    items: list[Any]
-    positions: list[Any]  # before them and after each, or None
-    befores: dict[int, Position]  # as of `PositionLog`
-    error: Exception | None
-    end: Position | None
-    skipped: dict[int, SkipRecord]  # after so many items
-    skipped_last: SkipRecord
-    seconds: float
-
-
-def _read(
-    flow: Flow[Any], stream: Iterator[Any], count: int, skip_log: SkipLog, is_counted: bool
-) -> _Read:
-    items: list[Any] = []
-    log = PositionLog(flow, is_counted=is_counted)
-    raise_or_position(log.known[0])
-    error: Exception | None = None
-    end = None
-    skipped: dict[int, SkipRecord] = {}
-    earlier = skip_log.drain()
-    begun, is_cut = perf_counter(), False
-    try:
-        for item in islice(stream, count):
-            place = len(items)
-            if (found := skip_log.drain()).spans:
-                skipped[place] = found
-            items.append(item)
-            log.add()
-            raise_or_position(log.known[-1])
-            if is_cut := perf_counter() - begun > _CHUNK_SECONDS:
-                break
-        if is_cut or len(items) == count:
-            log.finish()
-        else:
-            end = flow.snapshot()
-    except TaskLost:  # without its traceback, which holds open files
-        error = TaskLost()
-    except Exception as raised:
-        error = raised
-    finally:
-        last = skip_log.drain()
-        skip_log.record(earlier)
-    try:
-        seconds = perf_counter() - begun
-        return _Read(items, log.known, log.befores, error, end, skipped, last, seconds)
-    finally:
-        del error  # its traceback has this frame, which would be a cycle
 
 
 class LoggingItems(Iterator[Any]):
@@ -305,11 +257,6 @@ class LoggingItems(Iterator[Any]):
 
     def __length_hint__(self) -> int:
         return remaining(self._items)
-
-
-def always(position: Position) -> Callable[[int], Position]:
-    """The same position after any number of items."""
-    return lambda given: position
 
 
 def _after(skip: Skip, start: Position) -> Callable[[int], Position]:

@@ -76,12 +76,12 @@ class ActorPool(FuturesPool):
             self._end()
 
     def send(self, job: Job) -> Future[Any]:
-        has = [t.handle.worker for t in self.pending_tasks if not t.handle.future.done()]
+        has = [pending.handle.worker for pending in self.pending_tasks if not pending.is_done]
         job.worker = min(self._actors, key=has.count)
         future: Future[Any] = job.worker.work.remote(job.handler, job.payload).future()
         return future
 
-    def _end(self) -> None:
+    def _end(self, *, waits: bool = True) -> None:
         actors, self._actors = self._actors, []
         super()._end()
         if self._ray.is_initialized():

@@ -6,29 +6,32 @@ import pickle
 import uuid
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
-from lazyckpt.errors import PipelineError, WorkerDied, WorkerTimeout
+from lazyckpt.errors import PipelineError, WorkerDied
 from lazyckpt.executors.ipc.serialization import (
     Message,
     OutcomeMessage,
     SerializedMessage,
     serialize_handlers,
     this_process,
+    transfer_failure,
 )
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
-from lazyckpt.executors.pools.forking import resting
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
-from lazyckpt.failures.notes import Failure, add_note, as_failure
+from lazyckpt.executors.pools.pool import PendingTask
+from lazyckpt.executors.pools.queued import QueuedPool
+from lazyckpt.failures.notes import Failure, as_failure
 
 _CACHED_RUNS = 8  # the last ones, whose handlers a worker keeps
 
 _cache: dict[str, list[Handler]] = {}
 
 
+@dataclass
 class RemoteTask:
     """A task as an executor gets it: with its handlers in this process, elsewhere with their key.
 
@@ -41,27 +44,15 @@ class RemoteTask:
         serialized: They as bytes, for a worker that lacks them.
     """
 
-    def __init__(
-        self,
-        key: str,
-        number: int,
-        handler: int,
-        payload: Message | SerializedMessage,
-        handlers: list[Handler] | None = None,
-        serialized: bytes | None = None,
-    ) -> None:
-        self.key, self.number, self.handler = key, number, handler
-        self.payload, self.handlers, self.serialized = payload, handlers, serialized
+    key: str
+    number: int
+    handler: int
+    payload: Message | SerializedMessage
+    handlers: list[Handler] | None
+    serialized: bytes | None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteTask, (
-            self.key,
-            self.number,
-            self.handler,
-            self.payload,
-            None,
-            self.serialized,
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "handlers": None}
 
     def __dask_tokenize__(self) -> tuple[str, int]:
         return self.key, self.number  # Dask takes tasks with like arguments for the same one
@@ -90,7 +81,7 @@ def _handlers_of(task: RemoteTask) -> list[Handler] | None:
 
 
 class Job:
-    """What it takes to submit a task, and where its future goes once that is done.
+    """What it takes to submit a task, and its future once that is done.
 
     Attributes:
         worker: Who has it, where that is known.
@@ -101,12 +92,11 @@ class Job:
         self.handler = handler
         self.payload = Message(payload)
         self.future: Future[Any] = Future()
-        self.done: SimpleQueue[Future[Any] | None] = SimpleQueue()
         self.worker: Any = None
         self.tries = 0
 
 
-class FuturesPool(WorkerPool):
+class FuturesPool(QueuedPool):
     """The workers of an executor of the user's, of which nothing is known.
 
     The handlers stay here until a worker says that it lacks them. Where several
@@ -118,11 +108,10 @@ class FuturesPool(WorkerPool):
     def __init__(
         self, executor: Any, handlers: list[Handler], buffer_size: int, timeout: float | None
     ) -> None:
-        super().__init__(buffer_size, 0)
+        super().__init__(buffer_size, 0, timeout)
         self.handlers = handlers
         self.pending_tasks: list[PendingTask] = []
         self._executor = executor
-        self._timeout = timeout
         self._key = uuid.uuid4().hex
         self._numbers = count()
         self._serialized: bytes | None = None
@@ -141,107 +130,85 @@ class FuturesPool(WorkerPool):
         future: Future[Any] = self._executor.submit(run_task, task)
         return future
 
-    def start(self) -> None:
-        self.is_stopped = False
-        self._start()
-
-    def _start(self) -> None:
-        """Start the workers, if they aren't running."""
-
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
-        for pending in self.pending_tasks:
-            if pending.generation != self.generation:
-                pending.handle.future.cancel()  # nobody will ask for it
+        for other in self.pending_tasks:
+            if other.generation != self.generation:
+                other.handle.future.cancel()  # nobody will ask for it
         self.pending_tasks = [
-            pending for pending in self.pending_tasks if pending.generation == self.generation
+            other
+            for other in self.pending_tasks
+            if other.generation == self.generation and not other.is_done
         ]
-        pending = PendingTask(self.generation, Job(handler, payload), size)
+        pending = self._begin(size)
+        pending.handle = Job(handler, payload)
         self._send(pending)
-        if pending.outcome is None:
-            self.pending_tasks.append(pending)
         return pending
-
-    def result(self, pending: PendingTask) -> Outcome:
-        job: Job = pending.handle
-        while pending.outcome is None:
-            if pending.generation != self.generation and job.done.empty():
-                raise TaskLost
-            try:
-                with resting():
-                    future = get_within(job.done, self._timeout)
-            except Empty:
-                self.losses += 1
-                self._end()
-                raise WorkerTimeout(f"no item within {self._timeout} s, from {self}") from None
-            if future is None or (future.cancelled() and pending.generation != self.generation):
-                raise TaskLost
-            found = self._open(job, future)
-            if isinstance(found, Outcome):
-                pending.outcome = found
-            else:
-                job.worker, job.tries = found, job.tries + 1
-                self._send(pending)
-        self.pending_tasks = [other for other in self.pending_tasks if other is not pending]
-        return pending.outcome
-
-    def stop(self) -> None:
-        self.is_stopped = True
-        self._end()
-
-    def _end(self) -> None:
-        """Let go of all tasks."""
-        self.generation += 1
-        self.handlers = without_flows(self.handlers)
-        pending_tasks, self.pending_tasks = self.pending_tasks, []
-        for pending in pending_tasks:
-            if not pending.handle.future.cancel():
-                pending.handle.done.put(None)  # for who waits for it
 
     def __str__(self) -> str:
         return f"a {type(self._executor).__name__}"
 
+    def _start(self) -> None:
+        """Nothing: the executor runs."""
+
+    def _end(self, *, waits: bool = True) -> None:
+        super()._end()
+        self.handlers = without_flows(self.handlers)
+        pending_tasks, self.pending_tasks = self.pending_tasks, []
+        for pending in pending_tasks:
+            if not pending.is_done:
+                pending.came = SimpleQueue()  # what comes now is of this
+            pending.handle.future.cancel()
+
     def _send(self, pending: PendingTask) -> None:
         job: Job = pending.handle
-        if self.is_driven and self.is_stopped:
-            raise TaskLost
-        self._start()
         if pending.generation != self.generation:
             raise TaskLost
         try:
             job.future = self.send(job)
         except Exception as error:
-            pending.outcome = self._failed(job, error)
+            pending.outcome = self._failed(pending, error)
         else:
-            job.future.add_done_callback(job.done.put)
+            job.future.add_done_callback(pending.came.put)
+            self.pending_tasks.append(pending)
 
-    def _open(self, job: Job, future: Future[Any]) -> Outcome | str:
-        """The outcome, or the name of a worker that lacks the handlers."""
+    def _take_in(self, pending: PendingTask, found: Future[Any]) -> None:
+        # Its error may hold the run, which a pool keeps from being dropped.
+        self.pending_tasks = [other for other in self.pending_tasks if other is not pending]
+        job: Job = pending.handle
         try:
-            error = future.exception()
+            error = found.exception()
         except CancelledError as cancelled:
             error = cancelled
         if error is not None:  # not the task's own, which its outcome would hold
-            return self._failed(job, error)
+            pending.outcome = self._failed(pending, error)
+            return
         try:
-            found: Outcome | str = future.result().open()
-        except Exception as error:
-            return Outcome([], Failure(error, ""), is_transfer_error=True)
-        return found
+            content: Outcome | str = found.result().open()
+        except Exception as unreadable:
+            content = transfer_failure(unreadable, "can't be unpickled")
+        if isinstance(content, Outcome):
+            pending.outcome = content
+        else:  # the name of a worker that lacks the handlers
+            job.worker, job.tries = content, job.tries + 1
+            self._send(pending)
 
-    def _failed(self, job: Job, error: BaseException) -> Outcome:
-        if job.payload.error is not None:
-            error, job.payload.error = job.payload.error, None  # a pool may hold the payload
-            add_note(error, "lazyckpt: an item can't be sent to a worker")
-            return Outcome([], Failure(error, ""), is_transfer_error=True)
-        if not isinstance(error, PipelineError):
-            if isinstance(error, BrokenExecutor):
-                # A broken pool fails all its futures, and stumbles over one that is cancelled.
-                self.pending_tasks.clear()
-            self.losses += 1
-            self._end()
-            died = WorkerDied(f"{self} has failed: {type(error).__name__}: {error}")
-            died.__cause__ = error
-            error = died
-        return Outcome([], Failure(error, ""))
+    def _failed(self, pending: PendingTask, error: BaseException) -> Outcome:
+        """The outcome of a task that the executor has failed to do."""
+        payload: Message = pending.handle.payload
+        if (reason := payload.error) is not None:
+            payload.error = None  # a pool may hold the payload
+            return transfer_failure(reason, "can't be sent to a worker")
+        if isinstance(error, PipelineError):
+            return Outcome([], Failure(error, ""))
+        if pending.generation != self.generation:
+            raise TaskLost
+        if isinstance(error, BrokenExecutor):
+            # A broken pool fails all its futures, and stumbles over one that is cancelled.
+            self.pending_tasks.clear()
+        self.losses += 1
+        self._end()
+        died = WorkerDied(f"{self} has failed: {type(error).__name__}: {error}")
+        died.__cause__ = error
+        return Outcome([], Failure(died, ""))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from lazyckpt.executors.plan.handlers import Outcome
-
-if TYPE_CHECKING:
-    from lazyckpt.executors.ipc.transport import Message
 
 T = TypeVar("T")
 
@@ -21,37 +20,37 @@ class PendingTask:
 
     Attributes:
         generation: That of the pool when it was submitted; -1 once nobody wants it.
-        handle: What the pool knows it by.
         size: How many items it has.
+        handle: What the pool knows it by.
         items: Those made so far, where a worker leaves them here.
         is_continued: Whether what is left of it is another task's.
         made: How many were made by a worker that then died or hung; None if it did another task.
         called: Which of its watched calls was under way then, if one was.
         lost: What became of that worker, in a few words.
-        message: The outcome as it has come, until it is asked for.
+        came: A queue for the outcome as it comes, until it is asked for; None wakes who waits.
         outcome: None until `WorkerPool.result` has it.
     """
 
     __slots__ = (
-        "called", "generation", "handle", "is_continued", "items", "lost", "made", "message",
+        "called", "came", "generation", "handle", "is_continued", "items", "lost", "made",
         "outcome", "size",
     )  # fmt: skip
 
-    def __init__(self, generation: int, handle: Any, size: int) -> None:
+    def __init__(self, generation: int, size: int, handle: Any = None) -> None:
         self.generation = generation
-        self.handle = handle
         self.size = size
+        self.handle = handle
         self.items: list[Any] = []
         self.is_continued = False
         self.made: int | None = None
         self.called: int | None = None
         self.lost: Exception | None = None
-        self.message: Message | None = None
+        self.came: SimpleQueue[Any] = SimpleQueue()
         self.outcome: Outcome | None = None
 
     @property
     def is_done(self) -> bool:
-        return self.outcome is not None or self.message is not None
+        return self.outcome is not None or not self.came.empty()
 
 
 class WorkerPool(ABC):
@@ -84,6 +83,7 @@ class WorkerPool(ABC):
         self.generation = self.losses = 0
         self.is_stopped = False
         self.is_awaited = False
+        pools.add(self)
 
     def start(self) -> None:  # noqa: B027  # most need no preparation
         """Start the workers, if they aren't running."""
@@ -116,9 +116,6 @@ class WorkerPool(ABC):
         """Whether `result` would return at once."""
         return pending.is_done
 
-    def take_in(self) -> None:  # noqa: B027  # outcomes of most come by themselves
-        """Take in the outcomes that have come, so that their tasks are done."""
-
     def hold_back(self) -> None:  # noqa: B027  # most have handed their tasks on
         """Keep tasks from being begun, until each is waited for or they are released."""
 
@@ -128,6 +125,22 @@ class WorkerPool(ABC):
     @abstractmethod
     def stop(self) -> None:
         """End the workers, and keep what they have done. Idempotent."""
+
+    def forget(self) -> None:
+        """Leave the workers to the process that this one was forked from."""
+        self.generation += 1
+
+
+pools: WeakSet[WorkerPool] = WeakSet()  # of this process
+
+
+def _forget_all() -> None:
+    for pool in list(pools):
+        pool.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 class PrefetchGate:

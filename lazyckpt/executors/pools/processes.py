@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import select
 import threading
-import weakref
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from importlib import import_module
@@ -14,25 +13,19 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
-from lazyckpt.executors.ipc.serialization import SharedPickle, share_handlers
+from lazyckpt.executors.ipc.serialization import SharedPickle, share_handlers, transfer_failure
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
-from lazyckpt.executors.ipc.transport import Message, Unreadable, Unwritable, poll
+from lazyckpt.executors.ipc.transport import Message, Unwritable
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, pools
 from lazyckpt.executors.pools.progress import Patience, Progress, say_alive, shared_cells
 from lazyckpt.executors.pools.start_method import choose_start_method
-from lazyckpt.executors.pools.worker_main import (
-    WorkerSettings,
-    has_threadpoolctl,
-    serve,
-    transfer_failure,
-)
+from lazyckpt.executors.pools.worker_main import WorkerSettings, has_threadpoolctl, serve
 from lazyckpt.executors.pools.worker_process import (
     WorkerProcess,
     kill_all,
-    killed,
     reap,
     unreaped,
     without_interrupts,
@@ -42,9 +35,6 @@ _PATIENCE = 0.2  # seconds that stopping waits for a message under way
 _MOST_SLOTS = 1024  # of a worker, however many segments there are
 _TICK = 0.25  # seconds between two looks whether a worker lives, if others hold its pipe open
 
-_pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
-
-
 _at_exit: Finalize[Any] | None = None
 
 
@@ -52,9 +42,6 @@ def _forget_all() -> None:
     global _at_exit
     _at_exit = None
     unreaped.clear()
-    killed.clear()
-    for pool in list(_pools):
-        pool.forget()
 
 
 if hasattr(os, "register_at_fork"):
@@ -73,8 +60,9 @@ def _stop_at_exit() -> None:
 
 def _stop_all() -> None:
     try:
-        for pool in list(_pools):
-            pool.stop()
+        for pool in list(pools):
+            if isinstance(pool, ProcessPool):
+                pool.stop()
     finally:  # those too that a Ctrl-C kept from being stopped
         kill_all(unreaped)
 
@@ -85,20 +73,14 @@ def _let_go(workers: list[WorkerProcess]) -> None:
         with suppress(OSError):
             worker.receive_ready()
     for worker in workers:
-        worker.hang_up()
-        if not worker.is_receiving:
-            worker.receiver.close()
-        if not worker.is_sending:
-            worker.sender.close()
-        for pending in worker.pending_tasks.values():
-            pending.handle = None
+        worker.close()
 
 
 def _opened(message: Message) -> Outcome:
     try:
         return Outcome(*message.open())
-    except Unreadable as error:
-        return transfer_failure(error)
+    except Exception as error:
+        return transfer_failure(error, "can't be unpickled")
 
 
 def slot_count(workers: int, buffer_size: int, segments: int) -> int:
@@ -133,10 +115,8 @@ class ProcessPool(WorkerPool):
         slots = slot_count(workers, buffer_size, len(handlers))
         self._settings = settings._replace(slots=slots, first=number)
         self._workers: list[WorkerProcess] = []
-        self._is_started = False  # all of them; not where that was interrupted
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
         self._shared: SharedPickle | None = None
-        _pools.add(self)
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
@@ -151,57 +131,49 @@ class ProcessPool(WorkerPool):
     def _submit(
         self, task: tuple[Any, ...], size: int, after: PendingTask | None = None
     ) -> PendingTask:
-        if not self.is_driven:
-            self.start()
+        self.start()
         generation, workers = self.generation, self._workers
         if not workers:
             raise TaskLost
-        if len(workers) > 1:  # who has less to do shows in what has come
-            self.take_in()
-        worker = None if after is None else after.handle
-        if worker not in workers:
-            worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
-        pending = PendingTask(generation, worker, size)
-        try:
-            with self._lock:
+        with self._lock:
+            if len(workers) > 1:  # who has less to do shows in what has come
+                for each in workers:
+                    each.receive_ready()
+            worker = None if after is None else after.handle
+            if worker not in workers:
+                worker = min(workers, key=lambda worker: (worker.load, worker.submitted))
+            pending = PendingTask(generation, size, worker)
+            try:
                 worker.send(task, pending)
-        except Unwritable as error:
-            pending.outcome = transfer_failure(error)
+            except Unwritable as error:
+                pending.outcome = transfer_failure(error.reason, "can't leave its process")
         return pending
 
-    def take_in(self) -> None:
-        with self._lock:
-            for each in self._workers:
-                each.receive_ready()
-
     def result(self, pending: PendingTask) -> Outcome:
-        worker: WorkerProcess | None = pending.handle
-        patience = None if worker is None else Patience(self._patience, worker.progress)
-        while not pending.is_done:
-            if pending.generation != self.generation or worker is None or patience is None:
+        patience: Patience | None = None
+        while not self.is_done(pending):
+            worker: WorkerProcess = pending.handle
+            self._stop_if_broken(pending)
+            if pending.generation != self.generation:
                 raise TaskLost
-            if not worker.is_whole:
-                self.stop()
-                raise TaskLost
-            if not self._wait(worker, patience.left()):
-                self._check_worker(pending)
-                if patience.is_over:
-                    self._raise_timeout(pending)
-                continue
-            try:
-                with self._lock:
-                    # Another thread, which reads `Run.stats`, may have taken it in meanwhile.
-                    if pending.generation == self.generation and poll(worker.connection, 0):
-                        worker.receive()
-            except EOFError:
-                self._raise_death(pending)
-        if worker is not None and worker.has_failed_to_start:
-            self.stop()
-        if pending.message is not None:
-            pending.outcome = _opened(pending.message)
-            pending.message = None
-        assert pending.outcome is not None
+            patience = patience or Patience(self._patience, worker.progress)
+            is_alive = self._wait(worker, patience.left()) or worker.process.is_alive()
+            with self._lock:
+                if self.is_done(pending) or pending.generation != self.generation:
+                    continue  # because of another thread, or a signal's handler
+                is_alive = is_alive and not worker.has_hung_up
+                if not is_alive or patience.is_over:
+                    raise self._loss(worker, is_late=is_alive)
+        if pending.outcome is None:
+            pending.outcome = _opened(pending.came.get_nowait())
+        self._stop_if_broken(pending)  # it could not start
         return pending.outcome
+
+    def _stop_if_broken(self, pending: PendingTask) -> None:
+        """Stop, if the worker that has a task is to be replaced."""
+        with self._lock:  # or another thread may be about to take an outcome in
+            if pending.generation == self.generation and not pending.handle.is_whole:
+                self.stop()
 
     def _wait(self, worker: WorkerProcess, seconds: float) -> bool:
         """Wait a while for an outcome of a worker's; whether one comes, or the end."""
@@ -224,10 +196,8 @@ class ProcessPool(WorkerPool):
 
     def is_done(self, pending: PendingTask) -> bool:
         with self._lock:
-            worker: WorkerProcess | None = pending.handle
-            is_current = pending.generation == self.generation
-            if worker is not None and is_current and not pending.is_done:
-                worker.receive_ready()
+            if not pending.is_done and pending.generation == self.generation:
+                pending.handle.receive_ready()
             return pending.is_done
 
     def stop(self) -> None:
@@ -244,10 +214,10 @@ class ProcessPool(WorkerPool):
         reap([worker.process for worker in workers if worker.process is not None])
 
     def start(self) -> None:
-        if self._workers and self._is_started and all(each.is_whole for each in self._workers):
-            return
+        with self._lock:
+            if len(self._workers) == self.workers and all(each.is_whole for each in self._workers):
+                return
         self.stop()
-        self._is_started = False
         _stop_at_exit()
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
@@ -268,18 +238,16 @@ class ProcessPool(WorkerPool):
             with forks, without_interrupts():
                 for index in range(self.workers):
                     self._start_worker(context, index, shared, arguments)
-            self._is_started = True
         except BaseException:
             self.stop()
             raise
 
     def forget(self) -> None:
-        """Leave the workers to the process that this one was forked from."""
+        super().forget()
         for worker in self._workers:
             worker.connection.close()
         self._workers = []
         self._lock = threading.RLock()
-        self.generation += 1
 
     def _start_worker(self, context: Any, index: int, shared: Any, arguments: Any) -> None:
         ours, theirs = context.Pipe()
@@ -292,32 +260,16 @@ class ProcessPool(WorkerPool):
             name=f"lazyckpt-{self._settings.first + index}",
         )
         with theirs:
-            process.start()
-        unreaped.add(process)
-        worker.process = process
+            worker.start(process)
 
-    def _check_worker(self, pending: PendingTask) -> None:
-        """See whether the worker lives, as nothing has come for a while."""
-        with self._lock:
-            if pending.generation != self.generation:
-                return
-            worker: WorkerProcess = pending.handle
-            if not worker.process.is_alive() and not poll(worker.connection, 0):
-                self._raise_death(pending)
-
-    def _raise_timeout(self, pending: PendingTask) -> None:
-        if pending.generation != self.generation:
-            raise TaskLost  # because of `stop`
-        worker: WorkerProcess = pending.handle
+    def _loss(self, worker: WorkerProcess, *, is_late: bool) -> Exception:
+        """Stop, as a worker hangs or has died; the error to raise."""
         name = worker.process.name
-        self._lose(worker, WorkerTimeout(f"timed out after {self._timeout:g} s"))
-        raise WorkerTimeout(f"no item within {self._timeout} s, from {name}")
-
-    def _raise_death(self, pending: PendingTask) -> None:
-        with self._lock:
-            if pending.generation != self.generation:
-                raise TaskLost  # because of `stop`
-            worker: WorkerProcess = pending.handle
+        kind: type[Exception] = WorkerTimeout if is_late else WorkerDied
+        if is_late:
+            lost = f"timed out after {self._timeout:g} s"
+            text = f"no item within {self._timeout} s, from {name}"
+        else:
             end, when = worker.describe_end(), "while it worked; the run can go on with new workers"
             if not worker.progress.has_begun:
                 when = "before its first item: see worker_init, and the modules that it imports"
@@ -326,12 +278,10 @@ class ProcessPool(WorkerPool):
                         "; a script's main part, which it runs too, belongs under "
                         "if __name__ == '__main__':"
                     )
-            died = WorkerDied(f"{worker.process.name} {end} {when}")
-        self._lose(worker, WorkerDied(f"worker {end.replace('was ended', 'killed')}"))
-        raise died
-
-    def _lose(self, worker: WorkerProcess, lost: Exception) -> None:
+            lost = f"worker {end.replace('was ended', 'killed')}"
+            text = f"{name} {end} {when}"
         self.losses += 1
-        worker.note_lost(lost)
+        worker.note_lost(kind(lost))
         self.stop()
         say_alive()
+        return kind(text)

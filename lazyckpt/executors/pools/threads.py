@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import repeat, starmap
-from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from lazyckpt.errors import WorkerTimeout
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
-from lazyckpt.executors.pools.forking import own_threads, resting, working
-from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
+from lazyckpt.executors.pools.forking import own_threads, working
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool
+from lazyckpt.executors.pools.queued import QueuedPool
 from lazyckpt.failures.notes import Failure
 
-_TICK = 0.25  # seconds after which a signal is seen that came just before a wait
 _PATIENCE = 1.0  # seconds that stopping waits for what is being made
 
 
-class ThreadPool(WorkerPool):
+class ThreadPool(QueuedPool):
     """Workers that are threads, all fed from one queue.
 
-    It may drive other pools, which have to run before a thread does.
+    If it drives other pools, they have to run before a thread does.
     """
 
     can_continue = True  # for its threads have the same handlers
@@ -44,36 +40,32 @@ class ThreadPool(WorkerPool):
         worker_init: Callable[[int], Any] | None = None,
         number: int = 0,
     ) -> None:
-        super().__init__(workers, buffer_size)
+        super().__init__(workers, buffer_size, timeout, drives)
         self._worker_init = worker_init
         self._numbers = range(number, number + workers)
         self._handlers = handlers
-        self._drives = drives
-        self._timeout = timeout
         self._threads: list[threading.Thread] = []
-        self._has_begun = False  # also where starting or stopping them was interrupted
-        self._awaited: PendingTask | None = None
+        self._is_running = False  # all of them; not where starting or ending them was interrupted
+        self._has_stopped: list[bool] = []
         self._tasks: SimpleQueue[Any] = SimpleQueue()
         self._held: deque[tuple[PendingTask, int, Any]] = deque()
-        _pools.add(self)
+
+    def __str__(self) -> str:
+        return "a thread"
 
     def submit(
         self, handler: int, payload: Any, size: int, after: PendingTask | None = None
     ) -> PendingTask:
-        if self.is_driven and self.is_stopped:
+        pending = self._begin(size)
+        if not self._is_running:  # a signal's handler may stop this at any time
             raise TaskLost
-        self._start()
-        generation = self.generation  # first, for a signal's handler may stop this at any time
-        if not self._threads:
-            raise TaskLost
-        pending = PendingTask(generation, SimpleQueue(), size)
         self._tasks.put((pending, handler, payload))
         return pending
 
     # Both ways each task is moved by C code alone: an interrupt would lose it in between.
 
     def hold_back(self) -> None:
-        if self._threads and not self.is_driven:  # who drives it waits for them
+        if self._is_running and not self.is_driven:  # who drives it waits for them
             with suppress(Empty):
                 self._held.extend(iter(self._tasks.get_nowait, None))
 
@@ -83,122 +75,60 @@ class ThreadPool(WorkerPool):
     def _release(self, count: int) -> None:
         deque(map(self._tasks.put, starmap(self._held.popleft, repeat((), count))), 0)
 
-    def result(self, pending: PendingTask) -> Outcome:
-        if pending.outcome is None:
-            self._awaited = pending
-            try:
-                if pending.generation != self.generation and pending.handle.empty():
-                    raise TaskLost
-                self.is_awaited = True
-                with resting():
-                    pending.outcome = self._wait_for(pending)
-            finally:
-                self.is_awaited, self._awaited = False, None
-        if pending.outcome is None:
-            raise TaskLost
-        return pending.outcome
+    def _let_begin(self, pending: PendingTask) -> None:
+        for place, (held, *_) in enumerate(tuple(self._held), 1):
+            if held is pending:
+                self._release(place)
 
-    def _wait_for(self, pending: PendingTask) -> Outcome | None:
-        patience = inf if self._timeout is None else self._timeout
-        deadline = monotonic() + patience
-        while True:
-            for place, (held, *_) in enumerate(tuple(self._held), 1):
-                if held is pending:
-                    self._release(place)
-            try:
-                seconds = max(0.0, min(_TICK, deadline - monotonic()))
-                found: Outcome | None = get_within(pending.handle, seconds)
-                return found
-            except Empty:
-                if any(pool.is_awaited for pool in self._drives):
-                    deadline = monotonic() + patience
-                if monotonic() < deadline:
-                    continue
-            pending.made = len(pending.items)
-            self.losses += 1
-            self._end(_PATIENCE if self._drives else 0.0)  # a driver ends with those it drives
-            raise WorkerTimeout(f"no item within {self._timeout} s, from a thread")
+    def _made(self, pending: PendingTask) -> int:
+        return len(pending.items)
 
-    def is_done(self, pending: PendingTask) -> bool:
-        return pending.outcome is not None or not pending.handle.empty()
-
-    def stop(self) -> None:
-        self.is_stopped = True
-        self._end(_PATIENCE)
-
-    def _end(self, patience: float) -> None:
-        """End the threads; a task starts others."""
-        self.generation += 1
-        threads, self._threads = self._threads, []
+    def _end(self, *, waits: bool = True) -> None:
+        self._is_running = False
+        super()._end()
         self._held.clear()
-        if not self._has_begun:
+        if not self._threads:
             return
         self._has_stopped.append(True)
-        if self._awaited is not None:
-            self._awaited.handle.put(None)
-        for _ in range(self.workers):
+        for _ in self._numbers:
             self._tasks.put(None)
-        self._has_begun = False
         for pool in self._drives:
             pool.stop()
-        deadline = monotonic() + patience
-        for thread in threads:
-            if thread is not threading.current_thread():
+        deadline = monotonic() + _PATIENCE * waits
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
+        self._threads = []
         self._handlers = without_flows(self._handlers)
 
-    def start(self) -> None:
-        self.is_stopped = False
-        self._start()
-
     def _start(self) -> None:
-        if self._threads:
+        if self._is_running:
             return
-        if self._has_begun:
-            self._end(_PATIENCE)
+        if self._threads:
+            self._end()
         generation = self.generation
         for pool in self._drives:
             pool.start()
         self._tasks = SimpleQueue()
-        self._has_stopped: list[bool] = []  # those threads know it, and no later ones
-        self._has_begun = True
-        threads = []
-        try:
-            for number in self._numbers:
-                init = self._worker_init and partial(self._worker_init, number)
-                thread = threading.Thread(
-                    target=_serve,
-                    args=(self._tasks, self._handlers, self._has_stopped, init),
-                    name=f"lazyckpt-{number}",
-                    daemon=True,  # one that hangs holds no interpreter up
-                )
-                thread.start()
-                own_threads.add(thread)
-                threads.append(thread)
-        except BaseException:
-            self._end(_PATIENCE)
-            raise
-        self._threads = threads
+        self._has_stopped = []  # those threads know it, and no later ones
+        for number in self._numbers:
+            init = self._worker_init and partial(self._worker_init, number)
+            thread = threading.Thread(
+                target=_serve,
+                args=(self._tasks, self._handlers, self._has_stopped, init),
+                name=f"lazyckpt-{number}",
+                daemon=True,  # one that hangs holds no interpreter up
+            )
+            self._threads.append(thread)
+            own_threads.add(thread)
+            thread.start()
+        self._is_running = True
         if self.generation != generation:  # a signal's handler has stopped it meanwhile
-            self._has_begun = True
-            self._end(_PATIENCE)
+            self._end()
 
     def forget(self) -> None:
-        """Forget the threads, which a forked process has not."""
-        self._threads, self._has_begun = [], False
-        self.generation += 1
-
-
-_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for pool in list(_pools):
-        pool.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+        super().forget()
+        self._threads, self._is_running = [], False
 
 
 def _serve(
@@ -207,32 +137,25 @@ def _serve(
     has_stopped: list[bool],
     init: Callable[[], Any] | None,
 ) -> None:
+    inits = [] if init is None else [init]
     while (task := tasks.get()) is not None:
         pending, handler, payload = task
-        if has_stopped:
-            pending.handle.put(None)  # whoever waits for it learns that it is not done
-        elif pending.generation >= 0:
+        if not has_stopped and pending.generation >= 0:
             with working():
-                failed = None if init is None else _failed(init)
-                init = failed and init  # the next task tries again
-                outcome = failed or _outcome(handlers[handler], payload, pending.items)
-            is_lost = has_stopped and outcome.failure is not None  # it may be of stopping
-            pending.handle.put(None if is_lost else outcome)
-            del failed, outcome
+                outcome = _outcome(handlers[handler], payload, pending.items, inits)
+            if outcome.failure is None or not has_stopped:  # else it may be of stopping
+                pending.came.put(outcome)
+            del outcome
         del task, pending, payload  # an error in there may hold the run, which nobody else holds
 
 
-def _failed(init: Callable[[], Any]) -> Outcome | None:
-    """Why a thread can't start, if it can't."""
+def _outcome(
+    handler: Handler, payload: Any, items: list[Any], inits: list[Callable[[], Any]]
+) -> Outcome:
     try:
-        init()
-    except BaseException as error:
-        return Outcome([], Failure(error, ""))
-    return None
-
-
-def _outcome(handler: Handler, payload: Any, items: list[Any]) -> Outcome:
-    try:
+        for init in inits:
+            init()
+        inits.clear()  # or the next task tries again
         return handler(payload, items)
-    except BaseException as error:  # of ours, which nobody else would learn of
+    except BaseException as error:  # of `init`; or of ours, which nobody else would learn of
         return Outcome([], Failure(error, ""))

@@ -17,16 +17,15 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any, NamedTuple
 
-from lazyckpt.executors.ipc.items import apart
-from lazyckpt.executors.ipc.serialization import SharedPickle, picklable_failure, picklable_outcome
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unreadable, Unwritable, poll
+from lazyckpt.executors.ipc.serialization import SharedPickle, send_outcome, transfer_failure
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, poll
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
-from lazyckpt.failures.notes import Failure, add_note, as_failure
+from lazyckpt.failures.notes import as_failure
 from lazyckpt.failures.watching import Watch, watched
 
 _CHECK_PARENT = 1.0  # seconds between two looks whether the parent lives
-START_FAILED = -1  # the number of what is sent in place of the first outcome: why, as a `Failure`
+START_FAILED = -1  # the number of the first outcome, and the last one, of who can't start
 _CHECK_LIBRARIES = 20e-3  # seconds between two looks whether libraries have started threads
 _LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 
@@ -76,15 +75,14 @@ def serve(
     except BaseException as error:
         with suppress(EOFError, OSError):
             receiver.receive()
-            sender.send(picklable_failure(as_failure(error, ()), name), START_FAILED)
+            _send(sender, START_FAILED, Outcome([], as_failure(error, ())), name)
         return
-    next_task = _tasks_of(receiver)
     limit, checked_at = settings.library_threads, 0.0
     number = 0
     progress = Progress(shared, index)
     note_own(progress)
     progress.say_alive()  # so that no item is late because this has taken long to start
-    while (task := next_task()) is not None:
+    while (task := _next_task(receiver)) is not None:
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
@@ -116,27 +114,20 @@ def _carefully(
         return outcome._replace(lost=(*outcome.lost, *watch.lost))
 
 
-def _tasks_of(receiver: Receiver) -> Callable[[], Any]:
-    def receive() -> Any:
-        """The next task, an outcome if it can't be unpickled here, or None at the end."""
-        try:
-            return receiver.receive().open()
-        except Unreadable as error:
-            return transfer_failure(error)
-        except (EOFError, OSError):
-            return None
-
-    return receive
+def _next_task(receiver: Receiver) -> Any:
+    """The next task, an outcome if it can't be unpickled here, or None at the end."""
+    try:
+        message = receiver.receive()
+    except (EOFError, OSError):
+        return None
+    try:
+        return message.open()
+    except Exception as error:
+        return transfer_failure(error, "can't be unpickled")
 
 
 def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
-    if outcome.failure is not None:
-        outcome = outcome._replace(failure=picklable_failure(outcome.failure, worker))
-    try:
-        sender.send((apart(outcome.items), *outcome[1:]), number)
-    except Unwritable:
-        outcome = picklable_outcome(outcome, worker)
-        sender.send((apart(outcome.items), *outcome[1:]), number)
+    send_outcome(outcome, worker, lambda found: sender.send((*found,), number), Unwritable)
 
 
 def _end_with(parent: int) -> None:
@@ -172,14 +163,3 @@ def _limit_libraries(count: int) -> bool:
     if has_threadpoolctl():
         import_module("threadpoolctl").threadpool_limits(count)
     return True
-
-
-def transfer_failure(error: Exception) -> Outcome:
-    """The outcome of a task that can't be sent, or whose own outcome can't."""
-    cause = error.__cause__
-    assert isinstance(cause, Exception)
-    which = "can't leave its process" if isinstance(error, Unwritable) else "can't be unpickled"
-    note = f"lazyckpt: an item {which}"
-    if note not in getattr(cause, "__notes__", ()):
-        add_note(cause, note)
-    return Outcome([], Failure(cause, ""), is_transfer_error=True)

@@ -6,19 +6,18 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import resource_tracker
+from multiprocessing import active_children, resource_tracker
 from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, hang_up, poll
-from lazyckpt.executors.plan.handlers import Outcome
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
 
-unreaped: set[Any] = set()  # processes that this one has started, and not seen the end of
-killed: set[Any] = set()  # of these, those whose end an interrupt kept from being seen
+unreaped: WeakSet[Any] = WeakSet()  # multiprocessing holds those whose end it has not seen
 
 _PATIENCE = 0.2  # seconds that a worker has to end by itself, and again to be terminated
 
@@ -40,10 +39,8 @@ class WorkerProcess:
         load: How many items those have.
         progress: How far it is.
         submitted: How many tasks it was ever sent, and so the number of the next.
-        has_answered: Whether any outcome has come.
-        is_sending: Whether a task is being sent, or was left half sent.
-        is_receiving: Whether an outcome is being taken in, or was left half read.
-        has_failed_to_start: Whether it has said so.
+        is_whole: Whether it works, and no message is under way or was left half sent or read.
+        has_hung_up: Whether no more outcomes can come.
     """
 
     def __init__(
@@ -59,58 +56,39 @@ class WorkerProcess:
         self.pending_tasks: dict[int, PendingTask] = {}
         self.load = 0
         self.submitted = 0
-        self.has_answered = False
-        self.is_sending = False
-        self.is_receiving = False
-        self.has_failed_to_start = False
+        self.is_whole = self.has_hung_up = False
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether no message is under way."""
-        return not self.is_sending and not self.is_receiving
+    def start(self, process: Any) -> None:
+        """Start its process."""
+        process.start()
+        unreaped.add(process)
+        self.process = process
+        self.is_whole = True
 
     def send(self, task: tuple[Any, ...], pending: PendingTask) -> None:
         """Send a task; Unwritable if it can't be, and then it is none of the worker's."""
         self.receiver.free_slots()
-        self.is_sending = True
+        self.is_whole = False
         self.pending_tasks[self.submitted] = pending
         self.load += pending.size
         try:
             self.sender.send(task)
         except Unwritable:
             self._take(self.submitted)
-            self.is_sending = False
+            self.is_whole = True
             raise
         except OSError:
             pass  # it has died, as waiting for the task will tell
         self.submitted += 1
-        self.is_sending = False
+        self.is_whole = True
 
     def flush(self) -> None:
         """Send what the pipe had no room for, as far as it has by now."""
-        if self.sender.has_more and not self.is_sending:
-            self.is_sending = True
+        if self.sender.has_more and self.is_whole:
+            self.is_whole = False
             with suppress(OSError):
                 self.sender.flush()
-            self.is_sending = False
-
-    def receive(self) -> None:
-        """Wait for the next outcome and take it in, unopened; EOFError if there can be none."""
-        self.is_receiving = True
-        try:
-            message = self.receiver.receive()
-        except EOFError:  # as it will be again
-            self.is_receiving = False
-            raise
-        self.has_answered = True
-        if message.number == START_FAILED:
-            self.has_failed_to_start = True
-            outcome = Outcome([], message.open())
-            for each in [*self.pending_tasks]:
-                self._take(each).outcome = outcome
-        else:
-            self._take(message.number).message = message
-        self.is_receiving = False
+            self.is_whole = True
 
     def _take(self, number: int) -> PendingTask:
         pending = self.pending_tasks.pop(number)
@@ -118,10 +96,17 @@ class WorkerProcess:
         return pending
 
     def receive_ready(self) -> None:
-        """Take in the outcomes that have come."""
-        with suppress(EOFError):  # as waiting for a task will tell
-            while self.pending_tasks and not self.is_receiving and poll(self.connection, 0):
-                self.receive()
+        """Take in the outcomes that have come, unopened."""
+        while self.pending_tasks and self.is_whole and poll(self.connection, 0):
+            self.is_whole = False
+            try:
+                message = self.receiver.receive()
+            except EOFError:
+                self.has_hung_up = self.is_whole = True
+                return
+            is_started = message.number != START_FAILED
+            self._take(message.number if is_started else 0).came.put(message)
+            self.is_whole = is_started
 
     def note_lost(self, lost: Exception) -> None:
         """Note what became of it, and how far it is with the task that it does."""
@@ -133,6 +118,15 @@ class WorkerProcess:
         """Whoever waits at either end learns that it is over."""
         with suppress(OSError):
             hang_up(self.connection)
+
+    def close(self) -> None:
+        """Hang up, and let go of what it has."""
+        self.hang_up()
+        if self.is_whole:
+            self.receiver.close()
+            self.sender.close()
+        for pending in self.pending_tasks.values():
+            pending.handle = None
 
     def describe_end(self) -> str:
         """How it has ended, as what is said of it."""
@@ -149,26 +143,19 @@ class WorkerProcess:
 
 def reap(processes: list[Any]) -> None:
     """See that processes end which have been told to: at once, if a Ctrl-C comes meanwhile."""
+    alive = processes
     try:
-        alive = processes
-        for end in ("", "terminate", "kill"):
-            if end:
-                alive = [process for process in alive if process.is_alive()]
-                for process in alive:
-                    getattr(process, end)()
+        for end in ("is_alive", "terminate", "kill"):
+            for process in alive:
+                getattr(process, end)()
             deadline = monotonic() + _PATIENCE
             for process in alive:
-                if poll(process.sentinel, deadline - monotonic()):
-                    process.join()
+                process.join(max(0.0, deadline - monotonic()))
+            alive = [process for process in alive if process.is_alive()]
     except BaseException:
-        killed.update(processes)
         kill_all(processes)
         raise
-    for process in {*processes, *killed} & unreaped:
-        if not process.is_alive():
-            unreaped.discard(process)
-            killed.discard(process)
-            process.close()
+    active_children()  # which sees the end of those as well that a Ctrl-C has kept from this
 
 
 def kill_all(processes: Iterable[Any]) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.helpers import HANGS
+
 END = "end of epoch"
 
 
@@ -45,7 +47,7 @@ class Source:
     def wait(self, batches: int) -> None:
         """Until so many more batches have been begun."""
         for _ in range(batches):
-            assert self.begun.acquire(timeout=30)
+            assert self.begun.acquire(timeout=HANGS)
 
 
 def asked(stream: Any, times: int = 1) -> list[Any]:

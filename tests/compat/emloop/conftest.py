@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from lazyckpt.executors.pools import threads
 from tests.compat.emloop.cases import workers
+from tests.helpers import HANGS
 
 
 @pytest.fixture(autouse=True)
 def _ends_its_workers() -> Iterator[None]:
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "_PATIENCE", HANGS)  # on a busy machine a batch may take long
+        yield
     assert not workers()

@@ -28,6 +28,7 @@ from tests.compat.seqtools.cases import (
     outcomes,
     tell,
 )
+from tests.helpers import HANGS
 
 
 def dies(x: int) -> int:
@@ -95,7 +96,7 @@ def test_sq27_workers_start_and_make_items_when_it_is_made(
         data = library.smap(partial(write_to, path, b"i"), range(100))
         hook = partial(write_to, path, b"h")
         _ahead = library.prefetch(data, 1, method, 4, start_hook=hook)
-        assert select.select([calls], [], [], 30)[0], "no worker has started"
+        assert select.select([calls], [], [], HANGS)[0], "no worker has started"
         assert (calls.read(1), calls.read(1)) == (b"h", b"i")
 
 
@@ -127,7 +128,7 @@ def test_sq27_orphaned_workers_end(tmp_path: Any) -> None:
     child.kill()
     child.wait()
     with child.stdout:
-        assert select.select([child.stdout], [], [], 3.0)[0], "workers live on"
+        assert select.select([child.stdout], [], [], HANGS)[0], "workers live on"
         assert child.stdout.read() == b""
 
 

@@ -16,6 +16,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Semaphore
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ import lazyckpt as lz
 from lazyckpt.executors.executor import Executor
 from tests.executors.cases import Stream
 from tests.executors.faults import keep
-from tests.helpers import until
+from tests.helpers import HANGS, until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -215,7 +216,7 @@ def test_a_worker_has_a_large_item_to_make_while_one_is_on_its_way(workers: int)
     with lz.run(lz.source(range(100)) | lz.map(make), executor=executor) as run:
         next(run)
         for _ in range(1 + workers + 1 + 1):
-            assert begun.acquire(timeout=10)
+            assert begun.acquire(timeout=HANGS)
         assert not begun.acquire(timeout=0.05)
 
 
@@ -272,6 +273,22 @@ with lz.run(lz.source(range(40)) | lz.map(large), executor=executor) as run:
     before = memory()
     print(max(memory() for _ in run) - before)
 """
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_slow_stream_is_not_read_far_ahead_before_an_item_comes(workers: int) -> None:
+    read: list[int] = []
+
+    def slowly(x: int) -> tuple[int, int]:
+        sleep(5e-3)
+        read.append(x)
+        return x + 1, x
+
+    with lz.run(lz.unfold(slowly, 0) | lz.map(abs), executor=lz.threads(workers)) as run:
+        for given, item in enumerate(islice(run, 40), 1):
+            assert item == given - 1
+            assert len(read) < given + 200
+
 
 # Of pipelines that are joined.
 

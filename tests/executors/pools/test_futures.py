@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 from weakref import WeakSet
 
@@ -22,6 +23,7 @@ from tests.executors.cases import PIPELINES, Stream, image, like_inline, until_e
 from tests.executors.graphs import GRAPHS
 from tests.executors.table import NAMES, ROWS, keep
 from tests.executors.test_like_inline import ON_ERROR, holds, stride
+from tests.helpers import until
 
 SPAWN = multiprocessing.get_context("spawn")  # this process has threads
 
@@ -266,6 +268,27 @@ def test_an_error_that_cannot_be_pickled(kind: str, pool: Any) -> None:
 
 def test_leaving_and_going_on(pools: dict[str, Any]) -> None:
     is_left_and_goes_on(pools["processes"])
+
+
+@pytest.mark.parametrize("source", [range(30), Stream(30)], ids=["seekable", "stream"])
+def test_what_is_ready_is_not_made_again_after_leaving(source: Any) -> None:
+    made: list[int] = []
+
+    def note(x: int) -> int:
+        made.append(x)
+        sleep(0.05)  # so that items come one by one
+        return x
+
+    with ThreadPoolExecutor(1) as pool:
+        run = lz.run(lz.source(source) | lz.map(note), executor=lz.futures(pool, buffer_size=4))
+        with run:
+            found = [next(run)]
+            until(lambda: run.stats.ready >= 2)
+            ready = run.stats.ready
+        with run:
+            found += run
+    assert found == [*range(30)]
+    assert [made.count(x) for x in range(1 + ready)] == [1] * (1 + ready)
 
 
 def is_left_and_goes_on(pool: Any) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.cases import Stream, until_error
+from tests.executors.faults import LATE
 from tests.executors.pools.test_futures import SPAWN
-from tests.helpers import until
+from tests.helpers import nothing_is_left, until
 
 
 class Deadly:
@@ -76,7 +77,7 @@ def test_a_task_that_hangs() -> None:
         return x
 
     with ThreadPoolExecutor(1) as pool:
-        executor = lz.futures(pool, buffer_size=1, timeout=0.1)
+        executor = lz.futures(pool, buffer_size=1, timeout=LATE)
         run = lz.run(lz.source(range(5)) | lz.map(hangs), executor=executor)
         items, error = until_error(run)
         go_on.set()
@@ -106,14 +107,6 @@ class Blocked:
         return x
 
 
-def no_thread_is_left() -> None:
-    gc.collect()  # errors hold the runs of other tests
-    for thread in threading.enumerate():
-        if thread.name.startswith("lazyckpt"):
-            thread.join(1)
-            assert not thread.is_alive()
-
-
 @pytest.mark.parametrize("source", [range(20), Stream(20)], ids=["seekable", "stream"])
 def test_closing_with_work_in_flight(source: Any) -> None:
     blocked = Blocked()
@@ -123,14 +116,14 @@ def test_closing_with_work_in_flight(source: Any) -> None:
         ) as run:
             assert next(run) == 0
             blocked.begun.wait()
-        no_thread_is_left()
+        nothing_is_left()
         blocked.go_on.set()
         assert pool.submit(int).result() == 0  # it's still there, and nothing else was begun
         assert blocked.seen == [0, 1]
         assert run.state.items == 1
         with run:
             assert list(run) == [*range(1, 20)]
-    no_thread_is_left()
+    nothing_is_left()
 
 
 class Kept(ThreadPoolExecutor):

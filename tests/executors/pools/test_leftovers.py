@@ -4,42 +4,62 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 from time import sleep
 
 import pytest
 
 import lazyckpt as lz
+from tests.executors.faults import LONG
+from tests.helpers import until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
-def asleep(x: int) -> int:
-    if x:
-        sleep(60)
-    return x
+class Asleep:
+    """Sleeps from the second item on; each worker that does so leaves a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+
+    def __call__(self, x: int) -> int:
+        if x:
+            (self.folder / str(os.getpid())).touch()
+            sleep(LONG)
+        return x
+
+
+def end_all(executor: lz.Executor) -> None:
+    """Have a run of which no worker has more to do."""
+    with lz.run(lz.source(range(9)) | lz.map(abs), executor=executor) as run:
+        list(run)
+
+
+def interrupted(close: Callable[[], None]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.05)  # workers that sleep have longer to end
+    close()
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
-def test_an_interrupted_close_leaves_no_file_open_for_good(method: str) -> None:
+def test_an_interrupted_close_leaves_no_file_open_for_good(method: str, tmp_path: Path) -> None:
     """Its workers are closed with those of the next run."""
 
     def raising(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
     executor = lz.processes(2, start_method=method)
-    pipeline = lz.source(range(9)) | lz.map(asleep)
-    with lz.run(lz.source(range(9)) | lz.map(abs), executor=executor) as run:
-        list(run)
+    end_all(executor)
     before, handler = len(os.listdir("/dev/fd")), signal.signal(signal.SIGALRM, raising)
     try:
-        for _ in range(5):
-            run = lz.run(pipeline, executor=executor)
+        for number in range(5):
+            asleep = Asleep(tmp_path / str(number))
+            run = lz.run(lz.source(range(9)) | lz.map(asleep), executor=executor)
             assert next(run) == 0
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            until(lambda folder=asleep.folder: len(os.listdir(folder)) == 2)
             with pytest.raises(KeyboardInterrupt):
-                run.close()
+                interrupted(run.close)
     finally:
         signal.signal(signal.SIGALRM, handler)
-    with lz.run(lz.source(range(9)) | lz.map(abs), executor=executor) as run:
-        list(run)
-    assert len(os.listdir("/dev/fd")) <= before + 2  # of a worker that is ending
+    until(lambda: end_all(executor) or len(os.listdir("/dev/fd")) <= before + 2)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from tests.executors.faults import SOON, seekable
+from tests.executors.faults import LONG, SOON, seekable
 from tests.helpers import is_alive, until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -52,15 +52,22 @@ ENDS: dict[Callable[[], None], int] = {
 
 
 def sleepy(item: int) -> int:
-    time.sleep(60 * (item > 1))
+    time.sleep(LONG * (item > 1))
     return item
 
 
-def consume(pipe: Any, ends: Callable[[], None]) -> None:
-    """Leave with two runs open, one of them with busy workers."""
+def busy(item: int) -> int:
+    while item > 1:
+        pass
+    return item
+
+
+def consume(pipe: Any, ends: Callable[[], None], method: str) -> None:
+    """Leave with three runs open, two of them with workers that have something to do."""
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # of what multiprocessing prints
     runs = [
-        lz.run(seekable(fn), executor=lz.processes(2, start_method="fork")) for fn in (int, sleepy)
+        lz.run(seekable(fn), executor=lz.processes(2, start_method=method))
+        for fn in (int, sleepy, busy)
     ]
     for run in runs:
         next(run)
@@ -70,17 +77,24 @@ def consume(pipe: Any, ends: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "ends"),
-    [*(("fork", end) for end in ENDS), ("spawn", fail), ("forkserver", int)],
+    ("method", "ends", "workers"),
+    [(method, kill, method) for method in ("spawn", "forkserver")]
+    + [
+        *(("fork", end, "fork") for end in ENDS),
+        ("spawn", fail, "fork"),
+        ("forkserver", int, "fork"),
+    ],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_a_process_with_an_open_run_ends(method: str, ends: Callable[[], None]) -> None:
+def test_a_process_with_an_open_run_ends(
+    method: str, ends: Callable[[], None], workers: str
+) -> None:
     context: Any = multiprocessing.get_context(method)
     ours, theirs = context.Pipe()
-    process = context.Process(target=consume, args=(theirs, ends))
+    process = context.Process(target=consume, args=(theirs, ends, workers))
     process.start()
     pids = ours.recv()
-    assert len(pids) == 4
+    assert len(pids) == 6
     process.join(SOON)
     try:
         assert process.exitcode == ENDS[ends]
@@ -90,11 +104,13 @@ def test_a_process_with_an_open_run_ends(method: str, ends: Callable[[], None]) 
 
 
 INTERRUPTED_TWICE = """
-import multiprocessing, signal, time
+import multiprocessing, os, signal, sys, time
 import lazyckpt as lz
 
 def sleepy(x):
-    time.sleep(60 * (x > 1))
+    if x > 1:
+        os.mkdir(f"{{sys.argv[1]}}/{{os.getpid()}}")
+        time.sleep(600)
     return x
 
 def ctrl_c(*_):
@@ -105,6 +121,8 @@ if __name__ == "__main__":
     run = lz.run(lz.source(range(9)) | lz.map(sleepy), executor=lz.processes({workers}))
     print(next(run))
     print(*[child.pid for child in multiprocessing.active_children()])
+    while len(os.listdir(sys.argv[1])) < {workers}:
+        time.sleep(0.01)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         list(run)
@@ -116,9 +134,11 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(("workers", "gap"), [(1, 1e-6), (2, 1e-4), (1, 0.01), (2, 0.1)])
 def test_a_second_ctrl_c_while_workers_are_busy(workers: int, gap: float, tmp_path: Path) -> None:
-    path = tmp_path / "script.py"
+    path, asleep = tmp_path / "script.py", tmp_path / "asleep"
     path.write_text(INTERRUPTED_TWICE.format(workers=workers, gap=gap))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=30)
+    asleep.mkdir()
+    command = [sys.executable, path, asleep]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
     assert done.returncode == -signal.SIGINT, done.stderr
     first, *pids = map(int, done.stdout.split())
     assert (first, len(pids)) == (0, workers)

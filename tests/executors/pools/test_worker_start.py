@@ -34,6 +34,7 @@ from tests.executors.faults import (
     seekable,
     wait,
 )
+from tests.helpers import until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -50,18 +51,18 @@ class Init:
         (self.folder / f"{index}-{os.getpid()}").open("x").close()
 
 
-@each({"fork": FORKED["fork2"]} | OTHERS)
+@each({"threads": lz.threads(2), "fork": FORKED["fork2"]} | OTHERS)
 def test_worker_init(executor: Executor, flag: Path) -> None:
-    executor = lz.processes(**{**executor.arguments, "worker_init": Init(flag.parent)})
+    executor = executor.public(**{**executor.arguments, "worker_init": Init(flag.parent)})
     with lz.run(seekable(int, 99), executor=executor) as run:
         for _ in range(2):
             error = fails(run, [], Sorry, "worker [01]")
-            assert "in lazyckpt-" in notes(error)
+            assert executor.public is lz.threads or "in lazyckpt-" in notes(error)
         flag.unlink()
         assert list(run) == list(range(99))
-        numbers = {path.name.partition("-")[0] for path in flag.parent.iterdir()}
-        assert numbers == {"0", "1"}
-        assert len(list(flag.parent.iterdir())) == 2
+        if executor.public is lz.processes:  # a thread begins with its first task
+            until(lambda: len(list(flag.parent.iterdir())) == 2)
+        assert {path.name[0] for path in flag.parent.iterdir()} <= {"0", "1"}
 
 
 connection = threading.local()
@@ -104,9 +105,6 @@ def test_worker_init_that_exits() -> None:
     executor = lz.processes(worker_init=exit_init, start_method="fork")
     with lz.run(seekable(int), executor=executor) as run:
         fails(run, [], SystemExit)
-    executor = lz.processes(worker_init=os._exit, start_method="fork")
-    with lz.run(seekable(int), executor=executor) as run:
-        fails(run, [], lz.WorkerDied, "exit code 0")
 
 
 def exit_init(index: int) -> None:
@@ -139,7 +137,7 @@ def test_a_start_from_another_thread(executor: Executor, shape: Any) -> None:
 
     thread = threading.Thread(target=consume)
     thread.start()
-    thread.join(60)
+    thread.join(SOON)
     assert found == list(range(99))
 
 
@@ -175,7 +173,10 @@ class Locked:
 
 @pytest.mark.usefixtures("_told_nothing")
 @pytest.mark.parametrize("stage", [lz.map(int), lz.filter(keep)], ids=str)
-def test_a_worker_inherits_no_lock_that_a_thread_of_a_run_holds(stage: Any) -> None:
+def test_a_worker_inherits_no_lock_that_a_thread_of_a_run_holds(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forking, "_PATIENCE", SOON)  # a busy machine may let it go late
     pipeline = lz.source(Locked()) | stage
     executor = lz.processes(2, timeout=SOON, start_method="fork")
     with lz.run(pipeline, executor=lz.threads(2)) as beside:
@@ -216,8 +217,15 @@ def test_a_fork_beside_threads_of_others_is_told_of_once() -> None:
 
 @pytest.mark.usefixtures("_told_nothing", "_fork_is_the_default")
 def test_a_fork_beside_a_function_that_takes_long_is_told_of(flag: Path) -> None:
-    with lz.run(seekable(Fault(flag, 1, wait)), executor=lz.threads()) as beside:
+    begun = threading.Event()
+
+    def long(flag: Path) -> None:
+        begun.set()
+        wait(flag)
+
+    with lz.run(seekable(Fault(flag, 1, long)), executor=lz.threads()) as beside:
         next(beside)
+        assert begun.wait(SOON)
         with (
             lz.run(seekable(int), executor=lz.processes()) as run,
             pytest.warns(RuntimeWarning, match=r"\(.*lazyckpt-0.*\).*start_method='forkserver'"),
@@ -299,16 +307,6 @@ def test_an_array_as_a_source_is_in_memory_once(method: str) -> None:
     pipeline = lz.source(data) | lz.map(anonymous_memory)
     with lz.run(pipeline, executor=lz.processes(2, start_method=method)) as run:
         assert max(run) < data.nbytes
-
-
-def test_worker_init_of_threads(flag: Path) -> None:
-    flag.touch()
-    executor = lz.threads(2, worker_init=Init(flag.parent))
-    with lz.run(seekable(int, 99), executor=executor) as run:
-        for _ in range(2):
-            fails(run, [], Sorry, "worker [01]")
-        flag.unlink()
-        assert list(run) == list(range(99))
 
 
 def test_a_start_method_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,103 @@
+"""Pools to whose tasks other threads bring the outcomes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import suppress
+from math import inf
+from queue import Empty
+from time import monotonic
+from typing import Any
+
+from lazyckpt.errors import WorkerTimeout
+from lazyckpt.executors.plan.errors import TaskLost
+from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.executors.pools.forking import resting
+from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, get_within
+
+_TICK = 0.25  # seconds after which a signal is seen that came just before a wait
+
+
+class QueuedPool(WorkerPool):
+    """A pool whose outcomes come by themselves, each into the queue of its task.
+
+    It may drive other pools: a task takes its time while they are waited for.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        buffer_size: int,
+        timeout: float | None,
+        drives: tuple[WorkerPool, ...] = (),
+    ) -> None:
+        super().__init__(workers, buffer_size)
+        self._timeout = timeout
+        self._drives = drives
+        self._awaited: PendingTask | None = None
+
+    def start(self) -> None:
+        self.is_stopped = False
+        self._start()
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        self._end()
+
+    def result(self, pending: PendingTask) -> Outcome:
+        while pending.outcome is None:
+            self._awaited, self.is_awaited = pending, True
+            try:
+                with resting():
+                    found = self._wait_for(pending)
+            finally:
+                self.is_awaited, self._awaited = False, None
+            if found is None:
+                raise TaskLost
+            self._take_in(pending, found)
+        return pending.outcome
+
+    def _wait_for(self, pending: PendingTask) -> Any:
+        """What has come of a task; None if the workers were stopped before that."""
+        patience = inf if self._timeout is None else self._timeout
+        deadline = monotonic() + patience
+        while pending.generation == self.generation or not pending.came.empty():
+            self._let_begin(pending)
+            with suppress(Empty):
+                return get_within(pending.came, max(0.0, min(_TICK, deadline - monotonic())))
+            if any(pool.is_awaited for pool in self._drives):
+                deadline = monotonic() + patience
+            if monotonic() >= deadline:
+                pending.made = self._made(pending)
+                self.losses += 1
+                self._end(waits=bool(self._drives))  # which end with it
+                raise WorkerTimeout(f"no item within {self._timeout} s, from {self}")
+        return None
+
+    def _begin(self, size: int) -> PendingTask:
+        """A task that is about to be submitted; `TaskLost` if it is refused."""
+        if self.is_driven and self.is_stopped:
+            raise TaskLost
+        self._start()
+        return PendingTask(self.generation, size)
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Start the workers, if they aren't running."""
+
+    def _end(self, *, waits: bool = True) -> None:
+        """End the workers, and if this `waits` see that they have ended; a task starts others."""
+        self.generation += 1
+        if self._awaited is not None:
+            self._awaited.came.put(None)
+
+    def _take_in(self, pending: PendingTask, found: Any) -> None:
+        """Take in what has come of a task."""
+        pending.outcome = found
+
+    def _let_begin(self, pending: PendingTask) -> None:
+        """Have a task begun that is waited for, if it was held back."""
+
+    def _made(self, pending: PendingTask) -> int | None:
+        """How many items of a task are made, if that is known."""
+        return None
