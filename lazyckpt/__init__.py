@@ -12,10 +12,10 @@ Each module imports only from those before it:
 - errors
 - core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views
 - core: arrays
-- core: stages, user_state, show, frames, entries, registry, call, define
+- core: stages, user_state, show, frames, content, entries, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
-- state: positions, windows, mismatch, codec, changes, carried_changes, fields, state
+- state: positions, windows, mismatch, codec, fields, state
 - state: progress, carried, rebase, walk, algebra, reshard, resume_cost
 - timers
 - executors: plan, ipc, pools

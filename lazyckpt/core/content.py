@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
-from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from hashlib import blake2b
-from pathlib import PurePath
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 
 _BYTES = 8  # of a digest
 _LONG = 40  # characters of JSON from which a digest is shorter
 _PLAIN: set[type] = {type(None), bool, int, float}
-_BY_TEXT = (
-    PurePath, Fraction, Decimal, UUID, range, slice, complex, datetime.date, datetime.time,
-    datetime.timedelta, datetime.tzinfo,
-)  # fmt: skip
+# Where types are from whose `repr` says all.
+_BY_REPR = {"datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo"}
 
 _dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
@@ -47,12 +40,14 @@ def _content(value: Any) -> Any:
     if isinstance(value, Enum):
         return [_name(kind), value.name]
     if isinstance(value, np.generic) and not isinstance(value, np.void):
-        value = value.item()
-        kind = type(value)
+        text = str(value)
+        value, kind = value.item(), type(value.item())
+        if kind not in _PLAIN:
+            return [_name(kind), text]
     if kind in (bool, type(None)):
         return value
-    if kind in (int, float):
-        return value if kind is int and abs(value) < 1 << 53 else [kind.__name__, repr(value)]
+    if kind in (int, float):  # of which JSON readers take some for others
+        return value if abs(value) < 1 << 53 else [kind.__name__, repr(value)]
     if kind in (str, bytes, bytearray):
         data = value.encode("utf-8", "surrogatepass") if kind is str else value
         return [kind.__name__, _digest(data)]
@@ -63,8 +58,8 @@ def _content(value: Any) -> Any:
         return [kind.__name__, *sorted(pairs, key=_dumps)]  # equal ones may have other orders
     if isinstance(value, (np.ndarray, np.void)):
         return [_name(kind), str(value.dtype), list(value.shape), _items(value)]
-    if isinstance(value, _BY_TEXT):
-        return [_name(kind), repr(value)]
+    if kind in (complex, range, slice) or kind.__module__.partition(".")[0] in _BY_REPR:
+        return [kind.__qualname__, repr(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [getattr(value, each.name) for each in dataclasses.fields(value) if each.compare]
         return [_name(kind), *map(_content, fields)]
