@@ -1,0 +1,81 @@
+"""Ranks of a process group that change their pipeline: all of them, or one alone."""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import add
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+import lazyckpt as lz
+from tests.world.integrations.ranks import LONG, on_ranks, outcomes
+
+
+def wanted(least: int, item: int) -> bool:
+    return item % 4 > 0 and item >= least
+
+
+def part(rank: int, ranks: int = 2, *, least: int = 0, more: int = 0) -> lz.Pipeline[int]:
+    """A part of common data, of which each rank drops others."""
+    shard = lz.shard(num_shards=ranks, index=rank)
+    return lz.source(range(60)) | shard | lz.filter(wanted, least) | lz.map(add, more)
+
+
+def loader(pipeline: lz.Pipeline[int], group: dist.ProcessGroup, state: Any = None) -> Any:
+    return lz.torch.loader(pipeline, state=state, group=group, timeout=LONG, agree_ahead=4)
+
+
+def test_ranks_that_change_alike_go_on_together() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        batches, found = loader(part(rank), group), []
+        for item in batches:
+            found.append(item)
+            if batches.state.items == 3:
+                batches.change(part(rank, more=100))
+            if batches.state.items == 6:
+                batches.change(part(rank, more=100, least=50))
+        batches.change(part(rank))
+        return [found, list(islice(batches, 3))]
+
+    for rank, (found, after) in enumerate(on_ranks(2, act)):
+        run = lz.run(part(rank))
+        expected = list(islice(run, 3))
+        run.change(part(rank, more=100))
+        expected += islice(run, 3)
+        run.change(part(rank, more=100, least=50))
+        rest = list(run)
+        assert found == expected + rest[: len(found) - 6]
+        assert (len(found), len(after)) == (6 + 3, 3)
+
+
+def test_a_resume_goes_on_as_what_it_was_changed_to() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[Any]:
+        batches = loader(part(rank), group)
+        loop = iter(batches)
+        list(islice(loop, 3))
+        batches.change(part(rank, more=100))
+        again = loader(part(rank, more=100), group, batches.state_dict())
+        return [list(islice(again, 4)), list(islice(loop, 4))]
+
+    for rest, undisturbed in on_ranks(2, act):
+        assert rest == undisturbed
+        assert min(rest) > 100
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_that_changes_alone_is_named_at_the_next_agreement(ranks: int) -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> None:
+        batches = lz.torch.loader(part(rank, ranks), group=group, timeout=LONG, agree_ahead=2)
+        for _ in batches:
+            if rank == 1 and batches.state.items == 2:
+                batches.change(part(rank, ranks, more=5))
+
+    found = outcomes(ranks, act)
+    for each in found:
+        assert isinstance(each, lz.StateMismatch)
+        assert "the pipelines of the ranks differ" in str(each)
+        assert "map" in str(each)
+    assert len(set(map(str, found))) == 1
+    assert ranks == 2 or "rank 1, beside rank 0" in str(found[0])
