@@ -64,9 +64,14 @@ class Grid(NamedTuple):
         return cls(reach, stride, stay, sure, chunk, strata * chunk)
 
     def anchor(self, given: int) -> int:
-        """The first item that a resume reads again when so many have been given."""
+        """The first item that a resume reads again when so many have been given.
+
+        It is the same for the outputs of a stride. Fewer than `reach` items are one
+        permutation, in which the first may come last.
+        """
         strides = (given - self.stay - 1) // self.stride
-        return strides * self.stride + 1 if strides >= 0 else 0
+        first = strides * self.stride + 1
+        return first if strides >= 0 and first + self.stay >= self.reach else 0
 
 
 class BoundedOrder:

@@ -53,6 +53,23 @@ def test_the_order_does_not_depend_on_access(n: int, buffer: int, seed: int, pla
 KINDS = (indexed, batched, stream)
 
 
+@pytest.mark.parametrize(("buffer", "n"), [(100, 99), (512, 511), (600, 570), (1000, 960)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resume_near_the_end_of_a_stream_that_a_buffer_holds(
+    kind: Any, buffer: int, n: int
+) -> None:
+    """All items are one permutation there, in which the first may come last."""
+    late = []
+    for seed in range(40):
+        pipeline = kind(n) | lz.shuffle(buffer, seed=seed)
+        whole = list(pipeline)
+        late.append(n - 1 - whole.index(0))
+        if min(late) == late[-1] < 40:
+            for cut in (n - 40, n - late[-1] - 1, n - 1):
+                assert list(lz.run(pipeline, lz.state_at(pipeline, cut))) == whole[cut:]
+    assert min(late) < buffer // 16
+
+
 class Held:
     """Items that count how many of them there are."""
 

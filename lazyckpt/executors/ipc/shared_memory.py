@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from mmap import PAGESIZE, mmap
@@ -64,16 +64,15 @@ class SharedMemorySlots:
         places = zip(starts(sizes), sizes, strict=False)
         return [held[start : start + size] for start, size in places]
 
-    def lend(self, number: int, buffers: list[Any]) -> Iterator[memoryview]:
-        """Yield buffers of a slot that was read, for a consumer to keep: if it may, or copies."""
+    def lend(self, number: int, buffers: list[Any]) -> list[memoryview]:
+        """Return buffers of a slot that was read, for a consumer to keep: if it may, or copies."""
         self.free_dropped()
         is_forked = self._held[number].forks != len(_forks)  # so that another process has them too
         if is_forked or len(self._lent) >= min(LENT_SLOTS, self.count // 2):
             buffers = [buffer.copy() for buffer in buffers]
         else:
             self._lent.add(number)
-        for buffer in buffers:
-            yield memoryview(buffer)
+        return [memoryview(buffer) for buffer in buffers]
 
     def free_dropped(self) -> None:
         """Free the slots whose bytes nobody has any more."""

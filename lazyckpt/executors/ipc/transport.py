@@ -26,7 +26,8 @@ import socket
 import struct
 import warnings
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from mmap import PAGESIZE
 from multiprocessing.connection import Connection
 from typing import IO, Any, TypeAlias
@@ -71,15 +72,17 @@ class Message:
         number: What its sender has given it.
     """
 
-    __slots__ = ("_buffers", "_pickled", "number")
+    __slots__ = ("_find_buffers", "_pickled", "number")
 
-    def __init__(self, number: int, pickled: _Pickle, buffers: Iterable[Any]) -> None:
+    def __init__(
+        self, number: int, pickled: _Pickle, find_buffers: Callable[[], Iterable[Any]]
+    ) -> None:
         self.number = number
-        self._pickled, self._buffers = pickled, buffers
+        self._pickled, self._find_buffers = pickled, find_buffers
 
     def open(self) -> Any:
-        """Unpickle it, once. Its arrays are writable if they were before."""
-        return pickle.loads(self._pickled, buffers=self._buffers)
+        """Unpickle it. Its arrays are writable if they were before."""
+        return pickle.loads(self._pickled, buffers=self._find_buffers())
 
 
 class Sender:
@@ -258,12 +261,12 @@ class Receiver:
                 buffers = [np.empty(size, np.uint8).data for size in sizes]
                 for buffer in buffers:
                     self._read_into(buffer)
-                return Message(number, frame, buffers)
+                return Message(number, frame, lambda: buffers)
             if (memory := self._memory) is None:  # closed by a signal's handler meanwhile
                 raise EOFError("the receiver is closed")
             parts = memory.read(slot, sizes)
             pickled = frame if end else memoryview(parts.pop(0))
-            return Message(number, pickled, memory.lend(slot, parts))
+            return Message(number, pickled, partial(memory.lend, slot, parts))
         except OSError as error:
             if error.errno is None or isinstance(error, ConnectionError):
                 raise EOFError("the sender is gone") from error

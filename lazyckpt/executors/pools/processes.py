@@ -159,9 +159,9 @@ class ProcessPool(WorkerPool):
             patience = patience or Patience(self._patience, worker.progress)
             is_alive = self._wait(worker, patience.left()) or worker.process.is_alive()
             with self._lock:
+                is_alive = is_alive and not worker.has_hung_up
                 if self.is_done(pending) or pending.generation != self.generation:
                     continue  # because of another thread, or a signal's handler
-                is_alive = is_alive and not worker.has_hung_up
                 if not is_alive or patience.is_over:
                     raise self._loss(worker, is_late=is_alive)
         if pending.outcome is None:
@@ -172,7 +172,9 @@ class ProcessPool(WorkerPool):
     def _stop_if_broken(self, pending: PendingTask) -> None:
         """Stop, if the worker that has a task is to be replaced."""
         with self._lock:  # or another thread may be about to take an outcome in
-            if pending.generation == self.generation and not pending.handle.is_whole:
+            worker: WorkerProcess | None = pending.handle
+            is_broken = worker is not None and not worker.is_whole
+            if is_broken and pending.generation == self.generation:
                 self.stop()
 
     def _wait(self, worker: WorkerProcess, seconds: float) -> bool:
@@ -196,8 +198,9 @@ class ProcessPool(WorkerPool):
 
     def is_done(self, pending: PendingTask) -> bool:
         with self._lock:
-            if not pending.is_done and pending.generation == self.generation:
-                pending.handle.receive_ready()
+            worker: WorkerProcess | None = pending.handle  # first: a signal's handler may stop this
+            if worker is not None and not pending.is_done and pending.generation == self.generation:
+                worker.receive_ready()
             return pending.is_done
 
     def stop(self) -> None:

@@ -317,7 +317,7 @@ TORCH = [
     Behaviour(
         "workers end with a program that is killed",
         theirs="test_proper_exit",
-        held="../../executors/test_signals::test_workers_end_with_their_parent",
+        held="../../executors/pools/test_process_ends::test_a_process_with_an_open_run_ends",
     ),
     Behaviour(
         "two iterators of a loader at once, and a loader within a worker",
