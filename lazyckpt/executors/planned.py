@@ -24,7 +24,7 @@ from lazyckpt.failures.skip_log import SkipLog
 
 
 def handlers_of(segments: list[Segment]) -> list[Handler]:
-    """What workers have to do for the segments, in the order in which `planned` asks for it."""
+    """What workers have to do for the segments, in the order in which `Plan` asks for it."""
     found: list[Handler] = []
     for segment in segments:
         for part in segment.parts:

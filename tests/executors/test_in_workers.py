@@ -33,6 +33,7 @@ def meet(folder: Path, x: Any) -> int:
 
 def pids(fn: Any, size: int) -> dict[str, lz.Pipeline[int]]:
     numbers, stream = lz.source(range(size)), lz.source(Stream(size))
+    flags = numbers | lz.filter(keep) | lz.map(odd)
     return {
         "seekable": numbers | lz.map(fn),
         "outputs": numbers | lz.flat_map(lambda x: [fn(x)] * 2) | lz.filter(keep),
@@ -40,7 +41,7 @@ def pids(fn: Any, size: int) -> dict[str, lz.Pipeline[int]]:
         "stream": stream | lz.map(fn),
         "joined": lz.mix([numbers | lz.map(fn)] * 2, [1, 2], seed=0),
         "chosen": lz.case(stream | lz.map(picks), *[numbers | lz.map(fn)] * 2),
-        "switched": lz.switch(numbers | lz.filter(odd), *[stream | lz.map(fn)] * 2),
+        "switched": lz.switch(flags, *[stream | lz.map(fn)] * 2),
     }
 
 

@@ -231,6 +231,14 @@ def transfer_failure(error: Exception, what: str) -> Outcome:
     return Outcome([], Failure(error, ""), is_transfer_error=True)
 
 
+def opened(message: Any) -> Any:
+    """What a message holds; an outcome that says so if it can't be unpickled here."""
+    try:
+        return message.open()
+    except Exception as error:
+        return transfer_failure(error, "can't be unpickled")
+
+
 def send_outcome(
     outcome: Outcome,
     worker: str,

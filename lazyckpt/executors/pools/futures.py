@@ -16,6 +16,7 @@ from lazyckpt.executors.ipc.serialization import (
     Message,
     OutcomeMessage,
     SerializedMessage,
+    opened,
     serialize_handlers,
     this_process,
     transfer_failure,
@@ -184,10 +185,7 @@ class FuturesPool(QueuedPool):
         if error is not None:  # not the task's own, which its outcome would hold
             pending.outcome = self._failed(pending, error)
             return
-        try:
-            content: Outcome | str = found.result().open()
-        except Exception as unreadable:
-            content = transfer_failure(unreadable, "can't be unpickled")
+        content: Outcome | str = opened(found.result())
         if isinstance(content, Outcome):
             pending.outcome = content
         else:  # the name of a worker that lacks the handlers

@@ -13,9 +13,14 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from lazyckpt.errors import WorkerDied, WorkerTimeout
-from lazyckpt.executors.ipc.serialization import SharedPickle, share_handlers, transfer_failure
+from lazyckpt.executors.ipc.serialization import (
+    SharedPickle,
+    opened,
+    share_handlers,
+    transfer_failure,
+)
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
-from lazyckpt.executors.ipc.transport import Message, Unwritable
+from lazyckpt.executors.ipc.transport import Unwritable
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
@@ -74,13 +79,6 @@ def _let_go(workers: list[WorkerProcess]) -> None:
             worker.receive_ready()
     for worker in workers:
         worker.close()
-
-
-def _opened(message: Message) -> Outcome:
-    try:
-        return Outcome(*message.open())
-    except Exception as error:
-        return transfer_failure(error, "can't be unpickled")
 
 
 def slot_count(workers: int, buffer_size: int, segments: int) -> int:
@@ -165,7 +163,8 @@ class ProcessPool(WorkerPool):
                 if not is_alive or patience.is_over:
                     raise self._loss(worker, is_late=is_alive)
         if pending.outcome is None:
-            pending.outcome = _opened(pending.came.get_nowait())
+            found = opened(pending.came.get_nowait())
+            pending.outcome = found if isinstance(found, Outcome) else Outcome(*found)
         self._stop_if_broken(pending)  # it could not start
         return pending.outcome
 

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any, NamedTuple
 
-from lazyckpt.executors.ipc.serialization import SharedPickle, send_outcome, transfer_failure
+from lazyckpt.executors.ipc.serialization import SharedPickle, opened, send_outcome
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, poll
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
@@ -120,10 +120,7 @@ def _next_task(receiver: Receiver) -> Any:
         message = receiver.receive()
     except (EOFError, OSError):
         return None
-    try:
-        return message.open()
-    except Exception as error:
-        return transfer_failure(error, "can't be unpickled")
+    return opened(message)
 
 
 def _send(sender: Sender, number: int, outcome: Outcome, worker: str) -> None:
