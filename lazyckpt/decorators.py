@@ -67,9 +67,9 @@ def combinator(
             be for that: "any", "blind", "here" or "lockstep".
         inserted: Of a stage that counts what comes before it: its own part where `rebase`
             inserts it behind so many items of an epoch.
-        trace: From the stored call and a `lazyckpt.provenance.Tracing` to a stage that takes
-            and gives items with their origins and has the same positions, where neither
-            rates nor functions tell which items went into one; see `lazyckpt.trace`.
+        trace: From the stored call and a `lazyckpt.lineage.tracing.Tracing` to a stage that
+            takes and gives items with their origins and has the same positions, where no
+            other option tells which items went into one; see `lazyckpt.trace`.
         dropped: From all arguments to a function that says why an item is too much for the
             stage, which drops it, or None; or to None where it drops nothing. What is
             dropped counts among what `on_error="skip"` leaves out.

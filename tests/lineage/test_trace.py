@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt import provenance
-from lazyckpt.machines import Flow, Machine, Position, Rate, stateful, stateless, within
-from lazyckpt.provenance import Origin
+from lazyckpt.lineage import tracing
+from lazyckpt.lineage.origins import Origin, Traced
+from lazyckpt.machines import End, Flow, Machine, Position, Rate, stateful, stateless, within
 from lazyckpt.testing import equal, sources, strategies
 from lazyckpt.testing.laws import Stream
 from tests.drawn import ending_with
@@ -23,10 +23,10 @@ from tests.drawn import ending_with
 def check(pipeline: lz.Pipeline[Any], limit: int = 30) -> None:
     """Items are what they were where they come with origins, and these are told without reading."""
     items = list(islice(pipeline, limit))
-    found = list(islice(provenance.Tracing(reads=True).pipeline(pipeline, ""), limit))
-    plain = [provenance.plain(item) for item in found]
+    found = list(islice(tracing.Tracing().pipeline(pipeline, ""), limit))
+    plain = [tracing.plain(item) for item in found]
     assert equal(plain, items), f"{plain}, expected {items}"
-    expected = [list(dict.fromkeys(provenance.origins(each))) for each in found]
+    expected = [list(dict.fromkeys(tracing.origins(each))) for each in found]
     for n in range(0, len(items), max(1, len(items) // 5)):
         assert lz.trace(pipeline, n) == expected[n]
         state = lz.state_at(pipeline, n)
@@ -62,9 +62,9 @@ def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
 def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(9)) | lz.map(str) | lz.batch(2, collate="".join)
     check(pipeline)
-    wrong = lambda self, fn, item: provenance.Traced("?", [])  # noqa: E731
+    wrong = lambda self, fn, item: Traced("?", [])  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(provenance.Tracing, "made", wrong)
+        patch.setattr(tracing.Tracing, "made", wrong)
         with pytest.raises(AssertionError):
             check(pipeline)
 
@@ -289,50 +289,175 @@ def test_a_range_reads_no_more_than_a_resume_does() -> None:
         assert Counted.reads <= most + 1
 
 
-def test_stages_of_ones_own_are_told_by_rates_and_rereads() -> None:
-    @lz.combinator(registered=False)
-    def smoothed(upstream: Machine[Any]) -> Machine[Any]:
-        def step(position: Position) -> Any:
-            (before, total), item = position, None
+@lz.combinator(registered=False, pointwise=True)
+def negated(upstream: Machine[Any]) -> Machine[Any]:
+    return stateless(upstream, rate=Rate(), flow=lambda at: upstream.flow(at).map(lambda n: -n))
+
+
+@lz.combinator(registered=False, pointwise=True)
+def numbered(upstream: Machine[Any]) -> Machine[Any]:
+    def step(position: Position) -> Any:
+        before, number = position
+        try:
             before, item = upstream.step(before)
-            return (before, total + item), total + item
+        except End as end:
+            raise End((end.position, number)) from None
+        return (before, number + 1), item * 100 + number
 
-        check = lambda total: within("smoothed", total)  # noqa: E731
-        return stateful("smoothed", upstream, check=check, rate=Rate(), step=step)
+    def skip(position: Position, n: int) -> Any:
+        assert upstream.skip is not None
+        before, passed = upstream.skip(position[0], n)
+        return (before, position[1] + passed), passed
 
+    check = lambda number: within("numbered", number)  # noqa: E731
+    jump, length = upstream.skip and skip, upstream.length
+    return stateful(
+        "numbered", upstream, check=check, rate=Rate(), step=step, skip=jump, length=length
+    )
+
+
+@lz.combinator(registered=False, itemwise=True)
+def repeated(upstream: Machine[Any]) -> Machine[Any]:
+    """Each item n % 3 times, step by step."""
+
+    def step(position: Position) -> Any:
+        before, given = position
+        while True:
+            try:
+                after, item = upstream.step(before)
+            except End as end:
+                raise End((end.position, 0)) from None
+            if given + 1 < item % 3:
+                return (before, given + 1), item
+            if item % 3:
+                return (after, 0), item
+            before = after
+
+    return stateful("repeated", upstream, check=lambda n: within("repeated", n), step=step)
+
+
+@lz.combinator(registered=False, itemwise=True)
+def odd(upstream: Machine[Any]) -> Machine[Any]:
+    """A filter that looks ahead."""
+
+    def flow(position: Position) -> Flow[Any]:
+        def items() -> Iterator[Any]:
+            nonlocal position
+            more = True
+            while more:
+                block, place, more = [], position, False
+                for _ in range(4):
+                    try:
+                        place, item = upstream.step(place)
+                    except End as end:
+                        place = end.position
+                        break
+                    block.append((place, item))
+                    more = True
+                for reached, item in block:
+                    position = reached
+                    if item % 2:
+                        yield item
+                position = place
+
+        return Flow(items(), lambda: position)
+
+    return stateless(upstream, flow=flow)
+
+
+def summed(upstream: Machine[Any], plain: Any, traced: Any, origins: Any) -> Machine[Any]:
+    """The sum of each item and the one before it."""
+
+    def step(position: Position) -> Any:
+        before, _ = position
+        try:
+            middle, first = upstream.step(before)
+            second = upstream.step(middle)[1]
+        except End as end:
+            raise End((before, 0)) from end
+        return (middle, 0), traced(plain(first) + plain(second), origins([first, second]))
+
+    return stateful("summed", upstream, check=lambda n: within("summed", n), step=step)
+
+
+def _traced_sums(call: Any, tracing: tracing.Tracing) -> Any:
     @lz.combinator(registered=False)
-    def runs(upstream: Machine[Any], most: int) -> Machine[Any]:
-        """Sums up to `most`, of as many items as it takes."""
+    def sums(upstream: Machine[Any]) -> Machine[Any]:
+        return summed(upstream, tracing.plain, tracing.traced, tracing.origins)
 
-        def flow(position: Position) -> Flow[Any]:
-            items = upstream.flow(position)
+    return sums()
 
-            def sums() -> Iterator[int]:
-                total = 0
-                for item in items:
-                    total += item
-                    if total >= most:
-                        yield total
-                        total = 0
 
-            return Flow(sums(), items.snapshot)
+def _sums(**options: Any) -> Any:
+    @lz.combinator(registered=False, **options)
+    def sums(upstream: Machine[Any]) -> Machine[Any]:
+        return summed(upstream, lambda item: item, lambda value, _: value, lambda _: ())
 
-        return stateless(upstream, flow=flow)
+    return sums()
 
-    numbers = lz.source(Counted()) | lz.map(lambda n: n + 1)
-    assert [places(numbers | smoothed(), n) for n in (0, 5)] == [[0], [5]]
-    assert places(numbers | smoothed() | lz.batch(2) | lz.shuffle(3, seed=0), 0) != []
-    assert [places(numbers | runs(10), n) for n in range(3)] == [[0, 1, 2, 3], [4, 5], [6, 7]]
-    pairs = numbers | lz.shuffle(6, seed=0) | lz.map(lambda n: n) | lz.batch(2, collate=sum)
-    for pipeline in (pairs | runs(10), numbers | smoothed() | runs(60) | lz.batch(2)):
-        check(pipeline)
-        state = lz.state_at(pipeline, 6)
-        until = lz.advance(pipeline, state, 4)
-        reads = []
-        for run in (lz.replay, lz.trace):
-            Counted.reads = 0
-            run(pipeline, state, until)
-            reads.append(Counted.reads)
-        assert reads[1] <= 2 * reads[0] + 2, reads
-    origin = lz.trace(pairs | runs(10), 4)
-    assert sum(o.place + 1 for o in origin) == list(islice(pairs | runs(10), 5))[4]
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        lz.source(range(30)),
+        lz.source(range(30)) | lz.shuffle(seed=0),
+        lz.source(Stream(range(30))) | lz.shuffle(5, seed=0),
+        lz.source(range(30)) | lz.filter(lambda n: n % 7),
+    ],
+    ids=["indexed", "shuffled", "stream", "filtered"],
+)
+@pytest.mark.parametrize(
+    "stage",
+    [negated(), numbered(), repeated(), odd(), _sums(trace=_traced_sums)],
+    ids=["pointwise", "numbered", "itemwise", "ahead", "traced"],
+)
+def test_stages_of_ones_own_are_followed(numbers: lz.Pipeline[int], stage: Any) -> None:
+    check(numbers | stage)
+    check(numbers | stage | lz.batch(2) | lz.repeat(2))
+    check(numbers | stage | lz.filter(lambda n: n % 5))
+
+
+def test_of_a_stage_of_ones_own_the_very_items_are_told() -> None:
+    numbers = lz.source(range(1, 20))
+    assert [places(numbers | negated() | lz.filter(bool), n) for n in (0, 5)] == [[0], [5]]
+    assert [places(numbers | numbered() | lz.filter(bool), n) for n in (0, 5)] == [[0], [5]]
+    assert [places(numbers | repeated(), n) for n in range(4)] == [[0], [1], [1], [3]]
+    assert [places(numbers | odd(), n) for n in range(3)] == [[0], [2], [4]]
+    assert [places(numbers | _sums(trace=_traced_sums), n) for n in (0, 5)] == [[0, 1], [5, 6]]
+
+
+@pytest.mark.parametrize("stage", [negated(), numbered()])
+def test_a_pointwise_stage_of_ones_own_is_not_called(stage: Any) -> None:
+    pipeline = lz.source(Unread()) | lz.map(never) | stage | lz.batch(2)
+    assert places(pipeline, 20) == [40, 41]
+
+
+@pytest.mark.parametrize(
+    ("claimed", "message"),
+    [({}, "trace and seen can't tell .* trace= of its own"), ({"itemwise": True}, "declared to")],
+    ids=["nothing", "wrongly"],
+)
+def test_a_stage_that_nothing_tells_of_is_named(claimed: Any, message: str) -> None:
+    pipeline = lz.source(range(9)) | _sums(**claimed) | lz.batch(2)
+    state = lz.state_at(pipeline, 1)
+    for told in (
+        lambda: lz.trace(pipeline, 1),
+        lambda: lz.trace(pipeline, state),
+        lambda: lz.trace(pipeline, lz.init(pipeline), state),
+        lambda: lz.seen(pipeline, state).counts(),
+    ):
+        with pytest.raises(lz.PipelineError, match=f"^sums: {message}"):
+            told()
+
+
+def test_seen_names_such_a_stage_at_once() -> None:
+    with pytest.raises(lz.PipelineError, match=r"^sums: "):
+        lz.seen(lz.source(range(9)) | _sums(), 3)
+
+
+def test_what_is_drawn_behind_a_stage_is_drawn_when_it_is_traced() -> None:
+    def drawn(rng: Any, item: Any) -> Any:
+        return item, rng.random()
+
+    data = lz.source(range(60)) | lz.shard(num_shards=3, index=1) | lz.enumerate()
+    check(data | lz.random_map(drawn, seed=0) | lz.filter(lambda pair: pair[1] > 0.5))
