@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from numbers import Number
 from typing import Any, cast, overload
 
@@ -11,7 +10,7 @@ from lazyckpt.core.checks import brief, checked, natural
 from lazyckpt.core.machine import Machine, entered
 from lazyckpt.lineage.origins import Origin
 from lazyckpt.lineage.tracing import followed
-from lazyckpt.state.algebra import between, made_between
+from lazyckpt.state.algebra import between, first_items, made_between
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, as_state
 
@@ -67,7 +66,7 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
     state = matching(as_state(cast(AnyState, at)), chain)
     entered(chain.machine, state.position)
     found = followed(chain)
-    for item in found.machine.flow(state.position):
+    for item in first_items(found.machine, state.position):
         return found.origins(item)
     raise IndexError(f"trace: no item comes after the state of {state.items:,} items")
 
@@ -77,5 +76,5 @@ def _after(machine: Machine[Any], n: int) -> list[Any]:
     position = machine.init(0)
     if machine.skip is not None:
         position, passed = machine.skip(position, n)
-        return [] if passed < n else list(islice(machine.flow(position), 1))
-    return list(islice(machine.flow(position), n, n + 1))
+        return [] if passed < n else first_items(machine, position)
+    return first_items(machine, position, n)
