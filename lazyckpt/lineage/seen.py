@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -15,41 +14,13 @@ from lazyckpt.core.checks import at_least, brief, checked, is_integer, natural, 
 from lazyckpt.core.machine import entered
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.failures.marks import with_marks
-from lazyckpt.lineage.columns import Column, Names, columns_of
+from lazyckpt.lineage.columns import Block, Column, blocks_of
 from lazyckpt.lineage.parquet import write_parquet
 from lazyckpt.lineage.tracing import followed
 from lazyckpt.state.algebra import init, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
 from lazyckpt.state.walk import Flowing, Viewed, Walk, check
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Block:
-    """Some rows of `Seen`, as arrays of ints with one element for each row.
-
-    Attributes:
-        item: The output's number in the run, from 0.
-        stage: The source, as a number in `stages`.
-        epoch: The source's epoch.
-        place: The item's number in that epoch: its index, in data with indices.
-        file: The file, as a number in `files`; -1 where the data don't tell.
-        record: The row's number in its file; -1 where the data don't tell.
-        stages: The sources that are known so far, as `Origin.stage` names them.
-        files: The files that are known so far.
-    """
-
-    item: Column
-    stage: Column
-    epoch: Column
-    place: Column
-    file: Column
-    record: Column
-    stages: list[str]
-    files: list[str]
-
-    def __len__(self) -> int:
-        return len(self.item)
 
 
 class Seen:
@@ -65,19 +36,18 @@ class Seen:
             followed(pipeline)  # which refuses what can't be told
 
     def __iter__(self) -> Iterator[Block]:
-        stages, files = Names(), Names()
         found = followed(self._pipeline, self._end.skipped if self._has_left_out else None)
-        machine, columns = found.machine, columns_of(found, stages, files)
+        machine, block_of = found.machine, blocks_of(found)
         is_viewed = found.codes is not None and machine.view and machine.skip
         walk = Walk(machine, Viewed(machine) if is_viewed else Flowing(machine))
         begin, number = self._begin.position, self._begin.items
         if self._has_left_out:
             begin = with_marks(begin, self._begin.skipped.marks)
         for items in walk.between(begin, self._end.items - number, self._end.position):
-            block = columns(items)
-            yield Block(block.item + number, *block[1:], stages.texts, files.texts)
+            block = block_of(items, number)
+            yield block
             number += len(items)
-            walk.fit(len(items), len(block.item))
+            walk.fit(len(items), len(block))
 
     @property
     def _has_left_out(self) -> bool:

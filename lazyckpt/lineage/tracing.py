@@ -104,7 +104,8 @@ class Tracing:
             return found
         if "tap" in roles.values():
             return unchanged()
-        if "star" in roles.values():
+        is_looked_up = known.pointwise and machine.view is not None and not machine.owns
+        if "star" in roles.values() or (is_looked_up and not roles):
             return mapped(lambda item: self.made(partial(_alone, call), item))
         if roles:
             return Stage(
