@@ -102,6 +102,7 @@ def combinator(
 
 def source_combinator(
     *,
+    keeps_items: bool = False,
     describe: Callable[..., dict[str, Any]] | None = None,
     sized: bool = False,
     rebase: Callable[..., Any] | None = None,
@@ -112,6 +113,8 @@ def source_combinator(
     """Make a source of a function from arguments to a machine, by `sourced` or `joining`.
 
     Args:
+        keeps_items: Of what joins pipelines: whether it passes their items on as they are,
+            alone or several in a tuple.
         describe: What a state remembers of the arguments, as JSON; by default all that
             decide the order.
         sized: Whether it remembers the length of the data too, as it was when the machine
@@ -131,6 +134,7 @@ def source_combinator(
             build,
             _started,
             is_source=True,
+            keeps_items=keeps_items,
             describe=describe,
             sized=sized,
             rebase=rebase,

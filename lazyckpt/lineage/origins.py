@@ -217,6 +217,10 @@ def unknown(call: Call) -> PipelineError:
     """The error of a stage of which nothing tells what its outputs are made of."""
     return PipelineError(
         f"{call.name}: trace and seen can't tell which items its outputs are made of; declare "
-        "to @combinator what is true of it, keeps_items=True, pointwise=True, itemwise=True or "
-        "the roles of its functions=, or give it a trace= of its own"
+        + (
+            "to @source_combinator keeps_items=True, if it passes items on as they are"
+            if call.combinator.is_source
+            else "to @combinator what is true of it, keeps_items=True, pointwise=True, "
+            "itemwise=True or the roles of its functions=, or give it a trace= of its own"
+        )
     )

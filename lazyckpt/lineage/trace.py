@@ -32,7 +32,8 @@ def trace(pipeline: Chain, at: int | AnyState, until: AnyState | None = None) ->
 
     A combinator of your own says what it does with items: `@combinator` is told that it
     `keeps_items`, is `pointwise` or `itemwise`, or the roles of its `functions`, or is given
-    a `trace`. Of any other nothing tells, and it is named.
+    a `trace`. Of any other nothing tells, and it is named. So is what joins pipelines, unless
+    `@source_combinator` is told that it `keeps_items`.
 
     Args:
         pipeline: One of which the items are.

@@ -95,7 +95,9 @@ class Tracing:
     def joined(self, call: Call, stage: str) -> Call:
         """What joins pipelines, with others in their place."""
         numbers = iter(range(len(call.chains)))
-        return call.with_chains(lambda each: self.pipeline(each, f"{stage}[{next(numbers)}]."))
+        return kept(call).with_chains(
+            lambda each: self.pipeline(each, f"{stage}[{next(numbers)}].")
+        )
 
     def stage(self, call: Call, machine: Machine[Any]) -> Stage[Any, Any]:
         known, roles = call.combinator, call.functions
@@ -113,7 +115,7 @@ class Tracing:
             )
         if known.pointwise or known.itemwise:
             return one_by_one(call)
-        return kept(call)
+        return Stage((kept(call),))
 
     def made(self, fn: Callable[[Any], Any], item: Any) -> Traced:
         """What a function makes of an item, with the item's origins."""
@@ -132,11 +134,11 @@ class Tracing:
         return lambda *args: fn(*args[:-1], plain(args[-1]))
 
 
-def kept(call: Call) -> Stage[Any, Any]:
-    """A stage as it is, if it looks at items by its functions alone, of which it has none."""
+def kept(call: Call) -> Call:
+    """A call as it is, if nothing but the functions that it declares looks at items."""
     if not (call.combinator.keeps_items or call.combinator.functions):
         raise unknown(call)
-    return Stage((call,))
+    return call
 
 
 class LooksAtItems(Exception):
@@ -189,7 +191,7 @@ class Coding(Tracing):
         if call.arguments.get("pad") is not None:
             plain["pad"] = []  # of no origin
         replaced = call.replaced(**plain)
-        return Stage((replaced,)) if roles else kept(replaced)
+        return Stage((replaced if roles else kept(replaced),))
 
 
 def _last(*args: Any) -> Any:
