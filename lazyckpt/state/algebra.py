@@ -24,7 +24,7 @@ from lazyckpt.state.fields import Rebased
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import AnyState, State, as_state
+from lazyckpt.state.state import AnyState, State, as_state, epochs_between
 from lazyckpt.state.walk import Flowing, Walk
 
 
@@ -327,7 +327,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     rebased = second.rebased if first.rebased != second.rebased else None
     return Difference(
         second.items - first.items,
-        first.epochs_to(second),
+        epochs_between(first, second),
         tuple(moves),
         rebased,
         first.stages,

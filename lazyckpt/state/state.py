@@ -101,13 +101,6 @@ class State(Pictured):
             passes, epoch = passes + epoch % (1 << EPOCH_BITS), epoch >> EPOCH_BITS
         return passes + epoch
 
-    def epochs_to(self, other: State) -> int:
-        """How many epochs further another state of the same pipeline is, as of `Difference`."""
-        here, there = self._source_epoch, other._source_epoch
-        while max(here, there) >> EPOCH_BITS > 0 and here >> EPOCH_BITS != there >> EPOCH_BITS:
-            here, there = here >> EPOCH_BITS, there >> EPOCH_BITS
-        return there - here
-
     @property
     def _source_epoch(self) -> int:
         """The number of the source's epoch, with those of what repeats it above."""
@@ -352,6 +345,14 @@ class TrackedState(State):
 
     def _fields(self) -> dict[str, str]:
         return {**super()._fields(), "tracked": dumps([self.tracker, encode(self.finished)])}
+
+
+def epochs_between(first: State, second: State) -> int:
+    """How many epochs further one state is than another of the same pipeline."""
+    here, there = first._source_epoch, second._source_epoch
+    while max(here, there) >> EPOCH_BITS > 0 and here >> EPOCH_BITS != there >> EPOCH_BITS:
+        here, there = here >> EPOCH_BITS, there >> EPOCH_BITS
+    return there - here
 
 
 AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]
