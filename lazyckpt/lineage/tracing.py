@@ -49,7 +49,7 @@ def followed(chain: Chain, skipped: Skipped | None = None) -> Followed:
     It is without the items that fail, if `on_error="skip"` has left out some.
     """
     if skipped is not None:
-        found = _WithoutFailures().pipeline(without_failures(chain, skipped), "")
+        found = Tracing().pipeline(without_failures(chain, skipped), "")
         return Followed(found.machine, None)
     try:
         coding = Coding()
@@ -104,6 +104,8 @@ class Tracing:
         if known.trace is not None:
             found: Stage[Any, Any] = known.trace(call, self)
             return found
+        if leaves_out(call):
+            return Stage((call.replaced(judge=self.role("look", call.arguments["judge"])),))
         if "tap" in roles.values():
             return unchanged()
         is_looked_up = known.pointwise and machine.view is not None and not machine.owns
@@ -196,16 +198,6 @@ class Coding(Tracing):
 
 def _last(*args: Any) -> Any:
     return args[-1]
-
-
-class _WithoutFailures(Tracing):
-    """Tracing through what leaves items out, which is judged by the items alone."""
-
-    def stage(self, call: Call, machine: Machine[Any]) -> Stage[Any, Any]:
-        if not leaves_out(call):
-            return super().stage(call, machine)
-        judge = call.arguments["judge"]
-        return Stage((call.replaced(judge=lambda item: judge(plain(item))),))
 
 
 def _alone(call: Call, item: Any) -> Any:

@@ -216,6 +216,7 @@ def test_items_left_out_were_not_seen() -> None:
     for pipeline in (
         data | lz.map(int) | lz.batch(3),
         data | lz.filter(lambda x: int(x) > 4) | lz.batch(2) | lz.repeat(2),
+        data | lz.filter(lambda least, x: int(x) > least, 4) | lz.map(int) | lz.batch(2),
         data | lz.flat_map(lambda x: [int(x)]) | lz.shuffle(5, seed=0) | lz.batch(2),
         data | lz.shuffle(seed=0) | lz.batch(2, collate=lambda texts: [*map(int, texts)]),
     ):
