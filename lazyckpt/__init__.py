@@ -21,8 +21,7 @@ Each module imports only from those before it:
 - executors: plan, ipc, pools
 - lasting, stats, cursor, epochs, execution, delivery, run, tickets, tracking
 - state: saving
-- pipeline, decorators, preview, combinators, explanation, monitoring, origins
-- provenance, io, lineage
+- pipeline, decorators, preview, combinators, explanation, monitoring, io, lineage
 - integrations, testing, demo, compat, cli
 """
 
@@ -104,15 +103,15 @@ if TYPE_CHECKING:
     from lazyckpt.executors.remote import futures, ray
     from lazyckpt.explanation.explain import ExplainedStage, Explanation, explain
     from lazyckpt.integrations import torch as torch
+    from lazyckpt.lineage.origins import Origin
     from lazyckpt.lineage.seen import Seen, seen
+    from lazyckpt.lineage.trace import trace
     from lazyckpt.monitoring.metrics import metrics
     from lazyckpt.monitoring.profile import profile
     from lazyckpt.monitoring.progress import progress
     from lazyckpt.monitoring.report import Profile
-    from lazyckpt.origins import Origin
     from lazyckpt.pictures.drawing import tree
     from lazyckpt.preview import Head, head
-    from lazyckpt.provenance import trace
     from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
     from lazyckpt.state.rebase import rebase
     from lazyckpt.state.reshard import reshard
@@ -305,14 +304,14 @@ _MODULES = {  # what is imported when a name of it is asked for
     "executors.remote": "futures ray",
     "explanation.explain": "ExplainedStage Explanation explain",
     "preview": "Head head",
+    "lineage.origins": "Origin",
     "lineage.seen": "Seen seen",
+    "lineage.trace": "trace",
     "monitoring.metrics": "metrics",
     "monitoring.profile": "profile",
     "monitoring.progress": "progress",
     "monitoring.report": "Profile",
-    "origins": "Origin",
     "pictures.drawing": "tree",
-    "provenance": "trace",
     "state.algebra": "Difference Move advance diff init replay state_at step",
     "state.rebase": "rebase",
     "state.reshard": "reshard",
@@ -353,4 +352,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

@@ -67,9 +67,9 @@ def combinator(
             be for that: "any", "blind", "here" or "lockstep".
         inserted: Of a stage that counts what comes before it: its own part where `rebase`
             inserts it behind so many items of an epoch.
-        trace: From the stored call and a `lazyckpt.provenance.Tracing` to a stage that takes
-            and gives items with their origins and has the same positions, where neither
-            rates nor functions tell which items went into one; see `lazyckpt.trace`.
+        trace: From the stored call and a `lazyckpt.lineage.tracing.Tracing` to a stage that
+            takes and gives items with their origins and has the same positions, where no
+            other option tells which items went into one; see `lazyckpt.trace`.
         dropped: From all arguments to a function that says why an item is too much for the
             stage, which drops it, or None; or to None where it drops nothing. What is
             dropped counts among what `on_error="skip"` leaves out.
@@ -102,6 +102,7 @@ def combinator(
 
 def source_combinator(
     *,
+    keeps_items: bool = False,
     describe: Callable[..., dict[str, Any]] | None = None,
     sized: bool = False,
     rebase: Callable[..., Any] | None = None,
@@ -112,6 +113,8 @@ def source_combinator(
     """Make a source of a function from arguments to a machine, by `sourced` or `joining`.
 
     Args:
+        keeps_items: Of what joins pipelines: whether it passes their items on as they are,
+            alone or several in a tuple.
         describe: What a state remembers of the arguments, as JSON; by default all that
             decide the order.
         sized: Whether it remembers the length of the data too, as it was when the machine
@@ -131,6 +134,7 @@ def source_combinator(
             build,
             _started,
             is_source=True,
+            keeps_items=keeps_items,
             describe=describe,
             sized=sized,
             rebase=rebase,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from shutil import get_terminal_size
@@ -11,9 +10,8 @@ from typing import Any, Generic, TypeVar
 from lazyckpt.core.call import runnable
 from lazyckpt.core.checks import checked, plural, positive
 from lazyckpt.core.secrets import masked
-from lazyckpt.pictures.console import table_rich
-from lazyckpt.pictures.html import caption, framed, table_html
-from lazyckpt.pictures.text import table_text
+from lazyckpt.pictures.html import caption, framed
+from lazyckpt.pictures.tables import Table
 from lazyckpt.pictures.values import Told, lines
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
@@ -41,18 +39,20 @@ class Head(Generic[T]):
         count = len(self.items)
         return f"first {plural(count, 'item')}" if count > 1 else ("no items", "first item")[count]
 
-    def _rows(self) -> Iterator[Told]:
+    def _table(self) -> Table:
+        rows: list[Told] = []
         for number, item in enumerate(self.items[:_SHOWN]):
-            yield from lines(str(number), item)
+            rows += lines(str(number), item)
         if (more := len(self.items) - _SHOWN) > 0:
-            yield Told("...", plural(more, "more item"), "", "", "", "")
+            rows.append(Told("...", plural(more, "more item"), "", "", "", ""))
         if self.error is not None:
             name, told = type(self.error).__name__, _message(self.error)
-            yield Told(str(len(self.items)), name, "", "", "", told)
+            rows.append(Told(str(len(self.items)), name, "", "", "", told))
+        return Table(_NAMES, rows)
 
     def to_text(self, width: int = 80) -> str:
         """The table for a terminal of so many columns."""
-        return table_text(self._title, _NAMES, self._rows(), width)
+        return f"{self._title}\n{self._table().to_text(width, '  ')}"
 
     def __str__(self) -> str:
         return self.to_text()
@@ -61,12 +61,10 @@ class Head(Generic[T]):
         return self.to_text(get_terminal_size().columns)
 
     def _repr_html_(self) -> str:
-        return framed(
-            caption(self._title) + table_html(_NAMES, self._rows(), code="values"), self._title
-        )
+        return framed(caption(self._title) + self._table().to_html(code="values"), self._title)
 
     def __rich__(self) -> Any:
-        return table_rich(self._title, _NAMES, self._rows())
+        return self._table().to_rich(self._title)
 
 
 def head(pipeline: Pipeline[T], n: int = 3) -> Head[T]:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
 
+from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import brief
+from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.local import processes, threads
 
@@ -29,6 +37,30 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pipeline", metavar="MODULE:NAME", help="such as train:pipeline, or a function of one"
     )
+
+
+def pipeline_of(name: str) -> Any:
+    """The pipeline that `module:name` is, or what it gives when it is called."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ArgumentError(f"expected module:pipeline, such as train:pipeline, got {name!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ArgumentError(f"{name}: no module {error.name!r} from {os.getcwd()}") from None
+    try:
+        value = attrgetter(attribute)(found)
+    except AttributeError:
+        raise ArgumentError(f"{name}: {module} has no {attribute!r}") from None
+    if callable(value) and not isinstance(value, Chain):
+        value = value()
+    if not isinstance(value, Chain):
+        raise ArgumentError(f"{name}: expected a pipeline or a function of one, got {brief(value)}")
+    return value
 
 
 def add_executor(parser: argparse.ArgumentParser) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from lazyckpt.cli.arguments import add_executor, add_pipeline, executor_of
+from lazyckpt.cli.arguments import add_executor, add_pipeline, executor_of, pipeline_of
 from lazyckpt.explanation.explain import explain
-from lazyckpt.lineage.command import pipeline_of
 
 DESCRIPTION = """\
 Prints for each stage of a pipeline who runs it and its bytes in a state; then what is held

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from lazyckpt.cli.arguments import add_pipeline, at_least
-from lazyckpt.lineage.command import pipeline_of
+from lazyckpt.cli.arguments import add_pipeline, at_least, pipeline_of
 from lazyckpt.preview import head
 
 DESCRIPTION = """\

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executor_of
-from lazyckpt.lineage.command import pipeline_of
+from lazyckpt.cli.arguments import add_executor, add_pipeline, at_least, executor_of, pipeline_of
 from lazyckpt.monitoring.profile import profile
 
 DESCRIPTION = """\

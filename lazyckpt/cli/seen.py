@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from lazyckpt.cli.arguments import add_pipeline
-from lazyckpt.lineage.command import telling
+from lazyckpt.cli.arguments import add_pipeline, pipeline_of
+from lazyckpt.lineage.seen import seen
+from lazyckpt.pictures.tables import Table
+from lazyckpt.state.saving import load
 
 DESCRIPTION = """\
 Prints how many rows came from each source and file, or writes each row to a Parquet file. A
@@ -28,4 +30,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    return telling(chosen.pipeline, chosen.state, chosen.since, chosen.out)
+    begin = None if chosen.since is None else load(chosen.since)
+    found = seen(pipeline_of(chosen.pipeline), load(chosen.state), begin)
+    if chosen.out is not None:
+        print(f"{found.to_parquet(chosen.out):,} rows in {chosen.out}")
+        return 0
+    counts = sorted((stage, file or "", rows) for (stage, file), rows in found.counts().items())
+    rows = [(stage, f"{count:,}", file) for stage, file, count in counts]
+    print(Table(("stage", "rows", "file"), rows, right=("rows",)).to_text())
+    return 0

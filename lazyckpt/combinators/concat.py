@@ -18,7 +18,7 @@ from lazyckpt.pipeline import Pipeline
 A = TypeVar("A")
 
 
-@source_combinator(validate=lambda pipelines: joined("concat", pipelines))
+@source_combinator(keeps_items=True, validate=lambda pipelines: joined("concat", pipelines))
 def concat(*pipelines: Pipeline[A]) -> Machine[A]:
     """The items of the first pipeline, then of the second, and so on.
 

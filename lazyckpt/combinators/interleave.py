@@ -20,6 +20,7 @@ A = TypeVar("A")
 
 
 @source_combinator(
+    keeps_items=True,
     checks={"block_length": positive},
     validate=lambda pipelines, block_length: joined("interleave", pipelines),
 )

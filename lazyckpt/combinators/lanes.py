@@ -81,6 +81,7 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
 
 
 @source_combinator(
+    keeps_items=True,
     checks={"pipelines": several, "num_shards": positive, "index": natural},
     validate=_fitting,
     unrecorded=("index",),

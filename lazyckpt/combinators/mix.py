@@ -51,6 +51,7 @@ def _fitting(
 
 
 @source_combinator(
+    keeps_items=True,
     checks={
         "pipelines": several,
         "weights": _weighing,

@@ -10,11 +10,10 @@ from lazyckpt.combinators.proportions import Proportions
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.entries import NAME, Described, Entry
 from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import EPOCH_BITS
 from lazyckpt.errors import StateMismatch
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.carried import carried
-
-ROOM = 32  # bits: each epoch of a mix has room for many of the pipelines'
 
 
 def rebased(
@@ -37,7 +36,7 @@ def rebased(
     one, place = next((number, place) for number, (_, place) in kept.items())
     epoch = pipelines[one].machine.epoch(place)
     if before.known.get("stop", "first_exhausted") != "first_exhausted":
-        epoch = epoch >> ROOM << ROOM
+        epoch = epoch >> EPOCH_BITS << EPOCH_BITS
     new = [
         kept[number][1] if number in kept else each.machine.init(epoch)
         for number, each in enumerate(pipelines)

@@ -9,12 +9,11 @@ from operator import ne
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lazyckpt.combinators.join import named
-from lazyckpt.combinators.mix_rebase import ROOM
 from lazyckpt.combinators.proportions import Choices, Proportions, random_choices
 from lazyckpt.combinators.repeat import repeated
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.machine import End, Machine, Rate, within
+from lazyckpt.core.machine import EPOCH_BITS, End, Machine, Rate, within
 from lazyckpt.core.prng import derive
 from lazyckpt.core.stages import joining
 from lazyckpt.errors import InvalidState
@@ -45,7 +44,7 @@ class Mixture(Generic[A]):
         ]
         self.weights, self.seed, self.stop = weights, seed, stop
         self.proportions = Proportions(weights) if deterministic and not callable(weights) else None
-        self.shift = 0 if stop == "first_exhausted" else ROOM
+        self.shift = 0 if stop == "first_exhausted" else EPOCH_BITS
         self.needed = [callable(weights) or weights[n] > 0 for n in range(len(machines))]
         ahead = machines if stop == "first_exhausted" else self.again
         self.jumps = [each.skip for each in ahead if each.skip is not None]
@@ -78,7 +77,8 @@ class Mixture(Generic[A]):
     def is_first(self, number: int, place: Position) -> bool:
         """Whether a pipeline is in the pass whose end counts."""
         return self.stop == "first_exhausted" or (
-            self.stop == "all_exhausted" and not self.machines[number].epoch(place) & 0xFFFFFFFF
+            self.stop == "all_exhausted"
+            and not self.machines[number].epoch(place) % (1 << EPOCH_BITS)
         )
 
     def is_last(self, number: int, places: Sequence[Position]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from lazyckpt.core.checks import natural, optional
 from lazyckpt.core.flow import Flow, Position, View, blocks_of, in_blocks
 from lazyckpt.core.iterators import iterate, remaining
-from lazyckpt.core.machine import MOST, End, Machine, Rate
+from lazyckpt.core.machine import EPOCH_BITS, MOST, End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
@@ -60,11 +60,11 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
     """The machine of `repeat`; `what` is empty, says its error."""
 
     def first(epoch: int) -> int:
-        return epoch << 32 if count is None else epoch * max(count, 1)
+        return epoch << EPOCH_BITS if count is None else epoch * max(count, 1)
 
     def own_epoch(position: Position) -> int:
         epoch = upstream.epoch(position)
-        return epoch >> 32 if count is None else epoch // max(count, 1)
+        return epoch >> EPOCH_BITS if count is None else epoch // max(count, 1)
 
     def is_over(epoch: int) -> bool:
         if upstream.length == 0 and count is not None:

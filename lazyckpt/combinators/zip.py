@@ -60,6 +60,7 @@ def _typed(public: Any) -> _Zip:
 
 @_typed
 @source_combinator(
+    keeps_items=True,
     checks={"strict": boolean},
     unrecorded=("strict",),
     validate=lambda pipelines, strict: joined("zip", pipelines),

@@ -27,6 +27,7 @@ from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
 from lazyckpt.core.signatures import is_starred
+from lazyckpt.core.stages import closing
 from lazyckpt.errors import ArgumentError, PipelineError
 
 
@@ -234,7 +235,7 @@ class Chain(Frozen, Shown, Pictured):
         self.__dict__["calls"] = calls
 
     calls: tuple[Call, ...]
-    reached: Any = None  # the state where the last step led, which needs no check
+    reached: Any = None  # a reference to the state where the last step led, which needs no check
 
     @cached_property
     def machine(self) -> Machine[Any]:
@@ -244,6 +245,11 @@ class Chain(Frozen, Shown, Pictured):
             built = call.build(built)
         assert built is not None
         return built
+
+    @cached_property
+    def close_steps(self) -> Callable[..., None]:
+        """It closes what steps have kept open for the next ones."""
+        return closing(self.machine)
 
     @cached_property
     def depth(self) -> int:

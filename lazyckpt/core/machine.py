@@ -16,6 +16,7 @@ T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
 MOST = 1 << 60  # items of an epoch that are counted where there is no end
+EPOCH_BITS = 32  # of its number: an epoch of what repeats upstream for ever has room for as many
 
 
 class End(Exception):

@@ -6,11 +6,21 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Flow, Position, View
-from lazyckpt.core.machine import ALL, UNKNOWN, End, Machine, Rate, Reread, Share, within
+from lazyckpt.core.flow import Flow, Position, View, close_stream
+from lazyckpt.core.machine import (
+    ALL,
+    UNKNOWN,
+    End,
+    Machine,
+    Rate,
+    Reread,
+    Share,
+    machines,
+    within,
+)
 from lazyckpt.core.views import viewing
 from lazyckpt.errors import InvalidState
 
@@ -246,7 +256,7 @@ def _machine(lanes: Lanes, **said: Any) -> Machine[Any]:
     if flow is None:
         assert step is not None, "a machine needs a step or a flow"
         flow = stepping(step)
-    step = step or _continuing(flow)
+    step = step or _Continuing(flow)
     return Machine(
         step=step,
         flow=flow,
@@ -287,20 +297,44 @@ def stepping(
     return flow
 
 
-def _continuing(flow: Callable[[Position], Flow[U]]) -> Callable[[Position], tuple[Position, U]]:
+class _Continuing(Generic[U]):
     """A step out of a flow, which keeps one flow open where the last step ended."""
-    live: dict[Position, tuple[Flow[U], Iterator[U]]] = {}
 
-    def step(position: Position) -> tuple[Position, U]:
-        pair = live.pop(position, None)
+    def __init__(self, flow: Callable[[Position], Flow[U]]) -> None:
+        self._flow = flow
+        self._live: dict[Position, tuple[Flow[U], Iterator[U]]] = {}
+
+    def __call__(self, position: Position) -> tuple[Position, U]:
+        pair = self._live.pop(position, None)
         if pair is None:
-            opened = flow(position)
+            opened = self._flow(position)
             pair = (opened, iter(opened))
         for item in pair[1]:
-            live.clear()
+            self.close()
             after = pair[0].snapshot()
-            live[after] = pair
+            self._live[after] = pair
             return after, item
         raise End(pair[0].snapshot())
 
-    return step
+    def close(self) -> None:
+        """Close that flow."""
+        while self._live:
+            close_stream(self._live.popitem()[1][0])
+
+
+def closing(machine: Machine[Any]) -> Callable[..., None]:
+    """What closes all that the last steps of a machine have kept open for the next ones."""
+    steps = [each.step for each in _each(machine) if isinstance(each.step, _Continuing)]
+
+    def close(*_: Any) -> None:
+        for step in steps:
+            step.close()
+
+    return close
+
+
+def _each(machine: Machine[Any]) -> Iterator[Machine[Any]]:
+    for each in machines(machine):
+        yield each
+        for child in each.children:
+            yield from _each(child)

@@ -23,13 +23,13 @@ from lazyckpt.executors.executor import Executor, Part, as_executor
 from lazyckpt.executors.ipc.serialization import has_cloudpickle
 from lazyckpt.explanation.layout import LINE, laid_out
 from lazyckpt.explanation.warnings import pipelines, warnings
-from lazyckpt.pictures.html import caption, framed, remark, table_html
+from lazyckpt.pictures.html import caption, framed, remark
+from lazyckpt.pictures.tables import Table
 from lazyckpt.state.algebra import init
 from lazyckpt.state.codec import encode_stage
 from lazyckpt.state.positions import places
 
 _NAMES = ("stage", "lanes", "state")
-_WIDTHS = (22, 20, 7)  # of columns
 _LEAST = 80  # columns in all, for a table
 _ROWS = 60  # that are shown
 _TITLE = "what a run would do"
@@ -82,10 +82,12 @@ class Explanation:
 
     def to_text(self, width: int = LINE) -> str:
         """The text for a terminal of so many columns."""
+        few, rest = _shown(self.stages)
         if width < _LEAST:
-            found = [*_lines(self.stages, width)]
+            found = [_where(few).to_text(width), *rest]
         else:
-            found = [laid_out(self.parts, width), "", *_columns(self.stages)]
+            table = Table(_NAMES, [*map(_cells, few)])
+            found = [laid_out(self.parts, width), "", table.to_text(width), *rest]
         said = [self.memory, *(f"warning: {each}" for each in self.warnings)]
         for text in filter(None, said):
             words = " ".join(text.split())
@@ -100,12 +102,9 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         few, rest = _shown(self.stages)
-        rows: list[tuple[str, ...] | str] = []
-        for where, stages in groupby(few, attrgetter("where")):
-            rows += [where, *((f"{each.stage} {each.text}", *_cells(each)[1:]) for each in stages)]
         warned = "".join(remark(each, is_warning=True) for each in self.warnings)
         said = "".join(map(remark, filter(None, [*rest, self.memory])))
-        body = f"{table_html(_NAMES, rows, code='stage')}{said}{warned}"
+        body = f"{_where(few).to_html(code='stage')}{said}{warned}"
         return framed(caption(_TITLE, [plural(len(self.warnings), "warning")]) + body, _TITLE)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
@@ -244,31 +243,14 @@ def _cells(stage: ExplainedStage) -> tuple[str, ...]:
     return name, " ".join(stage.lanes) or "step", size
 
 
+def _where(stages: Sequence[ExplainedStage]) -> Table:
+    """Stages below where they run."""
+    rows: list[tuple[str, ...] | str] = []
+    for where, together in groupby(stages, attrgetter("where")):
+        rows += [where, *((f"{each.stage} {each.text}", *_cells(each)[1:]) for each in together)]
+    return Table(_NAMES, rows)
+
+
 def _shown(stages: Sequence[ExplainedStage]) -> tuple[Sequence[ExplainedStage], list[str]]:
     more = len(stages) - _ROWS
     return (stages[:_ROWS], [f"... and {more:,} more stages"]) if more > 0 else (stages, [])
-
-
-def _columns(stages: Sequence[ExplainedStage]) -> Iterator[str]:
-    """A table, the cells of which have lines where they are long."""
-    few, rest = _shown(stages)
-    for row in (_NAMES, *map(_cells, few)):
-        cells = [wrap(cell, width) for cell, width in zip(row, _WIDTHS, strict=True)]
-        for line in zip_longest(*cells, fillvalue=""):
-            padded = (f"{cell:{width}}" for cell, width in zip(line, _WIDTHS, strict=True))
-            yield " ".join(padded).rstrip()
-    yield from rest
-
-
-def _lines(stages: Sequence[ExplainedStage], width: int) -> Iterator[str]:
-    """Stages below where they run, and below each what there is to say of it."""
-    few, rest = _shown(stages)
-    for where, together in groupby(few, attrgetter("where")):
-        yield from wrap(f"{where}:", width)
-        for each in together:
-            text = f"{each.stage} {each.text}"
-            yield from wrap(text, width, initial_indent="  ", subsequent_indent="      ")
-            for name, cell in zip(_NAMES[1:], _cells(each)[1:], strict=True):
-                text = f"{name}: {cell}" if cell else ""
-                yield from wrap(text, width, initial_indent=" " * 4, subsequent_indent=" " * 6)
-    yield from rest

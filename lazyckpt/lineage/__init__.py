@@ -1,1 +1,1 @@
-"""What a run was given: the origins of all its items, in blocks."""
+"""Where the items of a run come from: `trace` of one output, `seen` of all, in blocks."""

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.frames import is_reader
-from lazyckpt.lineage.coded import Codes, leaves
-from lazyckpt.origins import Origin, origins
+from lazyckpt.lineage.codes import Codes, leaves
+from lazyckpt.lineage.tracing import Followed
 
 Column = NDArray[np.int64]
 
 
-class Names:
-    """Texts that columns have as numbers, in the order in which they came up."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._known: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        """That of a text."""
-        if text not in self._known:
-            self._known[text] = len(self.texts)
-            self.texts.append(text)
-        return self._known[text]
-
-    def numbers(self, texts: Iterable[str]) -> Column:
-        """Those of several."""
-        return np.fromiter(map(self.number, texts), np.int64)
+Names: TypeAlias = dict[str, int]
+"""Texts that columns have as numbers, in the order in which they came up."""
 
 
-class Columns(NamedTuple):
-    """Origins: of each the number of its item among these, and what `Block` has."""
+def _number(text: str, names: Names) -> int:
+    return names.setdefault(text, len(names))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block:
+    """Some rows of `Seen`, as arrays of ints with one element for each row.
+
+    Attributes:
+        item: The output's number in the run, from 0.
+        stage: The source, as a number in `stages`.
+        epoch: The source's epoch.
+        place: The item's number in that epoch: its index, in data with indices.
+        file: The file, as a number in `files`; -1 where the data don't tell.
+        record: The row's number in its file; -1 where the data don't tell.
+        stages: The sources that are known so far, as `Origin.stage` names them.
+        files: The files that are known so far.
+    """
 
     item: Column
     stage: Column
@@ -43,77 +44,94 @@ class Columns(NamedTuple):
     place: Column
     file: Column
     record: Column
+    stages: list[str]
+    files: list[str]
+
+    def __len__(self) -> int:
+        return len(self.item)
 
 
-class Files:
-    """Finds the files and records of places in data."""
+Finder: TypeAlias = Callable[[Column], tuple[Column, Column]]
 
-    def __init__(self, data: Any, names: Names) -> None:
-        self._data, self._names = data, names
-        self._numbers: Column | None = None
 
-    def find(self, places: Column) -> tuple[Column, Column]:
-        """Of each place the file and the record in it, -1 where the data don't tell."""
-        if not is_reader(self._data):
-            return _unknown(places), _unknown(places)
-        many = getattr(self._data, "locate_many", None)
-        if many is None:
-            return self._one_by_one(places)
-        if self._numbers is None:
-            self._numbers = np.append(self._names.numbers(self._data.paths), -1)
-        files, records = many(places)
-        return self._numbers[files], records
+def _finder(reader: Any, names: Names) -> Finder:
+    """Of places in data the files and the records in them, -1 where the data don't tell."""
+    if reader is None:
+        return lambda places: (_unknown(places), _unknown(places))
+    if not hasattr(reader, "locate_many"):
+        return lambda places: _pairs([_named(reader.locate(n), names) for n in places.tolist()])
+    numbers: list[Column] = []
 
-    def _one_by_one(self, places: Column) -> tuple[Column, Column]:
-        found = [named(self._data.locate(place), self._names) for place in places.tolist()]
-        pairs = np.array(found, np.int64).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+    def find(places: Column) -> tuple[Column, Column]:
+        if not numbers:
+            numbers.append(np.array([*(_number(path, names) for path in reader.paths), -1]))
+        files, records = reader.locate_many(places)
+        return numbers[0][files], records
+
+    return find
 
 
 def _unknown(places: Column) -> Column:
     return np.full(len(places), -1)
 
 
-def named(row: Any, names: Names) -> tuple[int, int]:
+def _pairs(found: list[tuple[int, int]]) -> tuple[Column, Column]:
+    files, records = np.array(found, np.int64).reshape(-1, 2).T
+    return files, records
+
+
+def _named(row: Any, names: Names) -> tuple[int, int]:
     """The file and the record that data tell of an item."""
     path = row if isinstance(row, str) else getattr(row, "path", None)
     record = getattr(row, "record", None)
-    known = -1 if path is None else names.number(str(path))
+    known = -1 if path is None else _number(str(path), names)
     return known, record if type(record) is int else -1
 
 
-def of_codes(codes: Codes, stages: Names, files: Names) -> Callable[[Any], Columns]:
-    """From items of codes to columns."""
-    numbers = stages.numbers(source.stage for source in codes.sources)
-    finders = [Files(source.data, files) for source in codes.sources]
+def blocks_of(found: Followed) -> Callable[[Any, int], Block]:
+    """From items that tell where they come from, and the number of the first, to a block."""
+    stages: Names = {}
+    files: Names = {}
+    columns = (
+        _traced(found, stages, files) if found.codes is None else _coded(found.codes, stages, files)
+    )
 
-    def columns(items: list[Any] | Column) -> Columns:
-        found = leaves(items)
-        source, epoch, place = codes.decoded(found.codes)
-        if len(finders) == 1:
-            return Columns(found.item, numbers[source], epoch, place, *finders[0].find(place))
-        file, record = _unknown(place), _unknown(place)
-        for number in np.unique(source).tolist():
-            mine = source == number
-            file[mine], record[mine] = finders[number].find(place[mine])
-        return Columns(found.item, numbers[source], epoch, place, file, record)
+    def block(items: Any, number: int) -> Block:
+        item, stage, epoch, place, file, record = columns(items)
+        known = [*stages], [*files]
+        return Block(item + number, stage, epoch, place, file, record, *known)
+
+    return block
+
+
+Columns: TypeAlias = Callable[[Any], Sequence[Column]]  # those of a block
+
+
+def _traced(found: Followed, stages: Names, files: Names) -> Columns:
+    def columns(items: list[Any]) -> Sequence[Column]:
+        rows = [
+            (number, _number(each.stage, stages), each.epoch, each.place, *_named(each.row, files))
+            for number, item in enumerate(items)
+            for each in found.origins(item)
+        ]
+        return [*np.array(rows, np.int64).reshape(-1, 6).T]
 
     return columns
 
 
-def of_traced(stages: Names, files: Names) -> Callable[[Any], Columns]:
-    """From items that come with their origins to columns."""
+def _coded(codes: Codes, stages: Names, files: Names) -> Columns:
+    numbers = np.array([_number(source.stage, stages) for source in codes.sources])
+    finders = [_finder(source.reader, files) for source in codes.sources]
 
-    def row(number: int, origin: Origin) -> Sequence[int]:
-        stage = stages.number(origin.stage)
-        return number, stage, origin.epoch, origin.place, *named(origin.row, files)
-
-    def columns(items: list[Any]) -> Columns:
-        rows = [
-            row(number, origin)
-            for number, item in enumerate(items)
-            for origin in dict.fromkeys(origins(item))
-        ]
-        return Columns(*np.array(rows, np.int64).reshape(-1, len(Columns._fields)).T)
+    def columns(items: list[Any] | Column) -> Sequence[Column]:
+        found = leaves(items)
+        source, epoch, place = codes.decoded(found.codes)
+        if len(finders) == 1:
+            return found.item, numbers[source], epoch, place, *finders[0](place)
+        file, record = _unknown(place), _unknown(place)
+        for number in np.unique(source).tolist():
+            mine = source == number
+            file[mine], record[mine] = finders[number](place[mine])
+        return found.item, numbers[source], epoch, place, file, record
 
     return columns

@@ -4,53 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import at_least, brief, checked, is_integer, natural, optional
-from lazyckpt.core.machine import Machine, entered
+from lazyckpt.core.machine import entered
 from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.failures.marks import with_marks
-from lazyckpt.lineage.coded import coded
-from lazyckpt.lineage.columns import Column, Columns, Names, of_codes, of_traced
+from lazyckpt.lineage.columns import Block, Column, blocks_of
 from lazyckpt.lineage.parquet import write_parquet
-from lazyckpt.provenance import traced, traced_without_failures
+from lazyckpt.lineage.tracing import followed
 from lazyckpt.state.algebra import init, state_at
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state
-from lazyckpt.state.walk import Flowing, Lane, Viewed, Walk, check
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Block:
-    """Some rows of `Seen`, as arrays of ints with one element for each row.
-
-    Attributes:
-        item: The output's number in the run, from 0.
-        stage: The source, as a number in `stages`.
-        epoch: The source's epoch.
-        place: The item's number in that epoch: its index, in data with indices.
-        file: The file, as a number in `files`; -1 where the data don't tell.
-        record: The row's number in its file; -1 where the data don't tell.
-        stages: The sources that are known so far, as `Origin.stage` names them.
-        files: The files that are known so far.
-    """
-
-    item: Column
-    stage: Column
-    epoch: Column
-    place: Column
-    file: Column
-    record: Column
-    stages: list[str]
-    files: list[str]
-
-    def __len__(self) -> int:
-        return len(self.item)
+from lazyckpt.state.walk import Flowing, Viewed, Walk, check
 
 
 class Seen:
@@ -62,38 +32,27 @@ class Seen:
 
     def __init__(self, pipeline: Chain, begin: State, end: State) -> None:
         self._pipeline, self._begin, self._end = pipeline, begin, end
+        if not self._has_left_out:
+            followed(pipeline)  # which refuses what can't be told
 
     def __iter__(self) -> Iterator[Block]:
-        stages, files = Names(), Names()
-        machine, lane, columns = self._lane(stages, files)
-        walk, number = Walk(machine, lane), self._begin.items
-        begin = self._begin.position
+        found = followed(self._pipeline, self._end.skipped if self._has_left_out else None)
+        machine, block_of = found.machine, blocks_of(found)
+        is_viewed = found.codes is not None and machine.view and machine.skip
+        walk = Walk(machine, Viewed(machine) if is_viewed else Flowing(machine))
+        begin, number = self._begin.position, self._begin.items
         if self._has_left_out:
             begin = with_marks(begin, self._begin.skipped.marks)
         for items in walk.between(begin, self._end.items - number, self._end.position):
-            found = columns(items)
-            yield Block(found.item + number, *found[1:], stages.texts, files.texts)
+            block = block_of(items, number)
+            yield block
             number += len(items)
-            walk.fit(len(items), len(found.item))
+            walk.fit(len(items), len(block))
 
     @property
     def _has_left_out(self) -> bool:
         """Whether `on_error="skip"` has left items out in between."""
         return self._end.skipped > self._begin.skipped
-
-    def _lane(
-        self, stages: Names, files: Names
-    ) -> tuple[Machine[Any], Lane, Callable[[Any], Columns]]:
-        if self._has_left_out:
-            machine = traced_without_failures(self._pipeline, self._end.skipped).machine
-            return machine, Flowing(machine), of_traced(stages, files)
-        if (found := coded(self._pipeline)) is not None:
-            machine = found[0].machine
-            has_view = machine.view is not None and machine.skip is not None
-            lane = Viewed(machine) if has_view else Flowing(machine)
-            return machine, lane, of_codes(found[1], stages, files)
-        machine = traced(self._pipeline).machine
-        return machine, Flowing(machine), of_traced(stages, files)
 
     def counts(self) -> Counter[tuple[str, str | None]]:
         """How many rows came from each source and file; None for data that tell no file.
@@ -246,8 +205,8 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
     A row for each output and each origin of it, as `trace` tells them: a document that is
     in a batch twice is told once for that output.
 
-    Where sources have random access and no stage looks at items, nothing is read and no
-    function called, also through buffers and random mixtures. Elsewhere, as behind
+    As for `trace`, nothing is read and no function called where sources have random access
+    and no stage looks at items, also through buffers and random mixtures. Elsewhere, as behind
     `filter`, `flat_map` and packing, and where `on_error="skip"` has left items out, the data
     are read once, from the beginning or from `since` on, and functions called again; so
     they must give what they gave then.
@@ -267,6 +226,7 @@ def seen(pipeline: Chain, state: int | AnyState, since: AnyState | None = None) 
 
     Raises:
         IndexError: There are fewer items than that number.
+        PipelineError: Nothing tells what goes into the outputs of a stage of your own.
         StateMismatch: A state belongs to another pipeline.
         InvalidState: The later state comes first, was carried over by `rebase` after the
             items begin, or isn't where so many items lead; the last is known at once with
@@ -307,15 +267,4 @@ def _carried(begin: State, end: State) -> str:
         f"seen: the state was carried over to the pipeline by rebase after "
         f"{end.rebased.items:,} items, which another one gave: ask that one for these, and pass "
         "since=lz.rebase(its last state, pipeline) for those since then"
-    )
-
-
-def rows(counts: Iterable[tuple[tuple[str, str | None], int]]) -> str:
-    """Counts as a table in plain text."""
-    table = [("stage", "rows", "file")]
-    table += [(stage, f"{count:,}", file or "") for (stage, file), count in counts]
-    widths = [max(len(row[column]) for row in table) for column in (0, 1)]
-    return "\n".join(
-        f"{stage:{widths[0]}}  {count:>{widths[1]}}  {file}".rstrip()
-        for stage, count, file in table
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -13,10 +12,12 @@ from textwrap import wrap
 from typing import Any
 
 from lazyckpt.explanation.layout import LINE
+from lazyckpt.pictures.html import caption, framed, remark
+from lazyckpt.pictures.tables import Table
 from lazyckpt.timers.timings import Span
 
 _WIDTH = 44  # characters of a stage
-_LEAST = 20  # of a line behind its indent, however narrow the page
+_NAMES = ("stage", "time", "share", "waiting", "items", "an item", "bytes")
 
 
 @dataclass(frozen=True)
@@ -106,37 +107,20 @@ class Profile:
     def to_text(self, width: int = LINE) -> str:
         """The text for a terminal of so many columns."""
         said = [*self._worker_lines(), self.bottleneck, *self._warning_lines()]
-        lines = [*wrap(self._summary(), width), *self._table(width)]
+        lines = [*wrap(self._summary(), width), self._table().to_text(width)]
         return "\n".join([*lines, *(line for text in said for line in wrap(text, width))])
 
     def __str__(self) -> str:
         return self.to_text()
 
-    def _table(self, width: int) -> Iterator[str]:
-        """A line for each stage; where there is no room, one for its name, then its figures."""
-        head, *rows = self._cells()
-        sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        if sum(sizes) + 2 * len(sizes[1:]) <= width:
-            for first, *others in (head, *rows):
-                cells = [cell.rjust(size) for cell, size in zip(others, sizes[1:], strict=True)]
-                yield "  ".join([first.ljust(sizes[0]), *cells])
-            return
-        for name, *cells in rows:
-            indent = name[: len(name) - len(name.lstrip())] + "  "
-            told = [f"{what} {cell}" for what, cell in zip(head[1:], cells, strict=True) if cell]
-            room = max(width, len(indent) + _LEAST)
-            yield from wrap(name, room, initial_indent=indent[2:], subsequent_indent=indent)
-            yield from wrap(", ".join(told), room, initial_indent=indent, subsequent_indent=indent)
-
     def _summary(self) -> str:
         text = f"{self.items:,} items in {said_time(self.seconds)}, {said_rate(self.rate)}"
         return f"{text}, by {self.executor}; the first after {said_time(self.first)}"
 
-    def _cells(self) -> Iterator[tuple[str, ...]]:
-        yield "stage", "time", "share", "waiting", "items", "an item", "bytes"
+    def _table(self) -> Table:
         total = sum(stage.seconds for stage in self.stages) or 1.0
-        for stage in self.stages:
-            yield (
+        rows = [
+            (
                 "  " * stage.depth + cut_name(stage.name, _WIDTH - 2 * stage.depth),
                 said_time(stage.seconds),
                 f"{stage.seconds / total:.0%}",
@@ -145,6 +129,9 @@ class Profile:
                 said_time(stage.seconds / stage.items) if stage.items else "",
                 said_size(stage.bytes / stage.items) if stage.items and stage.bytes else "",
             )
+            for stage in self.stages
+        ]
+        return Table(_NAMES, rows, _NAMES[1:], [stage.seconds / total for stage in self.stages])
 
     def _worker_lines(self) -> Iterator[str]:
         if len(self.workers) > 1:
@@ -159,15 +146,10 @@ class Profile:
         return (f"warning: {each}" for each in self.warnings)
 
     def _repr_html_(self) -> str:
-        head, *rows = self._cells()
-        total = sum(stage.seconds for stage in self.stages) or 1.0
-        lines = [_row("th", head)]
-        for stage, row in zip(self.stages, rows, strict=True):
-            lines.append(_row("td", row, stage.seconds / total))
-        texts = [self._summary(), *self._worker_lines(), self.bottleneck, *self._warning_lines()]
-        first, *others = [f"<div>{escape(text)}</div>" for text in texts]
-        table = f'<div style="overflow-x:auto"><table>{"".join(lines)}</table></div>'
-        return "".join([first, table, *others])
+        remarks = "".join(map(remark, [*self._worker_lines(), self.bottleneck]))
+        warned = "".join(remark(text, is_warning=True) for text in self._warning_lines())
+        head = caption("profile", [self._summary()])
+        return framed(f"{head}{self._table().to_html('stage')}{remarks}{warned}", "profile")
 
     def plot(self, ax: Any = None) -> Any:
         """Draw a bar for each stage: how long it worked, and how long it waited.
@@ -234,18 +216,6 @@ class Profile:
             path: Where to.
         """
         Path(path).write_text(json.dumps(self.chrome_trace()), "utf-8")
-
-
-def _row(tag: str, cells: tuple[str, ...], share: float | None = None) -> str:
-    first, *others = cells
-    bar = ""
-    if share is not None:
-        style = "height:4px;background:#2a78b5;min-width:1px"
-        bar = f'<div style="{style};width:{share:.1%}"></div>'
-    left = f'<{tag} style="text-align:left;white-space:pre">{escape(first)}{bar}</{tag}>'
-    style = "text-align:right;padding-left:1em;white-space:nowrap"
-    right = "".join(f'<{tag} style="{style}">{escape(cell)}</{tag}>' for cell in others)
-    return f"<tr>{left}{right}</tr>"
 
 
 def cut_name(text: str, width: int = _WIDTH) -> str:

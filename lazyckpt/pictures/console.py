@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -14,12 +14,12 @@ _BAR = 24  # characters wide
 
 def figure_rich(figure: Figure) -> Any:
     """A figure as a tree for rich's consoles."""
-    root = _text((figure.title, "bold"), *((f"  {fact}", "dim") for fact in figure.facts))
+    root = rich_text((figure.title, "bold"), *((f"  {fact}", "dim") for fact in figure.facts))
     if figure.share is not None:
         full = round(figure.share * _BAR)
         root.append(f"  {'━' * full}", "blue").append("━" * (_BAR - full), "dim")
         root.append(f" {figure.share:.0%}")
-    tree = _rich("tree").Tree(root, guide_style="dim")
+    tree = in_rich("tree").Tree(root, guide_style="dim")
     _add(tree, figure.nodes)
     return tree
 
@@ -31,26 +31,18 @@ def _add(tree: Any, nodes: Iterable[Node]) -> None:
         parts = [(name, "bold" if node.is_stage else "dim italic"), (f"{call}{arguments}", "")]
         parts += [(f"  {node.place}", "blue")] if node.place else []
         parts += [(f"  {', '.join(told(node))}", "dim")] if node.marks else []
-        grown = tree.add(_text(*parts))
+        grown = tree.add(rich_text(*parts))
         for number, branch in enumerate(node.branches):
-            _add(grown.add(_text((branch.label or str(number), "cyan"))), branch.nodes)
+            _add(grown.add(rich_text((branch.label or str(number), "cyan"))), branch.nodes)
 
 
-def table_rich(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
-    """A table of texts for rich's consoles."""
-    table = _rich("table").Table(title=_text((title, "bold")), title_justify="left")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(_text((legible(text, in_data=True), "")) for text in row))
-    return table
+def rich_text(*parts: tuple[str, str]) -> Any:
+    """A text for rich's consoles, of parts in styles."""
+    return in_rich("text").Text.assemble(*parts)
 
 
-def _text(*parts: tuple[str, str]) -> Any:
-    return _rich("text").Text.assemble(*parts)
-
-
-def _rich(module: str) -> Any:
+def in_rich(module: str) -> Any:
+    """A module of rich's."""
     try:
         return import_module(f"rich.{module}")
     except ImportError as error:

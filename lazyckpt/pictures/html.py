@@ -5,13 +5,12 @@ Colours are made of the page's own text colour, so that they suit light and dark
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from lazyckpt.pictures.figure import Branch, Figure, Mark, Node, legible
 from lazyckpt.pictures.style import DEEP_STYLE, STYLE
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
-_CODE = ' class="lzp-code"'
 _LONG = 48  # characters of an argument that a card shows
 _WORDS = 20  # characters that a card has room for, on any page that isn't narrow
 
@@ -40,38 +39,13 @@ def _depth(nodes: Iterable[Node]) -> int:
 
 def caption(title: str, facts: Iterable[str] = ()) -> str:
     """A line of a title and facts."""
-    told = "".join(f'<span class="lzp-fact">{_bdi(fact)}</span>' for fact in facts)
-    return f'<div class="lzp-head"><span class="lzp-title">{_bdi(title)}</span>{told}</div>'
-
-
-def table_html(names: Sequence[str], rows: Iterable[Sequence[str] | str], code: str) -> str:
-    """A table of texts, one column in a font for code; on a narrow page each row is a block.
-
-    A text in place of a row is the heading of those behind it.
-    """
-    heads = "".join(f'<span role="columnheader">{_bdi(name)}</span>' for name in names)
-    lines = "".join(
-        f'<div role="row" class="lzp-row">{_cells(names, row, code)}</div>' for row in rows
-    )
-    return (
-        f'<div role="table" class="lzp-table" style="--columns:{len(names)}">'
-        f'<div role="row" class="lzp-row lzp-names">{heads}</div>{lines}</div>'
-    )
-
-
-def _cells(names: Sequence[str], row: Sequence[str] | str, code: str) -> str:
-    if isinstance(row, str):
-        return f'<span role="rowheader" class="lzp-section">{_bdi(row)}</span>'
-    return "".join(
-        f'<span role="cell"{_CODE * (name == code)} title="{escaped(name)}">'
-        f"{_bdi(text, in_data=True)}</span>"
-        for name, text in zip(names, row, strict=True)
-    )
+    told = "".join(f'<span class="lzp-fact">{bdi(fact)}</span>' for fact in facts)
+    return f'<div class="lzp-head"><span class="lzp-title">{bdi(title)}</span>{told}</div>'
 
 
 def remark(text: str, *, is_warning: bool = False) -> str:
     """A sentence in a line of its own."""
-    return f'<div class="lzp-remark{" lzp-warning" * is_warning}">{_bdi(text, 1_000)}</div>'
+    return f'<div class="lzp-remark{" lzp-warning" * is_warning}">{bdi(text, 1_000)}</div>'
 
 
 def _head(figure: Figure) -> str:
@@ -99,22 +73,22 @@ def _step(node: Node) -> str:
 
 
 def _branch(branch: Branch) -> str:
-    label = f'<span title="weight or part of this pipeline">{_bdi(branch.label)}</span>'
+    label = f'<span title="weight or part of this pipeline">{bdi(branch.label)}</span>'
     wire = f'<div class="lzp-wire">{label if branch.label else ""}</div>'
     return f'<div class="lzp-branch" role="listitem">{_flow(branch.nodes)}{wire}</div>'
 
 
 def _card(node: Node) -> str:
     if not node.is_stage:
-        return f'<div class="lzp-note">{_bdi(node.name)}</div>'
+        return f'<div class="lzp-note">{bdi(node.name)}</div>'
     kinds = " lzp-source" * node.is_source + " lzp-owns" * node.owns
-    arguments = "".join(f"<div{_title(text)}>{_bdi(text, _LONG)}</div>" for text in node.arguments)
+    arguments = "".join(f"<div{_title(text)}>{bdi(text, _LONG)}</div>" for text in node.arguments)
     words = max(map(len, (node.name, *node.arguments)))
     return (
         f'<div class="lzp-card{kinds}" style="--words:{min(words, _WORDS)}">'
-        f'<div class="lzp-name">{_bdi(node.name, 60)}</div>'
+        f'<div class="lzp-name">{bdi(node.name, 60)}</div>'
         + (f'<div class="lzp-args">{arguments}</div>' if arguments else "")
-        + (f'<div class="lzp-place">{_bdi(node.place, 120)}</div>' if node.place else "")
+        + (f'<div class="lzp-place">{bdi(node.place, 120)}</div>' if node.place else "")
         + (f'<div class="lzp-marks">{"".join(map(_mark, node.marks))}</div>' if node.marks else "")
         + "</div>"
     )
@@ -131,6 +105,6 @@ def _mark(mark: Mark) -> str:
     )
 
 
-def _bdi(text: str, most: int = 300, *, in_data: bool = False) -> str:
+def bdi(text: str, most: int = 300, *, in_data: bool = False) -> str:
     """A text whose direction of writing changes nothing around it."""
     return f"<bdi>{escaped(text, most, in_data=in_data)}</bdi>"

@@ -54,7 +54,9 @@ _WIDE = """
  border-top:1px solid color-mix(in srgb,currentColor 16%,transparent)}
 .lzp-names{border-top:0;font-weight:600;color:var(--quiet)}
 .lzp-row span{min-width:0}
-.lzp-row .lzp-code{min-width:18ch;
+.lzp-row .lzp-right{text-align:end}
+.lzp-share{height:4px;min-width:1px;background:#2a78b5}
+.lzp-row .lzp-code{min-width:18ch;white-space:pre-wrap;
  font-family:ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 .lzp-section{grid-column:1/-1;font-weight:600}
 .lzp-remark{max-width:100ch;margin:8px 0 0;font-size:12px;color:var(--quiet)}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
 from lazyckpt.pictures.figure import Figure, Node, legible
 
 _LONG = 60  # characters of an argument that is shown
-_LEAST = 16  # characters that a line has room for, however deep
+LEAST = 16  # characters that a line has room for, however deep
 
 
 def figure_text(figure: Figure, width: int) -> str:
     """A figure in lines of at most so many characters, but for the deepest."""
     head = ", ".join([figure.title, *figure.facts, *_done(figure)])
-    return "\n".join([*_filled(head, "", "  ", width), *_lines(figure.nodes, "  ", width)])
+    return "\n".join([*filled(head, "", "  ", width), *_lines(figure.nodes, "  ", width)])
 
 
 def written(node: Node) -> str:
@@ -37,39 +37,18 @@ def _done(figure: Figure) -> Iterator[str]:
 
 def _lines(nodes: Iterable[Node], margin: str, width: int) -> Iterator[str]:
     for node in nodes:
-        yield from _filled(written(node), margin, f"{margin}    ", width)
+        yield from filled(written(node), margin, f"{margin}    ", width)
         if node.place:
-            yield from _filled(f"@ {node.place}", f"{margin}  ", f"{margin}    ", width)
+            yield from filled(f"@ {node.place}", f"{margin}  ", f"{margin}    ", width)
         if node.marks:
-            yield from _filled(", ".join(told(node)), f"{margin}  ", f"{margin}    ", width)
+            yield from filled(", ".join(told(node)), f"{margin}  ", f"{margin}    ", width)
         for number, branch in enumerate(node.branches):
             label = branch.label or str(number)
-            yield from _filled(f"+ {label}", f"{margin}  ", f"{margin}  | ", width)
+            yield from filled(f"+ {label}", f"{margin}  ", f"{margin}  | ", width)
             yield from _lines(branch.nodes, f"{margin}  | ", width)
 
 
-def _filled(text: str, first: str, later: str, width: int) -> list[str]:
-    room = max(width, len(later) + _LEAST)
+def filled(text: str, first: str, later: str, width: int) -> list[str]:
+    """A text in lines of so many characters, behind what is before the first and before others."""
+    room = max(width, len(later) + LEAST)
     return wrap(text, room, initial_indent=first, subsequent_indent=later) or [first]
-
-
-def table_text(title: str, names: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> str:
-    """A table of texts: in columns if they fit, else in lines for each row."""
-    found = [tuple(names), *(tuple(legible(text, in_data=True) for text in row) for row in rows)]
-    sizes = [max(map(len, column)) for column in zip(*found, strict=True)]
-    if sum(sizes[:-1]) + 2 * len(sizes) + _LEAST <= width:
-        last = width - sum(sizes[:-1]) - 2 * len(sizes)
-        lines = [
-            "  ".join(
-                ["", *(text.ljust(size) for text, size in zip(row[:-1], sizes, strict=False))]
-                + [legible(row[-1], last, in_data=True)]
-            ).rstrip()
-            for row in found
-        ]
-    else:
-        lines = [
-            line
-            for row in found[1:]
-            for line in _filled("  ".join(filter(None, row)), "  ", "      ", width)
-        ]
-    return "\n".join([title, *lines])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, overload
+from weakref import ref
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, cut, natural
 from lazyckpt.core.entries import Entries
-from lazyckpt.core.flow import Position
+from lazyckpt.core.flow import Position, close_stream
 from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
@@ -24,7 +24,7 @@ from lazyckpt.state.fields import Rebased
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import AnyState, State, as_state
+from lazyckpt.state.state import AnyState, State, as_state, epochs_between
 from lazyckpt.state.walk import Flowing, Walk
 
 
@@ -48,7 +48,8 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
     """The next state and the item; `Exhausted` at the end. The given state stays good.
 
     A pure function: the same state gives the same result, however often and in
-    whatever order states are stepped.
+    whatever order states are stepped. What it has opened, such as files, stays open for
+    a step from the state that it returns, and is closed with that state.
 
     Args:
         pipeline: That of the state.
@@ -63,17 +64,20 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
     >>> item, state.items, lz.step(pipeline, state)[1]
     ([0, 1, 2], 1, [3, 4])
     """
-    here = pipeline.reached if isinstance(pipeline, Chain) else None
+    last = pipeline.reached if isinstance(pipeline, Chain) else None
+    here = last and last()
     if here is not state or not isinstance(here, State):
         here = _checked(pipeline, state)
     try:
         position, item = pipeline.machine.step(here.position)
     except End as end:
+        pipeline.close_steps()
         raise Exhausted(here._replace(position=end.position)) from None
     except Exception as error:
+        pipeline.close_steps()
         raise annotated(error, pipeline.calls, here.items, here.to_json)  # noqa: B904  # the same error, or one with its own cause
     after = State(here.stages, here.items + 1, position, here.skipped, here.rebased)
-    pipeline.__dict__["reached"] = after
+    pipeline.__dict__["reached"] = ref(after, pipeline.close_steps)
     return after, item
 
 
@@ -133,8 +137,11 @@ def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
     if machine.skip is not None:
         position, passed = machine.skip(state.position, n)
     else:
-        passed = sum(1 for _ in islice(flow, min(n, sys.maxsize)))
-        position = flow.snapshot()
+        try:
+            passed = sum(1 for _ in islice(flow, min(n, sys.maxsize)))
+            position = flow.snapshot()
+        finally:
+            close_stream(flow)
     if passed < n:
         where = f" after item {state.items:,}" if state.items else ""
         raise IndexError(f"{name}: n={brief(n)}, but the pipeline has {passed:,} items{where}")
@@ -173,15 +180,24 @@ def replay(pipeline: Chain, state: AnyState, until: AnyState | None = None) -> A
     runnable("replay", pipeline)
     if until is None:
         item = step(pipeline, state)[1]
-        found = matching(as_state(state), pipeline)
+        pipeline.close_steps()
         if any(each.rate.more for each in pipeline.machines):  # an error may be of one read ahead
-            deque(islice(entered(pipeline.machine, found.position), 1), 0)
+            first_items(pipeline.machine, matching(as_state(state), pipeline).position)
         return item
     first, last = between(pipeline, state, until)
     made = pipeline
     if last.skipped > first.skipped:
         made = without_failures(made, last.skipped)
     return list(made_between(made.machine, first, last))
+
+
+def first_items(machine: Machine[Any], position: Position, n: int = 0) -> list[Any]:
+    """The item behind n others, as a run would make it; none if there are fewer."""
+    flow = machine.flow(position)
+    try:
+        return list(islice(flow, n, n + 1))
+    finally:
+        close_stream(flow)
 
 
 def between(pipeline: Chain, state: AnyState, until: AnyState) -> tuple[State, State]:
@@ -241,7 +257,8 @@ class Difference(Pictured):
 
     Attributes:
         items: How many more items the second has delivered.
-        epochs: How many epochs further its source is.
+        epochs: How many epochs further its source is; or where a stream that is repeated
+            for ever was begun again in between, how many times.
         moves: The stages whose places differ, from the source on.
         rebased: Where the second was carried over from another pipeline, if the first wasn't.
         stages: The stages of both, for pictures.
@@ -310,7 +327,7 @@ def diff(a: AnyState, b: AnyState) -> Difference:
     rebased = second.rebased if first.rebased != second.rebased else None
     return Difference(
         second.items - first.items,
-        second.epoch - first.epoch,
+        epochs_between(first, second),
         tuple(moves),
         rebased,
         first.stages,

@@ -14,6 +14,7 @@ import toolz
 from lazyckpt.core.checks import brief, plural
 from lazyckpt.core.entries import Entries, dumps
 from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import EPOCH_BITS
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
@@ -92,8 +93,17 @@ class State(Pictured):
         """The pass, from 0, that the (first) source is in where a resume reads on.
 
         A stage that holds a window may still give items of it after the source
-        has gone on, or read them again before it does.
+        has gone on, or read them again before it does. Where what is repeated for ever is
+        begun again, as in `repeat() | take(5) | repeat(2)`, the passes of both add up.
         """
+        passes, epoch = 0, self._source_epoch
+        while epoch >> EPOCH_BITS > 0:
+            passes, epoch = passes + epoch % (1 << EPOCH_BITS), epoch >> EPOCH_BITS
+        return passes + epoch
+
+    @property
+    def _source_epoch(self) -> int:
+        """The number of the source's epoch, with those of what repeats it above."""
         leaf = self.position
         while type(leaf) is tuple and leaf:
             leaf = next((part for part in leaf if part != ()), ())
@@ -335,6 +345,14 @@ class TrackedState(State):
 
     def _fields(self) -> dict[str, str]:
         return {**super()._fields(), "tracked": dumps([self.tracker, encode(self.finished)])}
+
+
+def epochs_between(first: State, second: State) -> int:
+    """How many epochs further one state is than another of the same pipeline."""
+    here, there = first._source_epoch, second._source_epoch
+    while max(here, there) >> EPOCH_BITS > 0 and here >> EPOCH_BITS != there >> EPOCH_BITS:
+        here, there = here >> EPOCH_BITS, there >> EPOCH_BITS
+    return there - here
 
 
 AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]

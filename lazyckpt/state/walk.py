@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.flow import Position
+from lazyckpt.core.flow import Flow, Position, close_stream
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import as_array
 from lazyckpt.errors import InvalidState
@@ -31,6 +31,9 @@ class Lane(Protocol):
     def place(self) -> Position:
         """The position behind the last of them."""
 
+    def close(self) -> None:
+        """Close what the items come from."""
+
 
 class Skipped:
     """Random access: no items, only how many they are."""
@@ -48,6 +51,9 @@ class Skipped:
 
     def place(self) -> Position:
         return self._position
+
+    def close(self) -> None:
+        pass
 
 
 class Viewed(Skipped):
@@ -68,8 +74,10 @@ class Flowing:
 
     def __init__(self, machine: Machine[Any]) -> None:
         self._machine = machine
+        self._flow: Flow[Any] = Flow(iter(()), lambda: None)
 
     def open(self, position: Position) -> None:
+        self.close()
         self._flow = self._machine.flow(position)
         self._items = iter(self._flow)
 
@@ -78,6 +86,9 @@ class Flowing:
 
     def place(self) -> Position:
         return without_marks(self._flow.snapshot())[0]
+
+    def close(self) -> None:
+        close_stream(self._flow)
 
 
 class Walk:
@@ -92,6 +103,12 @@ class Walk:
 
     def between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
         """So many items from one position to another; `InvalidState` if they lead elsewhere."""
+        try:
+            yield from self._between(begin, count, end)
+        finally:
+            self.lane.close()
+
+    def _between(self, begin: Position, count: int, end: Position) -> Iterator[Any]:
         left, place, epoch = count, begin, self.machine.epoch
         while True:
             self.lane.open(place)

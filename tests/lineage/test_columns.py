@@ -87,6 +87,14 @@ class Own:
         return f"file {index // 4}" if index < 8 else None
 
 
+def test_blocks_are_seen_through_what_looks_at_items() -> None:
+    rows = lz.source(lz.io.read_jsonl(listed()))
+    for stage in (lz.split_batch(1), lz.starmap(lambda number: [[number]])):
+        pipeline = rows | stage | lz.local_shuffle(2, seed=0) | lz.filter(lambda row: row[0][0] > 1)
+        found = [lz.trace(pipeline, n)[0].place for n in range(4)]
+        assert found == [row[0][0] for row in pipeline]
+
+
 def test_a_reader_of_ones_own_is_asked_row_by_row() -> None:
     pipeline = lz.source(Own()) | lz.batch(4)  # type: ignore[arg-type]
     found = lz.seen(pipeline, lz.state_at(pipeline, 3))

@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.lineage.coded import Codes, coded
+from lazyckpt.lineage.codes import Codes
+from lazyckpt.lineage.origins import origins
+from lazyckpt.lineage.tracing import Tracing, followed
+from lazyckpt.state.algebra import made_between
 from lazyckpt.testing import sources, strategies
 from tests.drawn import ending_with
 
@@ -33,9 +36,11 @@ def rows(found: lz.Seen) -> list[Row]:
 
 
 def told(pipeline: lz.Pipeline[Any], state: lz.State) -> list[Row]:
-    """The rows that `trace` tells, item by item."""
-    each = lz.trace(pipeline, lz.init(pipeline), state)
-    return [(n, o.stage, o.epoch, o.place) for n, origins in enumerate(each) for o in origins]
+    """The rows of items that are read with their origins."""
+    machine = Tracing().pipeline(pipeline, "").machine
+    each = enumerate(made_between(machine, lz.init(pipeline), state))
+    found = ((n, origin) for n, item in each for origin in dict.fromkeys(origins(item)))
+    return [(n, origin.stage, origin.epoch, origin.place) for n, origin in found]
 
 
 def check(pipeline: lz.Pipeline[Any], limit: int = 40) -> None:
@@ -50,7 +55,7 @@ def check(pipeline: lz.Pipeline[Any], limit: int = 40) -> None:
 
 @FEW
 @given(strategies.pipelines())
-def test_it_is_what_trace_tells(pipeline: lz.Pipeline[Any]) -> None:
+def test_it_is_what_is_read(pipeline: lz.Pipeline[Any]) -> None:
     check(pipeline)
 
 
@@ -125,7 +130,7 @@ def test_nothing_is_read_or_called_where_no_stage_looks_at_items(name: str) -> N
     read = LAZY[name](lz.source(range(50)), same)
     states = [state for _, state in islice(lz.run(read).with_state(), 70)]
     unread = LAZY[name](lz.source(Unread()), never)
-    assert coded(unread) is not None
+    assert followed(unread).codes is not None
     assert rows(lz.seen(unread, states[-1])) == told(read, states[-1])
     amid = states[1]
     assert rows(lz.seen(unread, states[-1], amid)) == [
@@ -135,34 +140,38 @@ def test_nothing_is_read_or_called_where_no_stage_looks_at_items(name: str) -> N
 
 @pytest.mark.parametrize(
     "stage",
-    [lz.filter(bool), lz.enumerate(), lz.flat_map(str), lz.batch(2) | lz.unbatch()],
-    ids=["filter", "enumerate", "flat_map", "unbatch"],
+    [lz.filter(bool), lz.flat_map(str), lz.batch(2) | lz.unbatch()],
+    ids=["filter", "flat_map", "unbatch"],
 )
 def test_what_looks_at_items_is_traced(stage: Any) -> None:
-    assert coded(lz.source(range(9)) | stage) is None
+    assert followed(lz.source(range(9)) | stage).codes is None
 
 
 def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(20)) | lz.shuffle(4, seed=0) | lz.batch(2)
     check(pipeline)
-    one_off = lambda self, source, epoch: 1  # noqa: E731
+    one_off = lambda self, source, epoch, place: place + 1  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(Codes, "first", one_off)
+        patch.setattr(Codes, "code", one_off)
         with pytest.raises(AssertionError):
             check(pipeline)
 
 
 def test_many_epochs_of_several_sources_are_told_apart() -> None:
     codes = Codes()
-    for length in (10, 1 << 39, 0):
+    for length in (10, 1 << 60, 0):
         codes.add("", None, length)
-    wanted = [(s, e, p) for s in (0, 1, 2) for e in (0, 1, 4095, 4096, 1 << 40) for p in (0, 9)]
-    ints = np.array([codes.first(s, e) + p for s, e, p in wanted])
+    epochs, ends = (0, 1, 4095, 4096, 1 << 40), (0, 9, (1 << 40) - 1, 1 << 40, (1 << 60) + 1)
+    wanted = [(s, e, p) for s in (0, 1, 2) for e in epochs for p in ends]
+    ints = np.array([codes.code(*each) for each in wanted])
     assert [*zip(*codes.decoded(ints), strict=True)] == wanted
     one = Codes()
     one.add("", None, 10)
-    found = one.decoded(np.array([one.first(0, 5 << 32) + 7]))
+    found = one.decoded(np.array([one.code(0, 5 << 32, 7)]))
     assert [*zip(*found, strict=True)] == [(0, 5 << 32, 7)]
+    across = range((1 << 40) - 2, (1 << 40) + 2)
+    found = codes.decoded(np.array(codes.ahead(1, 3, across)))
+    assert [*zip(*found, strict=True)] == [(1, 3, place) for place in across]
 
 
 def test_epochs_of_a_run_follow_each_other() -> None:
@@ -207,6 +216,7 @@ def test_items_left_out_were_not_seen() -> None:
     for pipeline in (
         data | lz.map(int) | lz.batch(3),
         data | lz.filter(lambda x: int(x) > 4) | lz.batch(2) | lz.repeat(2),
+        data | lz.filter(lambda least, x: int(x) > least, 4) | lz.map(int) | lz.batch(2),
         data | lz.flat_map(lambda x: [int(x)]) | lz.shuffle(5, seed=0) | lz.batch(2),
         data | lz.shuffle(seed=0) | lz.batch(2, collate=lambda texts: [*map(int, texts)]),
     ):

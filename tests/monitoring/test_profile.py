@@ -325,7 +325,7 @@ def test_names_are_escaped_and_cut(text: str) -> None:
     found = lz.profile(pipeline)
     page = _Page()
     page.feed(found._repr_html_())
-    assert {*page.tags} <= {"div", "table", "tr", "th", "td"}
+    assert {*page.tags} <= {"div", "span", "bdi", "style"}
     assert all(line.isprintable() for line in str(found).splitlines())
     assert max(map(len, str(found).splitlines())) < 200
     assert pickle.loads(pickle.dumps(found)) == found

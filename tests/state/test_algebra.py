@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -11,8 +14,9 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import State
-from lazyckpt.testing import strategies
+from lazyckpt.testing import sources, strategies
 from lazyckpt.testing.laws import Stream
+from tests.drawn import ending_with
 from tests.state.cases import DATA, PIPELINE, STREAM
 
 
@@ -174,3 +178,145 @@ def test_every_stage_is_told_from_the_state_alone(pipeline: lz.Pipeline[Any]) ->
         is_joined = "[" in move.stage  # of which there may be no room for more than a digest
         assert is_joined or move.name in names
         assert "|" not in move.name
+
+
+def test_an_epoch_is_a_small_number_whatever_is_repeated() -> None:
+    numbers = lz.source(range(3))
+    once = numbers | lz.repeat() | lz.take(5)
+    assert [lz.state_at(once | lz.repeat(2), n).epoch for n in range(11)] == [
+        0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2,
+    ]  # fmt: skip
+    both = lz.mix([lz.source(range(9)), numbers], [1, 1], seed=0, stop="all_exhausted")
+    assert {lz.init(both, epoch=n).epoch for n in range(3)} == {0, 1, 2}
+    thrice = once | lz.repeat() | lz.take(12) | lz.repeat(2)
+    assert lz.state_at(thrice, 23).epoch == 1 + 2
+    assert lz.init(numbers, epoch=7).epoch == lz.init(once, epoch=7).epoch == 7
+
+
+def test_a_difference_tells_how_often_was_begun_again() -> None:
+    pipeline = lz.source(range(3)) | lz.repeat() | lz.take(5) | lz.repeat(3)
+    states = [lz.state_at(pipeline, n) for n in range(15)]
+    assert [lz.diff(states[0], state).epochs for state in states] == [
+        0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2,
+    ]  # fmt: skip
+    assert lz.diff(states[4], states[6]).epochs == 1
+    assert lz.diff(states[6], states[4]).epochs == -1
+
+
+@pytest.mark.parametrize("name", sorted(strategies.STAGES))
+@given(data=st.data(), epoch=st.integers(0, 3))
+def test_no_stage_makes_a_large_number_of_an_epoch(
+    name: str, data: st.DataObject, epoch: int
+) -> None:
+    pipeline = ending_with(name, data)
+    if pipeline is not None:
+        for _, state in islice(lz.run(pipeline, lz.init(pipeline, epoch=epoch)).with_state(), 9):
+            assert 0 <= state.epoch < 1_000
+
+
+@pytest.mark.parametrize("name", sorted(strategies.JOINS))
+@given(parts=st.lists(sources.sources(), min_size=1, max_size=4), epoch=st.integers(0, 3))
+def test_nor_does_what_joins_pipelines(
+    name: str, parts: list[lz.Pipeline[Any]], epoch: int
+) -> None:
+    pipeline = strategies.JOINS[name](*parts)
+    for _, state in islice(lz.run(pipeline, lz.init(pipeline, epoch=epoch)).with_state(), 9):
+        assert 0 <= state.epoch < 1_000
+
+
+class Opened:
+    """Counts iterators of it that are open, and what `read` expands."""
+
+    count = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self._counted(range(50))
+
+    def _counted(self, items: range) -> Iterator[int]:
+        self.count += 1
+        try:
+            yield from items
+        finally:
+            self.count -= 1
+
+    def read(self, number: int) -> Iterator[int]:
+        return self._counted(range(number % 4, number % 4 + 5))
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """What is open is closed by who opened it, not when it is collected."""
+    gc.disable()
+    yield Opened()
+    gc.enable()
+
+
+Made = Callable[[Any, Opened], Any]
+READING: dict[str, Made] = {
+    "as it is": lambda data, opened: data,
+    "map": lambda data, opened: data | lz.map(str),
+    "filter": lambda data, opened: data | lz.filter(lambda n: n % 3),
+    "flat_map": lambda data, opened: data | lz.flat_map(opened.read),
+    "interleave_map": lambda data, opened: data | lz.interleave_map(opened.read, cycle_length=3),
+    "pipelines": lambda data, opened: data | lz.flat_map(lambda _: lz.source(opened)),
+    "batch": lambda data, opened: data | lz.flat_map(opened.read) | lz.batch(3),
+    "shuffle": lambda data, opened: data | lz.flat_map(opened.read) | lz.shuffle(4, seed=0),
+    "block_shuffle": lambda data, opened: data | lz.block_shuffle(4, seed=0),
+    "pack": lambda data, opened: data | lz.map(lambda n: [n]) | lz.pack_first_fit(4, num_bins=2),
+    "dedupe": lambda data, opened: data | lz.dedupe(str, window=3),
+    "group_by": lambda data, opened: data | lz.group_by(lambda n: n // 3),
+    "flat_scan": lambda data, opened: data | lz.flat_scan(lambda s, n: (s, [n, n]), 0),
+    "repeat": lambda data, opened: data | lz.take(3) | lz.repeat(),
+    "zip": lambda data, opened: lz.zip(data, lz.source(opened) | lz.flat_map(opened.read)),
+    "mix": lambda data, opened: lz.mix([data, lz.source(opened)], [1, 1], seed=0),
+    "concat": lambda data, opened: lz.concat(data | lz.take(2), lz.source(opened)),
+    "interleave": lambda data, opened: lz.interleave(data, lz.source(opened)),
+}
+TAKES: dict[str, Callable[[Any], Any]] = {
+    "replay": lambda pipeline: lz.replay(pipeline, lz.state_at(pipeline, 2)),
+    "until": lambda p: lz.replay(p, lz.init(p), lz.state_at(p, 3)),
+    "step": lambda pipeline: lz.step(pipeline, lz.step(pipeline, lz.init(pipeline))[0])[1],
+    "state_at": lambda pipeline: lz.state_at(pipeline, 3),
+    "trace": lambda p: (
+        lz.trace(p, 2),
+        lz.trace(p, lz.init(p)),
+        lz.trace(p, lz.init(p), lz.state_at(p, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", TAKES)
+@pytest.mark.parametrize("name", READING)
+def test_what_was_opened_is_closed(name: str, how: str, opened: Opened) -> None:
+    pipeline = READING[name](lz.source(opened), opened)
+    TAKES[how](pipeline)
+    assert opened.count == 0
+
+
+def test_a_step_keeps_open_what_the_next_one_goes_on_with(opened: Opened) -> None:
+    pipeline = lz.source(opened) | lz.flat_map(opened.read)
+    first, _ = lz.step(pipeline, lz.init(pipeline))
+    second, _ = lz.step(pipeline, first)
+    assert opened.count == 2
+    lz.step(pipeline, first)  # from elsewhere
+    assert opened.count == 0
+    third, item = lz.step(pipeline, second)
+    assert (third.items, item, opened.count) == (3, 2, 2)
+    del third
+    assert opened.count == 0
+
+
+def test_the_end_and_an_error_close_what_was_opened(opened: Opened) -> None:
+    short = lz.zip(lz.source(opened), lz.source(Stream(range(2))))
+    state, _ = lz.step(short, lz.init(short))
+    state, _ = lz.step(short, state)
+    with pytest.raises(lz.Exhausted):
+        lz.step(short, state)
+    assert opened.count == 0
+    failing = lz.zip(lz.source(opened), lz.source(Stream([1, 0])) | lz.map(lambda n: 1 // n))
+    state, _ = lz.step(failing, lz.init(failing))
+    for again in (lz.step, lz.replay):
+        with pytest.raises(ZeroDivisionError) as raised:
+            again(failing, state)
+        raised.value.__traceback__ = None  # whose frames hold what was read
+        assert opened.count == 0

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt import provenance
-from lazyckpt.machines import Flow, Machine, Position, Rate, stateful, stateless, within
-from lazyckpt.provenance import Origin
+from lazyckpt.lineage import tracing
+from lazyckpt.lineage.origins import Origin, Traced
 from lazyckpt.testing import equal, sources, strategies
 from lazyckpt.testing.laws import Stream
 from tests.drawn import ending_with
@@ -23,10 +22,10 @@ from tests.drawn import ending_with
 def check(pipeline: lz.Pipeline[Any], limit: int = 30) -> None:
     """Items are what they were where they come with origins, and these are told without reading."""
     items = list(islice(pipeline, limit))
-    found = list(islice(provenance.Tracing(reads=True).pipeline(pipeline, ""), limit))
-    plain = [provenance.plain(item) for item in found]
+    found = list(islice(tracing.Tracing().pipeline(pipeline, ""), limit))
+    plain = [tracing.plain(item) for item in found]
     assert equal(plain, items), f"{plain}, expected {items}"
-    expected = [list(dict.fromkeys(provenance.origins(each))) for each in found]
+    expected = [list(dict.fromkeys(tracing.origins(each))) for each in found]
     for n in range(0, len(items), max(1, len(items) // 5)):
         assert lz.trace(pipeline, n) == expected[n]
         state = lz.state_at(pipeline, n)
@@ -62,9 +61,9 @@ def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
 def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(9)) | lz.map(str) | lz.batch(2, collate="".join)
     check(pipeline)
-    wrong = lambda self, fn, item: provenance.Traced("?", [])  # noqa: E731
+    wrong = lambda self, fn, item: Traced("?", [])  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(provenance.Tracing, "made", wrong)
+        patch.setattr(tracing.Tracing, "made", wrong)
         with pytest.raises(AssertionError):
             check(pipeline)
 
@@ -287,52 +286,3 @@ def test_a_range_reads_no_more_than_a_resume_does() -> None:
         Counted.reads = 0
         lz.trace(pipeline, state, until)
         assert Counted.reads <= most + 1
-
-
-def test_stages_of_ones_own_are_told_by_rates_and_rereads() -> None:
-    @lz.combinator(registered=False)
-    def smoothed(upstream: Machine[Any]) -> Machine[Any]:
-        def step(position: Position) -> Any:
-            (before, total), item = position, None
-            before, item = upstream.step(before)
-            return (before, total + item), total + item
-
-        check = lambda total: within("smoothed", total)  # noqa: E731
-        return stateful("smoothed", upstream, check=check, rate=Rate(), step=step)
-
-    @lz.combinator(registered=False)
-    def runs(upstream: Machine[Any], most: int) -> Machine[Any]:
-        """Sums up to `most`, of as many items as it takes."""
-
-        def flow(position: Position) -> Flow[Any]:
-            items = upstream.flow(position)
-
-            def sums() -> Iterator[int]:
-                total = 0
-                for item in items:
-                    total += item
-                    if total >= most:
-                        yield total
-                        total = 0
-
-            return Flow(sums(), items.snapshot)
-
-        return stateless(upstream, flow=flow)
-
-    numbers = lz.source(Counted()) | lz.map(lambda n: n + 1)
-    assert [places(numbers | smoothed(), n) for n in (0, 5)] == [[0], [5]]
-    assert places(numbers | smoothed() | lz.batch(2) | lz.shuffle(3, seed=0), 0) != []
-    assert [places(numbers | runs(10), n) for n in range(3)] == [[0, 1, 2, 3], [4, 5], [6, 7]]
-    pairs = numbers | lz.shuffle(6, seed=0) | lz.map(lambda n: n) | lz.batch(2, collate=sum)
-    for pipeline in (pairs | runs(10), numbers | smoothed() | runs(60) | lz.batch(2)):
-        check(pipeline)
-        state = lz.state_at(pipeline, 6)
-        until = lz.advance(pipeline, state, 4)
-        reads = []
-        for run in (lz.replay, lz.trace):
-            Counted.reads = 0
-            run(pipeline, state, until)
-            reads.append(Counted.reads)
-        assert reads[1] <= 2 * reads[0] + 2, reads
-    origin = lz.trace(pairs | runs(10), 4)
-    assert sum(o.place + 1 for o in origin) == list(islice(pairs | runs(10), 5))[4]

@@ -1,0 +1,185 @@
+"""Origins as ints, which stand for items where nothing is read."""
+
+from __future__ import annotations
+
+from itertools import chain
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lazyckpt.core.call import Call
+from lazyckpt.core.flow import Position, Table, View
+from lazyckpt.core.machine import End, Machine
+from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.core.stages import passing, stepped_to
+from lazyckpt.core.views import viewing
+from lazyckpt.decorators import combinator, source_combinator
+from lazyckpt.errors import PipelineError
+from lazyckpt.lineage.origins import Origin, parts
+
+_BITS = 63
+_PLACES = 40  # bits of a place, at most, and of an epoch; what is above has a number of its own
+_EPOCHS = 16
+
+
+class CodedSource(NamedTuple):
+    """A source whose items are codes: what origins call it, and its data, if they locate items."""
+
+    stage: str
+    reader: Any
+
+
+class Decoded(NamedTuple):
+    """Columns of origins."""
+
+    source: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+
+class Codes:
+    """Ints that stand for sources, epochs and places.
+
+    From the highest bit on: a number of the source and of the higher bits of epoch and
+    place, the epoch's lower bits, the place's.
+    """
+
+    def __init__(self) -> None:
+        self.sources: list[CodedSource] = []
+        self._places = 1  # bits
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def add(self, stage: str, reader: Any, length: float | None) -> int:
+        """The number of another source."""
+        bits = length.bit_length() if isinstance(length, int) else _PLACES
+        self._places = max(self._places, min(bits, _PLACES))
+        self.sources.append(CodedSource(stage, reader))
+        return len(self.sources) - 1
+
+    @property
+    def _epochs(self) -> int:
+        return min(_EPOCHS, (_BITS - self._places) // 2)
+
+    def code(self, source: int, epoch: int, place: int) -> int:
+        """That of an item. Those of the places behind it follow, up to a multiple of `page`."""
+        bits = self._epochs
+        key = source, epoch >> bits, place >> self._places
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self._known)
+            if number >> (_BITS - bits - self._places):
+                raise PipelineError("seen: too many epochs at once; pass since=, a later state")
+        high = number << bits | epoch & ((1 << bits) - 1)
+        return high << self._places | place & (self.page - 1)
+
+    @property
+    def page(self) -> int:
+        """How many places have codes that follow each other."""
+        return 1 << self._places
+
+    def ahead(self, source: int, epoch: int, places: Indices) -> Indices:
+        """The codes of items at several places of an epoch."""
+        if self._places < _PLACES:  # one page has them all
+            return affine(places, self.code(source, epoch, 0))
+        pages = as_array(places) >> self._places
+        codes = as_array(places) & (self.page - 1)
+        for page in np.unique(pages).tolist():
+            codes[pages == page] += self.code(source, epoch, page * self.page)
+        return codes
+
+    def decoded(self, codes: NDArray[np.int64]) -> Decoded:
+        """What codes stand for."""
+        bits = self._epochs
+        known = np.array([*self._known] or [(0, 0, 0)], np.int64)
+        high = codes >> self._places
+        source, above, page = known[0] if len(known) == 1 else known[high >> bits].T
+        epochs = above << bits | high & ((1 << bits) - 1)
+        places = page << self._places | codes & (self.page - 1)
+        return Decoded(np.broadcast_to(source, codes.shape), epochs, places)
+
+    def origins(self, item: Any) -> list[Origin]:
+        """Those of an item."""
+        found = self.decoded(leaves([item]).codes)
+        return [
+            Origin(stage, epoch, place, None if reader is None else reader.locate(place))
+            for number, epoch, place in zip(*map(np.ndarray.tolist, found), strict=True)
+            for stage, reader in [self.sources[number]]
+        ]
+
+
+@source_combinator(registered=False)
+def coded_source(call: Call, codes: Codes, number: int) -> Machine[int]:
+    """A source whose items are codes."""
+    machine = call.build(None)
+    jump = machine.skip
+    assert jump is not None
+
+    def step(position: Position) -> tuple[Position, int]:
+        after, passed = jump(position, 1)
+        if not passed:
+            raise End(after)
+        return after, codes.code(number, *position[:2])
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        return codes.ahead(number, position[0], affine(offsets, position[1]))
+
+    starts = machine.view and machine.view.block_starts
+    view: View[int] = View(Table(index, is_there=True), ahead, starts)
+    return machine._replace(
+        step=step,
+        flow=viewing(jump, view),
+        item=stepped_to(jump, step),
+        view=machine.view and view,
+    )
+
+
+@combinator(keeps_items=True, registered=False)
+def unchanged(upstream: Machine[Any]) -> Machine[Any]:
+    """The items as they are."""
+    return passing(upstream)
+
+
+class Leaves(NamedTuple):
+    """The codes in items, and of each the number of its item."""
+
+    item: NDArray[np.int64]
+    codes: NDArray[np.int64]
+
+
+def leaves(items: list[Any] | NDArray[np.int64]) -> Leaves:
+    """The codes in items, each once an item, in the order in which they stand there."""
+    if isinstance(items, np.ndarray):
+        return Leaves(np.arange(len(items)), items)
+    if type(items[0]) is int:
+        try:
+            return Leaves(np.arange(len(items)), np.fromiter(items, np.int64, len(items)))
+        except (TypeError, ValueError):  # there are others behind it
+            pass
+    try:
+        flat = np.fromiter(chain.from_iterable(items), np.int64)
+        sizes = np.fromiter(map(len, items), np.int64, len(items))
+    except (TypeError, ValueError):  # not all are lists of codes
+        nested = [flat_codes(item) for item in items]
+        flat = np.fromiter(chain.from_iterable(nested), np.int64)
+        sizes = np.fromiter(map(len, nested), np.int64, len(nested))
+    return _unique(Leaves(np.repeat(np.arange(len(items)), sizes), flat))
+
+
+def flat_codes(item: Any) -> list[int]:
+    """The codes in an item. None fills up, and is of no origin."""
+    return [int(each) for each in parts(item) if each is not None]
+
+
+def _unique(found: Leaves) -> Leaves:
+    ordered = np.sort(found.codes)
+    if (ordered[1:] != ordered[:-1]).all():
+        return found
+    order = np.lexsort((found.codes, found.item))  # stable: the first of those alike is first
+    item, codes = found.item[order], found.codes[order]
+    again = np.zeros(len(order), bool)
+    again[1:] = (item[1:] == item[:-1]) & (codes[1:] == codes[:-1])
+    kept = np.ones(len(order), bool)
+    kept[order[again]] = False
+    return Leaves(found.item[kept], found.codes[kept])

@@ -1,0 +1,226 @@
+"""Items with their origins: what sources give them, and what becomes of them in a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyckpt.core.call import Call
+from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.frames import is_reader
+from lazyckpt.core.machine import End, Machine, Rate, apart
+from lazyckpt.core.prng import Indices
+from lazyckpt.core.secrets import masked
+from lazyckpt.core.stages import stateless, stepped_to
+from lazyckpt.decorators import combinator, source_combinator
+from lazyckpt.errors import PipelineError
+from lazyckpt.failures.guards import unguarded
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An item of a source.
+
+    Attributes:
+        stage: The source's, `1`, or `1[0].1` within pipeline 0 of stage 1.
+        epoch: The source's epoch, from 0.
+        place: The item's number in that epoch, from 0: its index, in data with indices.
+        row: What the data's own `locate(place)` says, if it has one: of a reader of
+            `lazyckpt.io`, file, record and bytes; of a file of `lazyckpt.io.files` that an
+            expansion reads, that file and which of the items made of it this is.
+    """
+
+    stage: str
+    epoch: int
+    place: int
+    row: Any = None
+
+    def __repr__(self) -> str:
+        row = "" if self.row is None else f", row={masked(repr(self.row))}"
+        return f"Origin(stage={self.stage!r}, epoch={self.epoch}, place={self.place}{row})"
+
+
+class Traced:
+    """An item with its origins."""
+
+    __slots__ = ("origins", "value")
+
+    def __init__(self, value: Any, origins: Iterable[Origin]) -> None:
+        self.value, self.origins = value, tuple(dict.fromkeys(origins))
+
+
+def plain(item: Any) -> Any:
+    """An item without its origins."""
+    if isinstance(item, Traced):
+        return item.value
+    if type(item) is dict:
+        return {name: plain(each) for name, each in item.items()}
+    return type(item)(map(plain, item)) if type(item) in (list, tuple) else item
+
+
+def parts(item: Any) -> Iterator[Any]:
+    """What is in nested lists, tuples and dicts, in the order in which it stands there."""
+    if isinstance(item, (list, tuple, dict)):
+        for each in item.values() if isinstance(item, dict) else item:
+            yield from parts(each)
+    else:
+        yield item
+
+
+def origins(item: Any) -> Iterator[Origin]:
+    """The origins of an item, and of those in it."""
+    for each in parts(item):
+        if isinstance(each, Traced):
+            yield from each.origins
+
+
+def reader_of(call: Call) -> Any:
+    """The data of a source, if they can locate their items; else None."""
+    data = unguarded(call.arguments.get("data"))
+    return data if is_reader(data) else None
+
+
+@source_combinator(registered=False)
+def traced_source(call: Call, stage: str) -> Machine[Any]:
+    """A source whose items come with their origins."""
+    machine = call.build(None)
+    reader = reader_of(call)
+
+    def told(item: Any, epoch: int, place: int) -> Traced:
+        row = None if reader is None else reader.locate(place)
+        return Traced(item, [Origin(stage, epoch, place, row)])
+
+    def step(position: Position) -> tuple[Position, Traced]:
+        after, item = machine.step(position)
+        return after, told(item, *position[:2])
+
+    def flow(position: Position) -> Flow[Traced]:
+        epoch, begin = position[:2]
+        items = machine.flow(position)
+        numbered = enumerate(items, begin)
+        return Flow((told(item, epoch, place) for place, item in numbered), items.snapshot)
+
+    return machine._replace(
+        step=step,
+        flow=flow,
+        item=machine.skip and stepped_to(machine.skip, step),
+        view=machine.view and _traced_view(machine.view, told),
+    )
+
+
+def _traced_view(view: View[Any], told: Callable[..., Traced]) -> View[Traced]:
+    """Items by their numbers in a list of (epoch, place, index), which grows as it is asked."""
+    known: list[tuple[int, int, int]] = []
+
+    def get(number: int) -> Traced:
+        epoch, place, index = known[number]
+        return told(view.table.get(index), epoch, place)
+
+    def ahead(position: Position, offsets: Indices) -> Indices:
+        epoch, begin = position[:2]
+        indices = view.ahead(position, offsets)
+        first = len(known)
+        for offset, index in zip(offsets, indices, strict=True):
+            known.append((epoch, begin + int(offset), int(index)))
+        return np.arange(first, len(known))
+
+    return View(Table(get), ahead, view.block_starts)
+
+
+@combinator(registered=False)
+def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
+    """Items with the origins of what they were chosen by, which is in the first place of all."""
+
+    def step(position: Position) -> tuple[Position, Traced]:
+        after, item = upstream.step(position)
+        choice = choosing.step(position[0][0])[1]
+        return after, Traced(plain(item), [*origins(choice), *origins(item)])
+
+    return stateless(upstream, rate=Rate(), step=step, skip=upstream.skip, length=upstream.length)
+
+
+@combinator(registered=False)
+def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
+    """A stage that makes what it gives of each item alone: it is shown one at a time."""
+    machine = call.build(upstream)
+
+    def flow(position: Position) -> Flow[Traced]:
+        outputs: Flow[Any] = Flow(iter(()), lambda: position)
+
+        def items() -> Iterator[Traced]:
+            nonlocal outputs
+            last = None
+            while True:
+                place = outputs.snapshot()
+                start = apart(machine, place)[0]
+                if start == last:
+                    raise PipelineError(
+                        f"{call.name}: declared to make what it gives of each item alone, but "
+                        "shown one item it stays before it: it wants the next one, too"
+                    )
+                last = start
+                try:
+                    after, item = upstream.step(start)
+                except End:
+                    outputs = machine.flow(place)
+                    next(iter(outputs), None)
+                    return
+                alone = stateless(upstream, step=_shown(start, after, plain(item)))
+                outputs = call.build(alone).flow(place)
+                for output in outputs:
+                    yield Traced(output, origins(item))
+
+        return Flow(items(), lambda: outputs.snapshot())
+
+    return _with_lanes(machine, stateless(upstream, flow=flow))
+
+
+def _shown(
+    start: Position, after: Position, item: Any
+) -> Callable[[Position], tuple[Position, Any]]:
+    """The step of a machine that has one item."""
+
+    def step(place: Position) -> tuple[Position, Any]:
+        if place != start:
+            raise End(place)
+        return after, item
+
+    return step
+
+
+@combinator(registered=False)
+def placed(upstream: Machine[Any], call: Call) -> Machine[Any]:
+    """Upstream's items at the positions of a stage that makes one of each, which isn't asked."""
+    machine = call.build(upstream)
+    skip = machine.skip
+    assert skip is not None
+
+    def step(position: Position) -> tuple[Position, Any]:
+        after, passed = skip(position, 1)
+        if not passed:
+            raise End(after)
+        return after, upstream.step(position[0] if machine.owns else position)[1]
+
+    return _with_lanes(machine, stateless(upstream, step=step))
+
+
+def _with_lanes(machine: Machine[Any], made: Machine[Any]) -> Machine[Any]:
+    """A machine whose items are made by another, which has the same positions."""
+    item = machine.skip and stepped_to(machine.skip, made.step)
+    return machine._replace(step=made.step, flow=made.flow, item=item, view=None)
+
+
+def unknown(call: Call) -> PipelineError:
+    """The error of a stage of which nothing tells what its outputs are made of."""
+    return PipelineError(
+        f"{call.name}: trace and seen can't tell which items its outputs are made of; declare "
+        + (
+            "to @source_combinator keeps_items=True, if it passes items on as they are"
+            if call.combinator.is_source
+            else "to @combinator what is true of it, keeps_items=True, pointwise=True, "
+            "itemwise=True or the roles of its functions=, or give it a trace= of its own"
+        )
+    )

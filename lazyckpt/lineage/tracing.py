@@ -1,0 +1,243 @@
+"""A pipeline becomes one at the same positions whose items tell where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from lazyckpt.combinators.map import map as mapped
+from lazyckpt.combinators.source import source
+from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.frames import is_reader
+from lazyckpt.core.machine import Machine
+from lazyckpt.failures.skip_log import Skipped
+from lazyckpt.failures.skipping import leaves_out, without_failures
+from lazyckpt.lineage.codes import Codes, coded_source, flat_codes, unchanged
+from lazyckpt.lineage.origins import (
+    Origin,
+    Traced,
+    one_by_one,
+    origins,
+    placed,
+    plain,
+    reader_of,
+    traced_source,
+    unknown,
+    with_choice,
+)
+from lazyckpt.pipeline import Pipeline, Stage
+
+
+class Followed(NamedTuple):
+    """A machine whose items tell where they come from; what codes stand for, if they are such."""
+
+    machine: Machine[Any]
+    codes: Codes | None
+
+    def origins(self, item: Any) -> list[Origin]:
+        """Those of an item, each once."""
+        if self.codes is not None:
+            return self.codes.origins(item)
+        return list(dict.fromkeys(origins(item)))
+
+
+def followed(chain: Chain, skipped: Skipped | None = None) -> Followed:
+    """The pipeline with its origins, by codes where nothing need be read.
+
+    It is without the items that fail, if `on_error="skip"` has left out some.
+    """
+    if skipped is not None:
+        found = Tracing().pipeline(without_failures(chain, skipped), "")
+        return Followed(found.machine, None)
+    try:
+        coding = Coding()
+        return Followed(coding.pipeline(chain, "").machine, coding.codes)
+    except LooksAtItems:
+        return Followed(Tracing().pipeline(chain, "").machine, None)
+
+
+class Tracing:
+    """One pipeline on its way to another, stage by stage; what a stage's `trace` is given.
+
+    - `reads`: whether items are read and made; else each is None
+    - `plain(item)`: an item without its origins
+    - `origins(item)`: those of an item and of what is in it
+    - `traced(value, origins)`: an item with its origins
+    """
+
+    reads = True
+    plain: Callable[[Any], Any] = staticmethod(plain)
+    origins: Callable[[Any], Any] = staticmethod(origins)
+    traced: Callable[[Any, Any], Any] = staticmethod(Traced)
+
+    def pipeline(self, chain: Chain, prefix: str) -> Pipeline[Any]:
+        first, *rest = zip(chain.calls, chain.machines, strict=True)
+        found = self.source(*first, f"{prefix}1")
+        for call, machine in rest:
+            found = found | self.stage(call, machine)
+        return found
+
+    def source(self, call: Call, machine: Machine[Any], stage: str) -> Pipeline[Any]:
+        if not call.chains:
+            return traced_source(call, stage)
+        joined = self.joined(call, stage)
+        chooser = next((n for n, r in call.functions.items() if r in ("selector", "control")), "")
+        if not chooser:
+            return Pipeline((joined,))
+        choosing = joined.arguments[chooser]
+        chosen: Pipeline[Any] = Pipeline((joined.replaced(**{chooser: choosing | mapped(plain)}),))
+        if call.functions[chooser] == "control":
+            return chosen
+        return chosen | with_choice(choosing.machine)
+
+    def joined(self, call: Call, stage: str) -> Call:
+        """What joins pipelines, with others in their place."""
+        numbers = iter(range(len(call.chains)))
+        return kept(call).with_chains(
+            lambda each: self.pipeline(each, f"{stage}[{next(numbers)}].")
+        )
+
+    def stage(self, call: Call, machine: Machine[Any]) -> Stage[Any, Any]:
+        known, roles = call.combinator, call.functions
+        if known.trace is not None:
+            found: Stage[Any, Any] = known.trace(call, self)
+            return found
+        if leaves_out(call):
+            return Stage((call.replaced(judge=self.role("look", call.arguments["judge"])),))
+        if "tap" in roles.values():
+            return unchanged()
+        is_looked_up = known.pointwise and machine.view is not None and not machine.owns
+        if "star" in roles.values() or (is_looked_up and not roles):
+            return mapped(lambda item: self.made(partial(_alone, call), item))
+        if roles:
+            return Stage(
+                (call.replaced(**{k: self.role(v, call.arguments[k]) for k, v in roles.items()}),)
+            )
+        if known.pointwise or known.itemwise:
+            return one_by_one(call)
+        return Stage((kept(call),))
+
+    def made(self, fn: Callable[[Any], Any], item: Any) -> Traced:
+        """What a function makes of an item, with the item's origins."""
+        return Traced(fn(plain(item)), origins(item))
+
+    def role(self, role: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that is given what it expects, and gives items with their origins."""
+        if role in ("item", "collate"):
+            return lambda *args: self.made(lambda item: fn(*args[:-1], item), args[-1])
+        if role == "expand":
+            return lambda item: _all(fn(plain(item)), item)
+        if role == "step":
+            return lambda state, item: _stepped(fn(state, plain(item)), item)
+        if role == "steps":
+            return lambda state, item: _expanded(fn(state, plain(item)), item)
+        return lambda *args: fn(*args[:-1], plain(args[-1]))
+
+
+def kept(call: Call) -> Call:
+    """A call as it is, if nothing but the functions that it declares looks at items."""
+    if not (call.combinator.keeps_items or call.combinator.functions):
+        raise unknown(call)
+    return call
+
+
+class LooksAtItems(Exception):
+    """What origins depend on is only known by reading."""
+
+
+class Coding(Tracing):
+    """A way to a pipeline whose items are codes where the one has items: nothing is read.
+
+    `LooksAtItems` is raised where a stage does so, or a source has no random access.
+    """
+
+    reads = False
+    plain = staticmethod(lambda item: None)
+    origins = staticmethod(flat_codes)
+    traced = staticmethod(lambda value, origins: list(origins))
+
+    def __init__(self) -> None:
+        self.codes = Codes()
+
+    def source(self, call: Call, machine: Machine[Any], stage: str) -> Pipeline[Any]:
+        if call.chains:
+            if {"selector", "control"} & {*call.functions.values()}:
+                raise LooksAtItems
+            return Pipeline((self.joined(call, stage),))
+        if machine.skip is None:
+            raise LooksAtItems
+        return coded_source(
+            call, self.codes, self.codes.add(stage, reader_of(call), machine.length)
+        )
+
+    def stage(self, call: Call, machine: Machine[Any]) -> Stage[Any, Any]:
+        known, roles = call.combinator, call.functions
+        if known.pointwise and not machine.owns:
+            return unchanged()
+        if known.trace is not None:
+            found = super().stage(call, machine)
+            if machine.skip is None and found != Stage((call,)):
+                raise LooksAtItems
+            return found
+        if {*roles.values()} - {"item", "collate"} or known.itemwise:
+            raise LooksAtItems
+        if known.pointwise and not roles:
+            if machine.skip is None:
+                raise LooksAtItems
+            return placed(call)
+        plain: dict[str, Any] = {
+            name: None if role == "collate" else _last for name, role in roles.items()
+        }
+        if call.arguments.get("pad") is not None:
+            plain["pad"] = []  # of no origin
+        replaced = call.replaced(**plain)
+        return Stage((replaced if roles else kept(replaced),))
+
+
+def _last(*args: Any) -> Any:
+    return args[-1]
+
+
+def _alone(call: Call, item: Any) -> Any:
+    """What a stage makes of one item alone."""
+    upstream = source([item]).machine
+    return next(iter(call.build(upstream).flow(upstream.init(0))))
+
+
+def _stepped(found: tuple[Any, Any], item: Any) -> tuple[Any, Traced]:
+    state, output = found
+    return state, Traced(output, origins(item))
+
+
+def _expanded(found: tuple[Any, Any], item: Any) -> tuple[Any, Any]:
+    state, outputs = found
+    return state, _all(outputs, item)
+
+
+def _all(items: Any, item: Any) -> Any:
+    mine = tuple(origins(item))
+    if isinstance(items, Pipeline):
+        return items | mapped(lambda each: Traced(each, mine))
+    if is_reader(items):  # which knows more than the source did
+        return (
+            Traced(row, [replace(origin, row=items.locate(number)) for origin in mine])
+            for number, row in enumerate(items)
+        )
+    if hasattr(type(items), "located"):
+        return (
+            Traced(each, [replace(origin, row=row) for origin in mine])
+            for each, row in items.located()
+        )
+    numbered = (
+        Traced(each, [_record(origin, number) for origin in mine])
+        for number, each in enumerate(items)
+    )
+    return list(numbered) if isinstance(items, list) else numbered
+
+
+def _record(origin: Origin, number: int) -> Origin:
+    """The origin of what comes of a source's item under a number, if that is a file."""
+    made = getattr(origin.row, "record_origin", None)
+    return origin if made is None else replace(origin, row=made(number))
