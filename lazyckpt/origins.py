@@ -71,7 +71,7 @@ def origins(item: Any) -> Iterator[Origin]:
             yield from origins(each)
 
 
-@source_combinator(registered=False)
+@source_combinator(registered=False, unrecorded=("call",))
 def traced_source(call: Call, stage: str, reads: bool) -> Machine[Any]:
     """A source whose items come with their origins."""
     machine = call.build(None)
@@ -130,7 +130,7 @@ def _traced_view(view: View[Any], told: Callable[..., Traced], reads: bool) -> V
     return View(Table(get), ahead, view.block_starts)
 
 
-@combinator(registered=False)
+@combinator(registered=False, unrecorded=("choosing",))
 def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
     """Items with the origins of what they were chosen by, which is in the first place of all."""
 
@@ -142,7 +142,7 @@ def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
     return stateless(upstream, step=step, skip=upstream.skip, length=upstream.length)
 
 
-@combinator(registered=False)
+@combinator(registered=False, unrecorded=("call",))
 def between_places(upstream: Machine[Any], call: Call, reads: bool) -> Machine[Any]:
     """A stage that is known by its positions, rate and rereads alone."""
     shared = _Shared(upstream)

@@ -92,7 +92,7 @@ class Codes:
         return Decoded(found[:, 0], found[:, 1] << bits | epochs & ((1 << bits) - 1), places)
 
 
-@source_combinator(registered=False)
+@source_combinator(registered=False, unrecorded=("call", "codes"))
 def coded_source(call: Call, codes: Codes, number: int) -> Machine[int]:
     """A source whose items are codes."""
     machine = call.build(None)
