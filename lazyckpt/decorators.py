@@ -52,6 +52,9 @@ def combinator(
     `step`, or of a `flow`, whose `snapshot` is the position that it was opened at
     before the first `next`, and after each item the one behind it.
 
+    A state has the contents of the arguments, as those of a `composite`, and so knows
+    another pipeline; an `ArgumentError` refuses one without contents to compare.
+
     Args:
         keeps_items: Whether it passes items on as they are, whatever they are.
         pointwise: Whether it makes each item of one item and its place alone, so that

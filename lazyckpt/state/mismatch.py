@@ -45,10 +45,6 @@ class Pair(NamedTuple):
     def differs(self) -> bool:
         return not self.met or bool(self.changed)
 
-    def new_value(self, name: str) -> Any:
-        """An argument as it is; None where it has its default."""
-        return None if self.now is None else self.now.known.get(name)
-
     def value(self, name: str) -> Any:
         """An argument as it was; None where it had its default."""
         return None if self.was is None else self.was.known.get(name)

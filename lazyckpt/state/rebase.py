@@ -7,9 +7,10 @@ from typing import Any
 
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Unfit, checked, cut
+from lazyckpt.core.content import decode
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import Machine, Reread, apart, entered, fitting
+from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.state.codec import Rebased
@@ -157,13 +158,13 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
             was = pair.was.known if pair.was is not None else {}
             try:
                 old = {
-                    name: checked(call.name, name, was[name], checks[name])
+                    name: checked(call.name, name, decode(was[name]), checks[name])
                     if name in was
                     else known[name].default
                     for name in pair.changed
                     if name in checks
                 }
-            except ArgumentError as error:
+            except MISFITS as error:
                 raise _refused(pair, str(error)) from None
             calls[pair.new - 1] = call.replaced(**old)
     return Chain(tuple(calls))
