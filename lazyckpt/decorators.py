@@ -52,8 +52,8 @@ def combinator(
     `step`, or of a `flow`, whose `snapshot` is the position that it was opened at
     before the first `next`, and after each item the one behind it.
 
-    A state has the contents of the arguments, as those of a `composite`, and so knows
-    another pipeline; an `ArgumentError` refuses one without contents to compare.
+    A state records the contents of the arguments, as of those of a `composite`. An argument
+    without contents to compare is an `ArgumentError` when the stage is made.
 
     Args:
         keeps_items: Whether it passes items on as they are, whatever they are.
@@ -180,11 +180,11 @@ def composite(
 ) -> Any:
     """Make a named stage, or source, of a function that composes stages.
 
-    Its arguments are part of a state's identity, also where a closure hides them
-    from the stages that it is made of. A state has their contents: numbers, texts,
-    bytes, lists, tuples, dicts, sets, dataclasses, enums, paths, arrays; of other
-    objects the `digest`, a str by which a class of your own tells one from another.
-    Functions, and texts by names such as `password` and `api_key`, it has not.
+    Its arguments are part of a state's identity, also if a closure hides them
+    from the stages that it is made of. A state records their contents: numbers, texts,
+    bytes, lists, tuples, dicts, sets, dataclasses, enums, paths and arrays. A class of
+    your own needs a `digest`, a str that tells one object from another. Functions are
+    not recorded, nor texts given by names such as `password` and `api_key`.
 
     Args:
         make: The function, which returns stages composed by `|`.
@@ -192,7 +192,7 @@ def composite(
         unrecorded: Arguments that change no order, which a state doesn't mind.
 
     Raises:
-        ArgumentError: When the stage is made, for an argument without contents to compare.
+        ArgumentError: When the stage is made, if an argument has no contents to compare.
 
     >>> import lazyckpt as lz
     >>> @lz.composite

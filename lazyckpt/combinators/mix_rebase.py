@@ -86,7 +86,8 @@ def _kept(
 
 def _source(entries: Entries) -> Any:
     """What a state tells of a pipeline's source."""
-    return entries[0].known.get("name") or entries[0]
+    name = entries[0].known.get("name")
+    return str(name) if name else entries[0]
 
 
 def _pairs(

@@ -1,7 +1,7 @@
-"""Values as JSON: arguments, of which a state has what tells them apart, and positions.
+"""Values as JSON: arguments by their contents, one way, and positions, both ways.
 
-JSON has numbers, texts, and lists, which stand for tuples. Everything else is an object
-with one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
+Numbers and texts are themselves, and a tuple is a list. Every other value is an object with
+one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def digest(data: str | bytes) -> str:
 
 
 def content(value: Any, name: str | None = "", *, is_strict: bool = True) -> Any:
-    """What tells an argument from others, as JSON: equal values give the same in any process.
+    """An argument as JSON that is the same for equal values, in any process, and for no others.
 
-    Secrets stay out: texts by the names that they are given as, and parts of texts.
+    Credentials stay out: texts by the names that they are given as, and parts of texts.
 
     Args:
         value: The argument.
-        name: What it is given as; None for a text without a name, which may be
-            a password, and is a digest.
-        is_strict: Whether what has no contents to compare is `Unfit`; if not, the name of
-            its type stands for it.
+        name: Its name, or None if it has none: any text may be a password then, so a digest
+            stands for it.
+        is_strict: If True, raise `Unfit` for a value without contents to compare; if False,
+            the name of its type stands for it.
     """
     return (_STRICT if is_strict else _LENIENT).of(value, name)
 
 
 def check_content(value: Any) -> None:
-    """Raise `Unfit` where a value has no contents to compare. It reads no array and no pipeline."""
+    """Raise `Unfit` if a value has no contents to compare. It reads no array and no pipeline."""
     try:
         _UNREAD.of(value, "")
     except RecursionError:
@@ -64,10 +64,10 @@ def check_content(value: Any) -> None:
 
 
 class _Contents:
-    """What tells values from others, all in one way.
+    """Turns values into JSON.
 
-    - `is_strict`: whether what has no contents to compare is `Unfit`
-    - `is_read`: whether arrays and pipelines are read, which have contents in any case
+    - `is_strict`: whether a value without contents to compare is `Unfit`
+    - `is_read`: whether arrays and pipelines are read; they have contents in any case
     """
 
     def __init__(self, *, is_strict: bool, is_read: bool) -> None:
@@ -145,9 +145,9 @@ class _Contents:
             return {"function": None}
         if self._is_strict:
             raise Unfit(
-                "made of what can be compared by contents: numbers, texts, bytes, lists, tuples, "
-                "dicts, sets, dataclasses, enums, paths, arrays, or what has a digest, a str that "
-                f"tells it from others ({tag} {brief(value)} has none); name the argument in "
+                "comparable by contents, as numbers, texts, bytes, lists, tuples, dicts, sets, "
+                f"dataclasses, enums, paths and arrays are; {brief(value)} isn't: give {tag} a "
+                "digest, a str that tells one from another, or list the argument in "
                 "unrecorded=(...) if it changes no order"
             )
         return {tag: None}

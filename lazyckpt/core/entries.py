@@ -1,8 +1,4 @@
-"""Stages as a state has them, and the room that there is for them in a state.
-
-A state of ten stages takes at most 1,024 characters. Each stage of a pipeline that is joined
-may take 40 more. Stages whose arguments take more than their part have digests of those.
-"""
+"""Stages as a state has them, and the room that a state has for them."""
 
 from __future__ import annotations
 
@@ -12,11 +8,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lazyckpt.core.content import digest, dumps
 
-_ROOM = 640  # characters for the stages, without their places; some digests may take more
-ROOM_WITH_TEXTS = 704  # characters for the stages, and texts of what was left out
-_INNER = 40  # characters for a stage of a pipeline that is joined, which don't count
-_LONG = 120  # characters of an argument, which is a digest if it has more
-_SHORT = 19  # the same where there is no room: as long as a digest
+# The budget of a state, in characters of its JSON. Arguments are digests where it is exceeded.
+ROOM = 1024  # for all of a state of ten stages
+INNER = 40  # for each stage of a pipeline that is joined, beside those
+_ROOM_FOR_STAGES = 640  # without their places
+ROOM_WITH_TEXTS = 704  # for these, and for texts of what was left out
+_LONG = 120  # for an argument
+_SHORT = 19  # for an argument where there is no room for all: as much as a digest takes
 
 
 class Entry(NamedTuple):
@@ -56,14 +54,14 @@ def size(entries: Entries, free: int = 0) -> int:
     """
     return sum(
         max(0, len(each.name) + len(each.arguments) + 6 - free)
-        + sum(size(inner, _INNER) for inner in each.pipelines)
+        + sum(size(inner, INNER) for inner in each.pipelines)
         for each in entries
     )
 
 
 def has_room(entries: Entries) -> bool:
     """Whether a state has room for stages as they are."""
-    return size(entries) <= _ROOM
+    return size(entries) <= _ROOM_FOR_STAGES
 
 
 def room_for_texts(entries: Entries) -> int:

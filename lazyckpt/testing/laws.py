@@ -16,6 +16,7 @@ from lazyckpt.combinators.shard import shard
 from lazyckpt.combinators.take import take
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
+from lazyckpt.core.entries import INNER, ROOM
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End
 from lazyckpt.core.user_state import Own
@@ -32,9 +33,6 @@ from lazyckpt.testing.traces import Trace, raises, same
 from lazyckpt.testing.traces import lanes as all_lanes
 
 Law = Callable[[Pipeline[Any], int], None]
-
-_ROOM = 1024
-_INNER = 40
 
 
 def meaning(pipeline: Pipeline[Any], limit: int) -> None:
@@ -77,7 +75,7 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
 
     Each stage of a pipeline that is joined may add 40 bytes.
     """
-    room = _ROOM + _INNER * _inner_stages(pipeline)
+    room = ROOM + INNER * _inner_stages(pipeline)
     trace = Trace(pipeline.machine, 0, limit)
     for number, position in enumerate([*trace.positions, trace.end or trace.positions[0]]):
         state = State(pipeline.entries, number, position)

@@ -204,8 +204,8 @@ def test_what_has_a_secret_by_name_tells_the_rest() -> None:
 )
 @pytest.mark.parametrize("made", MADE)
 def test_what_has_no_contents_is_refused_where_it_is_given(value: Any, made: Any) -> None:
-    remedy = r"or what has a digest.*\((Random|object|list_iterator) <.* has none\).*unrecorded="
-    with pytest.raises(lz.ArgumentError, match=rf": values? must be .*{remedy}.*, got value"):
+    remedy = r"isn't: give (Random|object|list_iterator) a digest, .* unrecorded="
+    with pytest.raises(lz.ArgumentError, match=rf": values? must be .* {remedy}.*, got value"):
         made(value)
 
 

@@ -91,6 +91,11 @@ def test_a_change_of_one_is_told(count: int) -> None:
     assert lz.mix_counts(new, moved) == lz.mix_counts(old, state)
 
 
+def test_names_may_begin_as_digests_do() -> None:
+    old, new = (lz.mix([source("#1") | stage], [1], seed=0) for stage in (lz.map(str), lz.batch(2)))
+    assert lz.rebase(lz.state_at(old, 5), new).items == 5
+
+
 def test_a_seed_that_has_not_changed_is_not_blamed() -> None:
     old, new = mixture(names(30), [1] * 30), mixture(names(30), [2] * 30) | lz.take(3)
     with pytest.raises(lz.StateMismatch) as caught:
