@@ -87,11 +87,14 @@ class _Contents:
         if isinstance(value, Enum):
             return {kind.__qualname__: value.name}
         if isinstance(value, str):
-            return _tagged(kind, str, self._text(value, name))
+            found = self._text(value, name)
+            return found if kind is str else {kind.__qualname__: found}
         if isinstance(value, (bytes, bytearray)):
             return {kind.__name__: digest(bytes(value))}
         if isinstance(value, (list, tuple)):
-            return _tagged(kind, tuple, self._items(value, name))
+            found = self._items(value, name)
+            is_plain = isinstance(value, tuple) and not hasattr(value, "_fields")
+            return found if is_plain else {kind.__qualname__: found}
         if isinstance(value, dict):
             pairs = [[self.of(k, name), self.of(v, _key(k, name))] for k, v in value.items()]
             return {kind.__qualname__: sorted(pairs, key=dumps)}  # equal ones may differ in order
@@ -160,10 +163,6 @@ _UNREAD = _Contents(is_strict=True, is_read=False)
 
 def _key(key: Any, name: str | None) -> str | None:
     return key if isinstance(key, str) else name
-
-
-def _tagged(kind: type, plain: type, found: Any) -> Any:
-    return found if kind is plain else {kind.__qualname__: found}
 
 
 def _number(value: Any) -> Any:
