@@ -15,8 +15,7 @@ Each module imports only from those before it:
 - core: stages, user_state, show, frames, content, entries, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
-- state: positions, windows, mismatch, codec, fields, state
-- state: progress, carried, rebase, walk, algebra, reshard, resume_cost
+- state: positions, mismatch, codec, state, rebase, walk, algebra, reshard, resume_cost
 - timers
 - executors: plan, ipc, pools
 - lasting, stats, cursor, epochs, execution, delivery, run, tickets, tracking

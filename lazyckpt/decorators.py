@@ -52,6 +52,9 @@ def combinator(
     `step`, or of a `flow`, whose `snapshot` is the position that it was opened at
     before the first `next`, and after each item the one behind it.
 
+    A state records the contents of the arguments, as of those of a `composite`. An argument
+    without contents to compare is an `ArgumentError` when the stage is made.
+
     Args:
         keeps_items: Whether it passes items on as they are, whatever they are.
         pointwise: Whether it makes each item of one item and its place alone, so that
@@ -63,10 +66,7 @@ def combinator(
         unrecorded: Arguments that change no order, which a state doesn't mind.
         functions: The functions among the arguments, with what each does: see
             `lazyckpt.core.registry.Role`. By these alone the stage looks at items.
-        rebasable: Arguments that `rebase` may change, with what the stages behind have to
-            be for that: "any", "blind", "here" or "lockstep".
-        inserted: Of a stage that counts what comes before it: its own part where `rebase`
-            inserts it behind so many items of an epoch.
+        elastic: What `rebase` may change, and how: see `lazyckpt.core.registry.Elastic`.
         trace: From the stored call and a `lazyckpt.lineage.tracing.Tracing` to a stage that
             takes and gives items with their origins and has the same positions, where no
             other option tells which items went into one; see `lazyckpt.trace`.
@@ -105,9 +105,6 @@ def source_combinator(
     keeps_items: bool = False,
     describe: Callable[..., dict[str, Any]] | None = None,
     sized: bool = False,
-    rebase: Callable[..., Any] | None = None,
-    before: Callable[..., dict[str, Any]] | None = None,
-    reshard: Callable[..., Any] | None = None,
     **options: Unpack[Options],
 ) -> Callable[[Callable[P, Machine[B]]], Callable[P, Pipeline[B]]]:
     """Make a source of a function from arguments to a machine, by `sourced` or `joining`.
@@ -119,13 +116,6 @@ def source_combinator(
             decide the order.
         sized: Whether it remembers the length of the data too, as it was when the machine
             was made, for data may change.
-        rebase: What `rebase` makes of a position and the entry that a state has of the
-            stage, where all arguments follow by keyword; it raises
-            `lazyckpt.core.checks.Unfit`, with the reason, for what has no meaning.
-        before: Of data that may have become more: from what a state has of the arguments, and
-            these by keyword, to those that differ, as they were; it raises `Unfit`, too.
-        reshard: What `reshard` makes of the positions of all ranks and another number of
-            ranks: the positions of these.
         options: As for `combinator`.
     """
 
@@ -137,9 +127,6 @@ def source_combinator(
             keeps_items=keeps_items,
             describe=describe,
             sized=sized,
-            rebase=rebase,
-            before=before,
-            reshard=reshard,
             **options,
         )
 
@@ -187,19 +174,29 @@ def giving(shape: Any) -> Any:
 def composite(make: Callable[P, Composed], /) -> Callable[P, Composed]: ...
 @overload
 def composite(
-    *, checks: Mapping[str, Check]
+    *, checks: Mapping[str, Check] | None = None, unrecorded: tuple[str, ...] = ()
 ) -> Callable[[Callable[P, Composed]], Callable[P, Composed]]: ...
 def composite(
-    make: Callable[P, Composed] | None = None, *, checks: Mapping[str, Check] | None = None
+    make: Callable[P, Composed] | None = None,
+    *,
+    checks: Mapping[str, Check] | None = None,
+    unrecorded: tuple[str, ...] = (),
 ) -> Any:
     """Make a named stage, or source, of a function that composes stages.
 
-    Its arguments are part of a state's identity, also where a closure hides them
-    from the stages that it is made of.
+    Its arguments are part of a state's identity, also if a closure hides them
+    from the stages that it is made of. A state records their contents: numbers, texts,
+    bytes, lists, tuples, dicts, sets, dataclasses, enums, paths and arrays. A class of
+    your own needs a `digest`, a str that tells one object from another. Functions are
+    not recorded, nor texts given by names such as `password` and `api_key`.
 
     Args:
         make: The function, which returns stages composed by `|`.
         checks: A check for each argument, from `lazyckpt.core.checks`.
+        unrecorded: Arguments that change no order, which a state doesn't mind.
+
+    Raises:
+        ArgumentError: When the stage is made, if an argument has no contents to compare.
 
     >>> import lazyckpt as lz
     >>> @lz.composite
@@ -216,12 +213,12 @@ def composite(
       windows(seconds=0.5, seed=0)
     """
     if make is None:
-        return lambda found: _composite(found, checks)
-    return _composite(make, checks)
+        return lambda found: _composite(found, checks, unrecorded)
+    return _composite(make, checks, unrecorded)
 
 
 def _composite(
-    make: Callable[P, Composed], checks: Mapping[str, Check] | None
+    make: Callable[P, Composed], checks: Mapping[str, Check] | None, unrecorded: tuple[str, ...]
 ) -> Callable[P, Composed]:
     def mark(upstream: Machine[Any], /, *args: Any, **kwargs: Any) -> Machine[Any]:
         return passing(upstream)
@@ -233,7 +230,13 @@ def _composite(
         parameters=[first, *signature.parameters.values()]
     )
     marked: Any = define(
-        mark, _staged, is_source=False, keeps_items=True, checks=checks, registered=False
+        mark,
+        _staged,
+        is_source=False,
+        keeps_items=True,
+        checks=checks,
+        unrecorded=unrecorded,
+        registered=False,
     )
 
     @wraps(make)

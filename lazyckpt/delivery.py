@@ -22,7 +22,7 @@ from lazyckpt.failures.marks import with_marks, without_marks
 from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.lasting import raising
-from lazyckpt.state.fields import Rebased
+from lazyckpt.state.codec import Rebased
 from lazyckpt.state.state import State
 from lazyckpt.stats import RunClock, Stats
 
@@ -32,7 +32,6 @@ T = TypeVar("T")
 _UnderWay: TypeAlias = tuple[Callable[[], Any], Iterator[bool]]
 _NO_BLOCK: _UnderWay = (lambda: None, iter(()))
 _NO_ITEM: Any = object()
-_new = object.__new__
 _FEW = 64  # items that two processes make in about the time that it takes them to begin anew
 
 
@@ -77,10 +76,7 @@ class Delivery(Generic[T]):
             position, counted = opened.place()
             items, skipped = opened.before + counted, cursor.mark.skipped  # more are not left out
             if cursor.opened is opened:
-                state = _new(State)  # without a frame of its constructor
-                state._stages, state._items, state._position = self._entries, items, position
-                state._skipped, state._rebased = skipped, self._rebased
-                return state
+                return State(self._entries, items, position, skipped, self._rebased)
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
 

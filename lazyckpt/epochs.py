@@ -115,4 +115,4 @@ class EpochLoader(Generic[T]):
         find = self._next_start or partial(next_epoch, self._machine)
         position = find(state.position)
         skipped = state.skipped.at((), state.skipped.lost)
-        self.load_state_dict(state._replace(position=position, skipped=skipped))
+        self.load_state_dict(state.at(position, skipped=skipped))

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.entries import size as entries_size
+from lazyckpt.core.entries import room_for_texts
 from lazyckpt.core.machine import Machine
 from lazyckpt.cursor import Cursor
 from lazyckpt.executors.executor import Executor
@@ -37,7 +37,7 @@ class Execution(NamedTuple, Generic[T]):
 
 def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Execution[T]:
     """What makes the items of a pipeline."""
-    skip_log = SkipLog(entries_size(pipeline.entries))
+    skip_log = SkipLog(room_for_texts(pipeline.entries))
     made = _skipping(pipeline, skip_log) if skips else pipeline
     session = None if executor is None else executor.open(made)
     machine = made.machine if session is None else session.machine
@@ -50,7 +50,7 @@ def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Exec
 
 def with_skip_log(pipeline: Chain, *, skips: bool) -> tuple[Chain, SkipLog]:
     """The pipeline whose items are made, with a skip log of its own."""
-    skip_log = SkipLog(entries_size(pipeline.entries))
+    skip_log = SkipLog(room_for_texts(pipeline.entries))
     skip_log.is_direct = True
     return _skipping(pipeline, skip_log) if skips else pipeline, skip_log
 

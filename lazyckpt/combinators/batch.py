@@ -15,7 +15,7 @@ from lazyckpt.core.checks import boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.prng import Indices
-from lazyckpt.core.registry import copying
+from lazyckpt.core.registry import Elastic, copying
 from lazyckpt.core.stages import stateless
 from lazyckpt.core.views import items_at
 from lazyckpt.decorators import combinator
@@ -66,7 +66,7 @@ def _last(drop_last: bool, pad: Any, **_: Any) -> None:
     validate=_last,
     unrecorded=("collate", "pad"),
     functions={"collate": "collate"},
-    rebasable={"batch_size": "here", "drop_last": "here"},
+    elastic=Elastic(changes={"batch_size": "here", "drop_last": "here"}),
 )
 def batch(
     upstream: Machine[A],

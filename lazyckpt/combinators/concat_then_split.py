@@ -10,13 +10,14 @@ from lazyckpt.combinators.token_rows import Features, as_sequence, filled_row, p
 from lazyckpt.core.checks import boolean, positive
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, Reread
+from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import SourceChanged
 
 
 @combinator(
     checks={"length": positive, "drop_last": boolean},
-    rebasable={"length": "here", "drop_last": "here"},
+    elastic=Elastic(changes={"length": "here", "drop_last": "here"}),
     trace=traced_rows,
 )
 def concat_then_split(

@@ -15,6 +15,7 @@ from lazyckpt.core.checks import integer, natural, weighing
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.machine import MOST, Machine, countable
 from lazyckpt.core.prng import Indices, affine, as_array, derive, hashed, hashes_at
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
 
@@ -65,7 +66,7 @@ def count(start: int = 0, step: int = 1) -> Machine[int]:
     )
 
 
-@source_combinator(checks={"seed": natural}, rebasable={"seed": "here"})
+@source_combinator(checks={"seed": natural}, elastic=Elastic(changes={"seed": "here"}))
 def random_floats(*, seed: int) -> Machine[float]:
     """Random floats in [0, 1), forever, different in each epoch.
 
@@ -96,7 +97,8 @@ def random_floats(*, seed: int) -> Machine[float]:
 
 
 @source_combinator(
-    checks={"weights": weighing, "seed": natural}, rebasable={"seed": "here", "weights": "here"}
+    checks={"weights": weighing, "seed": natural},
+    elastic=Elastic(changes={"seed": "here", "weights": "here"}),
 )
 def random_indices(weights: Sequence[float] | NDArray[Any], *, seed: int) -> Machine[int]:
     """Random indices of `weights`, forever, each as often as its weight says.

@@ -12,6 +12,7 @@ from lazyckpt.combinators.key_hash import Key, key_hash
 from lazyckpt.core.checks import Unfit, finite, function, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, within
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.errors import PipelineError, SourceChanged
@@ -39,7 +40,7 @@ def _folder(value: Any) -> str:
     },
     functions={"key": "look"},
     unrecorded=("folder",),
-    rebasable={"capacity": "any", "false_positive_rate": "any"},
+    elastic=Elastic(changes={"capacity": "any", "false_positive_rate": "any"}),
 )
 def dedupe_bloom(
     upstream: Machine[A],

@@ -14,6 +14,7 @@ from lazyckpt.core.checks import function, integer, natural
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, Rate, countable, within
 from lazyckpt.core.prng import derive, hashed, hashes_at
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Numbering
@@ -61,7 +62,7 @@ def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
 @combinator(
     checks={"fn": function, "seed": natural},
     functions={"fn": "item"},
-    rebasable={"seed": "blind"},
+    elastic=Elastic(changes={"seed": "blind"}),
     pointwise=True,
 )
 def random_map(

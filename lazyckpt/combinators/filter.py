@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, overload
 from lazyckpt.core.checks import function
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import Machine, anchored
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping
@@ -34,7 +35,7 @@ def selecting(public: Any) -> _Filter:
 @combinator(
     checks={"predicate": function},
     functions={"predicate": "predicate"},
-    rebasable={"args": "here"},
+    elastic=Elastic(changes={"args": "here"}),
     itemwise=True,
 )
 def filter(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:

@@ -8,14 +8,15 @@ from typing import Any, TypeVar
 from lazyckpt.combinators.interleave import Turns
 from lazyckpt.combinators.join import joined, named, several
 from lazyckpt.core.checks import Unfit, natural, positive
-from lazyckpt.core.entries import Entry, alike
+from lazyckpt.core.entries import Entries, Entry, alike
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import ALL, End, Machine, Rate, within
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import joining
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.carried import carried
+from lazyckpt.state.rebase import carried
 
 A = TypeVar("A")
 
@@ -45,11 +46,9 @@ def _rebased(
     return tuple(map(_carried, range(len(pipelines)), before.pipelines, pipelines, places)), *own
 
 
-def _carried(number: int, before: Any, lane: Pipeline[Any], place: Position) -> Position:
-    if place == () or alike(before, lane.described(2)):
+def _carried(number: int, before: Entries, lane: Pipeline[Any], place: Position) -> Position:
+    if place == () or alike(before, lane.entries):
         return place
-    if isinstance(before, str):
-        raise Unfit(f"{named(number)}, {before}, has changed, of which a state has but a digest")
     try:
         return carried(before, place, lane)
     except StateMismatch as error:
@@ -85,9 +84,9 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     checks={"pipelines": several, "num_shards": positive, "index": natural},
     validate=_fitting,
     unrecorded=("index",),
-    rebasable={"num_shards": "here", "pipelines": "here"},
-    rebase=_rebased,
-    reshard=_dealt,
+    elastic=Elastic(
+        changes={"num_shards": "here", "pipelines": "here"}, rebase=_rebased, reshard=_dealt
+    ),
 )
 def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> Machine[A]:
     """Items of every `num_shards`-th pipeline, from number `index` on, in turn.

@@ -11,6 +11,7 @@ from lazyckpt.core.checks import boolean, function
 from lazyckpt.core.flow import Position, Table, View
 from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.prng import Indices
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import applying, stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.pipeline import Keeping, Stage
@@ -51,7 +52,7 @@ def _typed_tap(public: Any) -> _Tap:
 @combinator(
     checks={"fn": function, "vectorized": boolean},
     unrecorded=("vectorized",),
-    rebasable={"args": "blind"},
+    elastic=Elastic(changes={"args": "blind"}),
     functions=lambda fn, args, vectorized: {} if vectorized else {"fn": "item"},
     pointwise=True,
 )

@@ -38,6 +38,8 @@ Seed = int | float | str | bytes | None
 class Chance(int):
     """The seed drawn where None is given; a state has it as its origin."""
 
+    digest = "drawn"  # one is as good as another
+
 
 def seedable(seed: Any) -> Seed:
     """A check for seeds; NumPy's scalars are Python's."""

@@ -12,6 +12,7 @@ from lazyckpt.combinators.proportions import weights_of
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import boolean, brief, natural, one_of, optional, whole
 from lazyckpt.core.machine import Machine, entered
+from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
@@ -60,8 +61,9 @@ def _fitting(
         "deterministic": boolean,
     },
     validate=_fitting,
-    rebasable={"pipelines": "here", "weights": "here", "seed": "here"},
-    rebase=rebased,
+    elastic=Elastic(
+        changes={"pipelines": "here", "weights": "here", "seed": "here"}, rebase=rebased
+    ),
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],

@@ -8,12 +8,12 @@ from typing import Any
 from lazyckpt.combinators.join import named
 from lazyckpt.combinators.proportions import Proportions
 from lazyckpt.core.checks import Unfit
-from lazyckpt.core.entries import NAME, Described, Entry
+from lazyckpt.core.entries import Entries, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS
 from lazyckpt.errors import StateMismatch
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.carried import carried
+from lazyckpt.state.rebase import carried
 
 
 def rebased(
@@ -58,24 +58,21 @@ def _check_proportions(share: Proportions, given: list[int], gone: int) -> None:
 
 
 def _kept(
-    old: Sequence[Described], pipelines: Sequence[Pipeline[Any]], places: Sequence[Position]
+    old: Sequence[Entries], pipelines: Sequence[Pipeline[Any]], places: Sequence[Position]
 ) -> dict[int, tuple[int, Position]]:
     """For the number of each pipeline that was there before the one it had, and its place."""
-    forms = [_forms(pipeline) for pipeline in pipelines]
+    forms = [{*pipeline.forms} for pipeline in pipelines]
     if len(old) == len(forms) and all(each in form for each, form in zip(old, forms, strict=True)):
         return dict(enumerate(enumerate(places)))
     left, wanted = list(range(len(old))), list(range(len(forms)))
     kept = {number: (n, places[n]) for number, n in _pairs(old, forms, left, wanted)}
     left = [n for n in left if n not in {n for n, _ in kept.values()}]
     wanted = [number for number in wanted if number not in kept]
-    refusal = next((_unknown(old[n]) for n in left if wanted and not _source(old[n])), "")
+    refusal = ""
     sources = [_source(each) for each in old], [{_source(each) for each in form} for form in forms]
     for number, n in _pairs(*sources, left, wanted):
-        before = old[n]
         try:
-            if isinstance(before, str):
-                raise StateMismatch(_unknown(before))
-            place = carried(before, places[n], pipelines[number])
+            place = carried(old[n], places[n], pipelines[number])
         except StateMismatch as error:
             refusal = refusal or f"{named(number)}: {error}"
         else:
@@ -86,21 +83,10 @@ def _kept(
     return kept
 
 
-def _forms(pipeline: Pipeline[Any]) -> set[Described]:
-    """All that a state may have of a pipeline."""
-    return {pipeline.described(detail) for detail in (2, 1, 0)} | {pipeline.summary}
-
-
-def _source(described: Described) -> Any:
-    """What a state tells of a pipeline's source; nothing where that is an unnamed one's digest."""
-    if not isinstance(described, str):
-        name = described[0].known.get("name")
-        return str(name)[:NAME] if name else described[0]
-    return described.rpartition("#")[0]
-
-
-def _unknown(described: Described) -> str:
-    return f"of what was {described} a state has but a digest"
+def _source(entries: Entries) -> Any:
+    """What a state tells of a pipeline's source."""
+    name = entries[0].known.get("name")
+    return str(name) if name else entries[0]
 
 
 def _pairs(
@@ -109,7 +95,7 @@ def _pairs(
     """The numbers in `new` and `old` of what is alike; of several, in their order."""
     pairs = []
     for number in wanted:
-        olds = [n for n in left if old[n] and old[n] in new[number]]
+        olds = [n for n in left if old[n] in new[number]]
         news = [n for n in wanted if new[n] == new[number]]
         if olds and len(olds) != len(news):
             raise Unfit(

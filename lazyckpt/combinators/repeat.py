@@ -14,6 +14,7 @@ from lazyckpt.core.flow import Flow, Position, View, blocks_of, in_blocks
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import EPOCH_BITS, MOST, End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import PipelineError
@@ -26,7 +27,7 @@ _SHORT = 512  # items of an epoch that are copied for each
 @combinator(
     keeps_items=True,
     checks={"count": optional(natural)},
-    rebasable={"count": "any"},
+    elastic=Elastic(changes={"count": "any"}),
 )
 def repeat(upstream: Machine[A], count: int | None = None) -> Machine[A]:
     """The stream again and again, shuffled anew in each epoch: `count` times or forever.

@@ -14,6 +14,7 @@ from lazyckpt.combinators.sharding import (
 )
 from lazyckpt.core.checks import boolean, brief, natural, one_of, optional, positive
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 
@@ -46,7 +47,7 @@ def _fitting(num_shards: int, index: int, remainder: Remainder, pad: Any, **_: A
     },
     validate=_fitting,
     unrecorded=("index", "pad"),
-    rebasable={"num_shards": "lockstep"},
+    elastic=Elastic(changes={"num_shards": "lockstep"}),
 )
 def shard(
     upstream: Machine[A],

@@ -11,6 +11,7 @@ from lazyckpt.combinators.map import applied
 from lazyckpt.combinators.shard import check_index
 from lazyckpt.core.checks import brief, function, natural, positive
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
 
@@ -22,7 +23,7 @@ A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with i
     checks={"num_shards": positive, "index": natural, "key": function},
     validate=lambda num_shards, index, key: check_index("shard_batch", num_shards, index),
     unrecorded=("index",),
-    rebasable={"num_shards": "here"},
+    elastic=Elastic(changes={"num_shards": "here"}),
     pointwise=True,
 )
 def shard_batch(

@@ -22,6 +22,7 @@ from lazyckpt.core.frames import is_frame, is_reader, kinds
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.prng import Indices
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, SourceChanged
@@ -62,8 +63,7 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
     describe=_described,
     sized=True,
     functions={"data": "data"},
-    rebasable={"length": "any", "files": "any", "digest": "any"},
-    before=_as_it_was,
+    elastic=Elastic(changes={"length": "any", "files": "any", "digest": "any"}, before=_as_it_was),
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.

@@ -10,6 +10,7 @@ from lazyckpt.combinators.filter import selecting
 from lazyckpt.core.checks import function
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import applying, stateful
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Keeping
@@ -22,7 +23,7 @@ Ts = TypeVarTuple("Ts")
 @combinator(
     checks={"predicate": function},
     functions={"predicate": "look"},
-    rebasable={"args": "here"},
+    elastic=Elastic(changes={"args": "here"}),
 )
 def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: *Ts) -> Machine[A]:
     """The items of an epoch before the first for which `predicate(item)` is false.

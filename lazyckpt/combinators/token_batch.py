@@ -11,6 +11,7 @@ from lazyckpt.combinators.token_rows import token_count
 from lazyckpt.core.checks import boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
 from lazyckpt.pipeline import Listing
@@ -49,7 +50,7 @@ def _longer(max_tokens: int, size_of: Callable[[Any], int], item: Any) -> str | 
         "drop_longer": boolean,
     },
     functions={"key": "look"},
-    rebasable={"max_tokens": "here", "max_items": "here"},
+    elastic=Elastic(changes={"max_tokens": "here", "max_items": "here"}),
     dropped=_dropped,
 )
 def token_batch(

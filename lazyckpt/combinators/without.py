@@ -16,6 +16,7 @@ from lazyckpt.core.checks import Unfit, brief, is_integer
 from lazyckpt.core.flow import Flow, Position, View, counted
 from lazyckpt.core.machine import MOST, End, Machine, Rate, within
 from lazyckpt.core.prng import Indices, affine, as_array
+from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError, InvalidState
@@ -130,8 +131,7 @@ class _Kept:
 @combinator(
     keeps_items=True,
     checks={"ranges": _ranges},
-    rebasable={"ranges": "here"},
-    inserted=lambda number: (number,),
+    elastic=Elastic(changes={"ranges": "here"}, inserted=lambda number: (number,)),
 )
 def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
     """Everything but some ranges of items, such as the steps that spoiled a training.

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Shown, brief
-from lazyckpt.core.entries import (
-    ROOM,
-    Described,
-    Entries,
-    Entry,
-    dumps,
-    size,
-    summary,
-)
+from lazyckpt.core.content import digest, dumps
+from lazyckpt.core.entries import Entries, Entry, has_room
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.pictured import Legend, Pictured
@@ -131,26 +124,39 @@ class Call(Frozen):
                 args.append(value)
         return args, kwargs
 
-    def entry(self, machine: Machine[Any], detail: int) -> Entry:
-        """What a state has of this stage: see `Chain.entries` for how much in detail."""
-        record = self.combinator.recorded
-        return Entry(
-            self.name,
-            dumps({k: record(k, v, detail) for k, v in self._decisive(machine).items()}),
-            machine.owns,
-            tuple([each.described(detail) for each in self.chains if machine.children]),
-        )
+    def entries(self, machine: Machine[Any]) -> list[Entry]:
+        """The forms of what a state has of this stage: see `Chain.forms`."""
+        is_sized = self.combinator.sized and machine.length is not None
+        size = {"length": machine.length} if is_sized else {}
+        return [
+            Entry(
+                self.name,
+                arguments,
+                machine.owns,
+                tuple([each.forms[number] for each in self.chains if machine.children]),
+            )
+            for number, arguments in enumerate(self._recorded({**size, **self._decisive()}))
+        ]
 
-    def _decisive(self, machine: Machine[Any]) -> dict[str, Any]:
+    def _recorded(self, arguments: dict[str, Any]) -> list[str]:
+        if not arguments:
+            return ["{}", "{}"]
+        found = {name: self.combinator.recorded(name, each) for name, each in arguments.items()}
+        return [dumps({name: pair[n] for name, pair in found.items()}) for n in range(2)]
+
+    def told(self) -> list[Any]:
+        """What tells a stage from others, without its machine."""
+        arguments, _ = self._recorded(self._decisive())
+        return [self.name, arguments, [each.digest for each in self.chains]]
+
+    def _decisive(self) -> dict[str, Any]:
         """The arguments that decide the order, without those at their defaults and pipelines.
 
         So an argument that a later version adds leaves states good.
         """
         combinator, parameters = self.combinator, self.combinator.signature.parameters
         if combinator.describe is not None:
-            is_sized = combinator.sized and machine.length is not None
-            size = {"length": machine.length} if is_sized else {}
-            return {**size, **combinator.describe(**self._arguments)}
+            return combinator.describe(**self._arguments)
         return {
             name: value
             for name, value in self._arguments.items()
@@ -285,34 +291,26 @@ class Chain(Frozen, Shown, Pictured):
     def entries(self) -> Entries:
         """What a state of this chain is checked against, of bounded length.
 
-        As much in detail as there is room for: everything; or digests for the
-        pipelines that stages join; or digests for long arguments too. What
-        `rebase` may change is never a digest, nor what positions depend on.
+        Arguments are digests where they are long, and shorter ones too where there is
+        no room for all. What `rebase` may change is never a digest, nor what positions
+        depend on.
         """
-        return next(
-            found
-            for detail in (2, 1, 0)
-            if size(found := self._entries(detail)) <= ROOM or not detail
-        )
+        whole, short = self.forms
+        return whole if has_room(whole) else short
 
     @cached_property
-    def _whole(self) -> Entries:
-        return self._entries(2)
-
-    def _entries(self, detail: int) -> Entries:
+    def forms(self) -> tuple[Entries, Entries]:
+        """The entries with all arguments that are not long, and with digests for most."""
         pairs = zip(self.calls, self.machines, strict=True)
-        return tuple([call.entry(machine, detail) for call, machine in pairs])
+        whole, short = zip(*[call.entries(machine) for call, machine in pairs], strict=True)
+        return whole, short
 
-    def described(self, detail: int) -> Described:
-        """What the entry of a stage that joins this chain has of it."""
-        if detail == 2:
-            return self._whole
-        return self._entries(detail) if self.calls[0].chains else self.summary
-
-    @cached_property
-    def summary(self) -> str:
-        """A digest, behind the source's name if it has one."""
-        return summary(self._whole)
+    @property
+    def digest(self) -> str:
+        """What stands for it where it is an argument of others."""
+        if self.calls[0].combinator.is_source:
+            return digest(dumps(self.forms[0]))
+        return digest(dumps([call.told() for call in self.calls]))
 
     def __repr__(self) -> str:
         parts = [repr(call) for call in self.written]

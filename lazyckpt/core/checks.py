@@ -121,8 +121,8 @@ def short(value: Any) -> str:
     return value
 
 
-def weighing(value: Any) -> list[Any]:
-    """A sequence of weights, as a list: finite, none negative, not all zero."""
+def weighing(value: Any) -> tuple[Any, ...]:
+    """A sequence of weights, as a tuple: finite, none negative, not all zero."""
     weights = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(weights, (list, tuple)) or not weights:
         _unfit("a sequence of at least one number")
@@ -131,7 +131,7 @@ def weighing(value: Any) -> list[Any]:
             _unfit(f"finite numbers >= 0, and weight {number} is {brief(weight)}")
     if not any(weights):
         _unfit("above 0 in at least one place")
-    return [whole(weight) for weight in weights]
+    return tuple(map(whole, weights))
 
 
 def whole(weight: Any) -> Any:

@@ -1,83 +1,230 @@
-"""What values hold, as JSON that is the same in every process, with digests of what is long."""
+"""Values as JSON: arguments by their contents, one way, and positions, both ways.
+
+Numbers and texts are themselves, and a tuple is a list. Every other value is an object with
+one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import os
+import re
 from enum import Enum
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-_BYTES = 8  # of a digest
-_LONG = 40  # characters of JSON from which a digest is shorter
-_PLAIN: set[type] = {type(None), bool, int, float}
+from lazyckpt.core.checks import Shown, Unfit, brief
+from lazyckpt.core.secrets import MASK, is_secret, masked
+from lazyckpt.core.show import is_function
+from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
+from lazyckpt.errors import InvalidState
+
+_EXACT = 1 << 53  # ints below survive every JSON reader
+_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error takes long
+_NUMBERS: set[type] = {type(None), bool, int, float}
 # Where types are from whose `repr` says all.
-_BY_REPR = {"datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo"}
+_BY_REPR = {"datetime", "decimal", "fractions", "uuid", "zoneinfo"}
 
-_dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+# JSON in its one form here, which tells 1, 1.0 and true apart.
+dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False).encode
 
 
-def content(value: Any) -> Any:
-    """What a function is called with, as a state has it.
+def digest(data: str | bytes) -> str:
+    """Sixteen hexadecimal digits that stand for a text or bytes."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "surrogatepass")
+    return blake2b(data, digest_size=8).hexdigest()
 
-    Equal values give equal results, in any process; others don't. A text is a digest, as nobody
-    can tell which is a password. What has no contents to compare, such as a function or
-    an object of a class of one's own, gives the name of its type.
+
+def content(value: Any, name: str | None = "", *, is_strict: bool = True) -> Any:
+    """An argument as JSON that is the same for equal values, in any process, and for no others.
+
+    Credentials stay out: texts by the names that they are given as, and parts of texts.
+
+    Args:
+        value: The argument.
+        name: Its name, or None if it has none: any text may be a password then, so a digest
+            stands for it.
+        is_strict: If True, raise `Unfit` for a value without contents to compare; if False,
+            the name of its type stands for it.
     """
-    found = _content(value)
-    return found if value is None or type(value) in _PLAIN else _short(found)
+    return (_STRICT if is_strict else _LENIENT).of(value, name)
 
 
-def _short(found: Any) -> Any:
-    text = _dumps(found)
-    return found if len(text) <= _LONG else f"#{_digest(text.encode())}"
+def check_content(value: Any) -> None:
+    """Raise `Unfit` if a value has no contents to compare. It reads no array and no pipeline."""
+    try:
+        _UNREAD.of(value, "")
+    except RecursionError:
+        raise Unfit("of bounded depth, without itself within") from None
 
 
-def _content(value: Any) -> Any:
+class _Contents:
+    """Turns values into JSON.
+
+    - `is_strict`: whether a value without contents to compare is `Unfit`
+    - `is_read`: whether arrays and pipelines are read; they have contents in any case
+    """
+
+    def __init__(self, *, is_strict: bool, is_read: bool) -> None:
+        self._is_strict, self._is_read = is_strict, is_read
+
+    def of(self, value: Any, name: str | None) -> Any:
+        """The contents of a value that is given as `name`."""
+        if type(value) in _NUMBERS:
+            return _number(value)
+        if is_secret(name, value, in_data=True):
+            return MASK
+        if isinstance(value, np.generic):
+            if value.dtype.kind not in "biufSUV" or value.dtype.char == "g":
+                return {type(value).__name__: str(value)}
+            return self.of(value.item(), name)
+        kind = type(value)
+        if isinstance(value, Enum):
+            return {kind.__qualname__: value.name}
+        if isinstance(value, str):
+            found = self._text(value, name)
+            return found if kind is str else {kind.__qualname__: found}
+        if isinstance(value, (bytes, bytearray)):
+            return {kind.__name__: digest(bytes(value))}
+        if isinstance(value, (list, tuple)):
+            found = self._items(value, name)
+            is_plain = isinstance(value, tuple) and not hasattr(value, "_fields")
+            return found if is_plain else {kind.__qualname__: found}
+        if isinstance(value, dict):
+            pairs = [[self.of(k, name), self.of(v, _key(k, name))] for k, v in value.items()]
+            return {kind.__qualname__: sorted(pairs, key=dumps)}  # equal ones may differ in order
+        if isinstance(value, (set, frozenset)):
+            return {kind.__qualname__: sorted([self.of(v, name) for v in value], key=dumps)}
+        if isinstance(value, np.ndarray):
+            return {f"{value.dtype}{list(value.shape)}": self._array(value)}
+        return self._object(value, kind, name)
+
+    def _text(self, value: str, name: str | None) -> Any:
+        text = masked(value)
+        if name is None or is_secret(name, value) or text.startswith("#"):  # as digests do
+            return {"str": digest(text)}
+        return text
+
+    def _items(self, value: Any, name: str | None) -> list[Any]:
+        if _NUMBERS.issuperset(map(type, value)):
+            return [*map(_number, value)]
+        names = getattr(value, "_fields", None) or [name] * len(value)
+        return [self.of(each, name) for each, name in zip(value, names, strict=True)]
+
+    def _array(self, value: Any) -> str:
+        kind = value.dtype
+        if kind.hasobject or kind.names or kind.char in "gG":  # whose bytes have gaps, or addresses
+            return digest(dumps([self.of(each, "") for each in value.ravel()]))
+        return digest(value.tobytes()) if self._is_read else ""
+
+    def _object(self, value: Any, kind: type, name: str | None) -> Any:
+        tag = kind.__qualname__
+        if isinstance(value, np.dtype):
+            return {"dtype": str(value)}
+        if isinstance(value, slice):
+            return {tag: self.of((value.start, value.stop, value.step), name)}
+        if kind in (complex, range) or kind.__module__.partition(".")[0] in _BY_REPR:
+            return {tag: masked(repr(value))}
+        if isinstance(value, os.PathLike):
+            return {"path": masked(os.fsdecode(value))}
+        if isinstance(value, re.Pattern):
+            return {tag: self.of((value.pattern, value.flags), name)}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [each.name for each in dataclasses.fields(value) if each.compare]
+            return {tag: [self.of(getattr(value, each), each) for each in fields]}
+        if isinstance(value, Shown) and not self._is_read:  # a pipeline, or stages
+            return {tag: ""}
+        own = getattr(value, "digest", None)  # of what tells itself apart
+        if isinstance(own, str):
+            return {tag: own}
+        if isinstance(value, (int, float)):  # of a class of one's own
+            return {tag: _number(value.real)}
+        if is_function(value):
+            return {"function": None}
+        if self._is_strict:
+            raise Unfit(
+                "comparable by contents, as numbers, texts, bytes, lists, tuples, dicts, sets, "
+                f"dataclasses, enums, paths and arrays are; {brief(value)} isn't: give {tag} a "
+                "digest, a str that tells one from another, or list the argument in "
+                "unrecorded=(...) if it changes no order"
+            )
+        return {tag: None}
+
+
+_STRICT = _Contents(is_strict=True, is_read=True)
+_LENIENT = _Contents(is_strict=False, is_read=True)
+_UNREAD = _Contents(is_strict=True, is_read=False)
+
+
+def _key(key: Any, name: str | None) -> str | None:
+    return key if isinstance(key, str) else name
+
+
+def _number(value: Any) -> Any:
+    """A number, None or a bool; JSON readers take ints from 2**53 on for floats."""
+    if type(value) is int:
+        return value if -_EXACT < value < _EXACT else {"int": hex(value)}
+    return encode(value)
+
+
+def encode(value: Any) -> Any:
+    """A position, or a user's own state, as JSON; `decode` makes it again."""
     kind = type(value)
-    if isinstance(value, Enum):
-        return [_name(kind), value.name]
-    if isinstance(value, np.generic) and not isinstance(value, np.void):
-        text = str(value)
-        value, kind = value.item(), type(value.item())
-        if kind not in _PLAIN:
-            return [_name(kind), text]
-    if kind in (bool, type(None)):
+    if kind is int:
+        return value if -_EXACT < value < _EXACT else {"int": _hex(value)}
+    if kind is tuple:
+        return [encode(v) for v in value]
+    if kind is Own:
+        return {"own": encode(value[0])}
+    if kind is FrozenList:
+        return {"list": [encode(v) for v in value]}
+    if kind is FrozenDict:
+        return {"dict": [[encode(k), encode(v)] for k, v in value]}
+    if kind is float and not math.isfinite(value):
+        return {"float": repr(value)}
+    return value
+
+
+def written(value: Any) -> str:
+    """A position as JSON text: what `encode` makes of it, written."""
+    kind = type(value)
+    if kind is int and -_EXACT < value < _EXACT:
+        return str(value)
+    if kind is tuple:
+        texts = [str(v) if type(v) is int and -_EXACT < v < _EXACT else written(v) for v in value]
+        return f"[{','.join(texts)}]"
+    return dumps(encode(value))
+
+
+def decode(value: Any) -> Any:
+    """What `encode` was given."""
+    kind = type(value)
+    if kind is list:
+        return tuple([decode(v) for v in value])
+    if kind is not dict:
         return value
-    if kind in (int, float):  # of which JSON readers take some for others
-        return value if abs(value) < 1 << 53 else [kind.__name__, repr(value)]
-    if kind in (str, bytes, bytearray):
-        data = value.encode("utf-8", "surrogatepass") if kind is str else value
-        return [kind.__name__, _digest(data)]
-    if kind in (list, tuple):
-        return [kind.__name__, *map(_content, value)]
-    if kind in (dict, set, frozenset):
-        pairs = [_content(pair) for pair in (value.items() if kind is dict else value)]
-        return [kind.__name__, *sorted(pairs, key=_dumps)]  # equal ones may have other orders
-    if isinstance(value, (np.ndarray, np.void)):
-        return [_name(kind), str(value.dtype), list(value.shape), _items(value)]
-    if kind in (complex, range, slice) or kind.__module__.partition(".")[0] in _BY_REPR:
-        return [kind.__qualname__, repr(value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [getattr(value, each.name) for each in dataclasses.fields(value) if each.compare]
-        return [_name(kind), *map(_content, fields)]
-    if isinstance(value, tuple):  # a named one
-        return [_name(kind), *map(_content, value)]
-    own = getattr(value, "digest", None)  # of what tells itself apart
-    return [_name(kind), own] if isinstance(own, str) else [_name(kind)]
+    ((tag, inner),) = value.items()
+    if tag == "int":
+        if len(inner) > _DIGITS:
+            raise InvalidState(f"an int of {len(inner):,} digits is too long for a state")
+        return int(inner, 16)
+    if tag == "own":
+        return Own((decode(inner),))
+    if tag == "list":
+        return FrozenList([decode(v) for v in inner])
+    if tag == "dict":
+        return FrozenDict([(decode(k), decode(v)) for k, v in inner])
+    if tag == "float" and inner in ("nan", "inf", "-inf"):
+        return math.nan if inner == "nan" else float(inner)
+    raise InvalidState(f"malformed state: {brief(value)}")
 
 
-def _items(value: Any) -> Any:
-    if value.dtype.hasobject:
-        return [_content(each) for each in value.ravel().tolist()]
-    return _digest(np.ascontiguousarray(value).tobytes())
-
-
-def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _digest(data: Any) -> str:
-    return blake2b(data, digest_size=_BYTES).hexdigest()
+def _hex(value: int) -> str:
+    if value.bit_length() > 4 * _DIGITS - 16:  # a sign and 0x stand before them
+        raise InvalidState(f"an int of {value.bit_length():,} bits is too long for a state")
+    return hex(value)

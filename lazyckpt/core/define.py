@@ -10,10 +10,12 @@ from typing import Any, TypedDict
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Check
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.registry import Combinator, Role, registry
+from lazyckpt.core.registry import Combinator, Elastic, Role, registry
 from lazyckpt.core.show import written_at
 from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
+
+_RIGID = Elastic()
 
 
 class Options(TypedDict, total=False):
@@ -23,8 +25,7 @@ class Options(TypedDict, total=False):
     validate: Callable[..., None]
     unrecorded: tuple[str, ...]
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
-    rebasable: Mapping[str, str]
-    inserted: Callable[[int], Any]
+    elastic: Elastic
     trace: Callable[..., Any]
     dropped: Callable[..., Callable[[Any], str | None] | None]
     itemwise: bool
@@ -45,11 +46,7 @@ def define(
     sized: bool = False,
     unrecorded: tuple[str, ...] = (),
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]] | None = None,
-    rebasable: Mapping[str, str] | None = None,
-    inserted: Callable[[int], Any] | None = None,
-    rebase: Callable[..., Any] | None = None,
-    before: Callable[..., dict[str, Any]] | None = None,
-    reshard: Callable[..., Any] | None = None,
+    elastic: Elastic = _RIGID,
     trace: Callable[..., Any] | None = None,
     dropped: Callable[..., Callable[[Any], str | None] | None] | None = None,
     registered: bool = True,
@@ -83,11 +80,7 @@ def define(
         sized=sized,
         unrecorded=frozenset(unrecorded),
         functions=functions or {},
-        rebasable=rebasable or {},
-        inserted=inserted,
-        rebase=rebase,
-        before=before,
-        reshard=reshard,
+        elastic=elastic,
         trace=trace,
         dropped=dropped,
     )

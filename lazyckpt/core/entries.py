@@ -1,22 +1,20 @@
-"""Stages as a state has them: name, the arguments that decide the order, digests of long ones."""
+"""Stages as a state has them, and the room that a state has for them."""
 
 from __future__ import annotations
 
 import json
-import math
-import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
+from lazyckpt.core.content import digest, dumps
 
-from lazyckpt.core.secrets import MASK, is_secret, masked
-from lazyckpt.core.show import is_function
-
-ROOM = 640  # characters of the kilobyte that a state may fill, for its stages
-_SHORT = 120  # characters of a user's own dict that a state has as they are
-NAME = 16  # characters of a source's name beside a digest
-_DIGEST = 11  # characters of an argument that is a digest
+# The budget of a state, in characters of its JSON. Arguments are digests where it is exceeded.
+ROOM = 1024  # for all of a state of ten stages
+INNER = 40  # for each stage of a pipeline that is joined, beside those
+_ROOM_FOR_STAGES = 640  # without their places
+ROOM_WITH_TEXTS = 704  # for these, and for texts of what was left out
+_LONG = 120  # for an argument
+_SHORT = 19  # for an argument where there is no room for all: as much as a digest takes
 
 
 class Entry(NamedTuple):
@@ -25,13 +23,13 @@ class Entry(NamedTuple):
     - `name`: its combinator's
     - `arguments`: those that decide the order, as JSON
     - `owns`: whether it has a place of its own
-    - `pipelines`: those that it joins, each as entries or as a digest
+    - `pipelines`: the entries of those that it joins
     """
 
     name: str
     arguments: str
     owns: bool
-    pipelines: tuple[Described, ...] = ()
+    pipelines: tuple[Entries, ...] = ()
 
     @property
     def known(self) -> dict[str, Any]:
@@ -45,40 +43,41 @@ class Entry(NamedTuple):
 
 
 Entries: TypeAlias = tuple[Entry, ...]
-Described: TypeAlias = "Entries | str"
 
 
-# JSON in its one form here, which tells 1, 1.0 and true apart.
-dumps = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False).encode
+def size(entries: Entries, free: int = 0) -> int:
+    """Characters that stages take of the room that there is for them, without their places.
 
-
-def size(described: Described) -> int:
-    """Characters that entries take in a state, without digests of pipelines."""
-    if isinstance(described, str):
-        return 0
+    Args:
+        entries: The stages.
+        free: Characters of each that don't count.
+    """
     return sum(
-        len(each.name) + len(each.arguments) + 6 + sum(map(size, each.pipelines))
-        for each in described
+        max(0, len(each.name) + len(each.arguments) + 6 - free)
+        + sum(size(inner, INNER) for inner in each.pipelines)
+        for each in entries
     )
 
 
-def summary(entries: Entries) -> str:
-    """A pipeline's digest, behind its source's name if it has one."""
-    name = entries[0].known.get("name", "")
-    return f"{name[:NAME] if isinstance(name, str) else ''}#{digest(entries)}"
+def has_room(entries: Entries) -> bool:
+    """Whether a state has room for stages as they are."""
+    return size(entries) <= _ROOM_FOR_STAGES
 
 
-def shortened(value: Any) -> Any:
-    """An argument, or its digest if that is shorter."""
+def room_for_texts(entries: Entries) -> int:
+    """Characters that there is room for, beside the stages, of what was left out."""
+    return ROOM_WITH_TEXTS - size(entries)
+
+
+def forms(value: Any) -> tuple[Any, Any]:
+    """An argument as JSON, or its digest: where there is room for all, and where there is none."""
     text = dumps(value)
-    return value if len(text) <= _DIGEST else f"#{digest(text)}"
+    mark = f"#{digest(text)}" if len(text) > _SHORT else ""
+    return (mark if len(text) > _LONG else value), mark or value
 
 
-def alike(old: Described, new: Described) -> bool:
+def alike(old: Entries, new: Entries) -> bool:
     """Whether two descriptions are of one pipeline, whichever has more in detail."""
-    if isinstance(old, str) or isinstance(new, str):
-        one, other = (each if isinstance(each, str) else summary(each) for each in (old, new))
-        return one == other
     return len(old) == len(new) and all(map(alike_stages, old, new))
 
 
@@ -103,58 +102,4 @@ def changed(old: Entry, new: Entry) -> list[str]:
 
 def _same(old: Any, new: Any) -> bool:
     before, after = dumps(old), dumps(new)
-    return before == after or dumps(shortened(old)) == after or before == dumps(shortened(new))
-
-
-def described(value: Any) -> Any:
-    """An argument as JSON, with no secret in it; what is large is a digest."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if type(value) is int and abs(value) >= 1 << 53:
-        return hex(value)  # JSON readers take it for a float
-    if type(value) is float and not math.isfinite(value):
-        return repr(value)  # JSON has none of these
-    if value is None or type(value) in (bool, int, float):
-        return value
-    if isinstance(value, str):
-        value = masked(value)
-        if len(value) <= 40:
-            return value
-    if isinstance(value, (tuple, list)) and len(value) <= 16:
-        return [None if is_function(v) else described(v) for v in value]
-    if isinstance(value, range):
-        return repr(value)
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{list(value.shape)}#{zlib.crc32(value.tobytes()):08x}"
-    if isinstance(value, (str, bytes, tuple, list)):
-        return f"{type(value).__name__}[{len(value)}]#{digest([described(v) for v in value])}"
-    own = getattr(value, "digest", None)  # of what tells itself apart
-    return f"{type(value).__name__}#{own}" if isinstance(own, str) else type(value).__name__
-
-
-def described_whole(value: Any) -> Any:
-    """An argument that `rebase` may change, which no digest stands for."""
-    if isinstance(value, (tuple, list)):
-        return [described(each) for each in value]
-    return described(value)
-
-
-def described_state(value: Any, name: Any = "") -> Any:
-    """A user's own first state, with the kinds of its containers, by its name if it has one."""
-    if is_secret(name, value):
-        return MASK
-    if isinstance(value, dict):
-        pairs = [[described_state(k), described_state(v, k)] for k, v in value.items()]
-        if len(repr(pairs)) <= _SHORT:
-            return {"dict": pairs}
-        return f"dict[{len(value)}]#{digest(pairs)}"
-    if isinstance(value, (tuple, list)):
-        kind = "list" if isinstance(value, list) else "tuple"
-        items = [described_state(each) for each in value]
-        return {kind: items} if len(items) <= 16 else f"{kind}[{len(items)}]#{digest(items)}"
-    return described(value)
-
-
-def digest(value: Any) -> str:
-    """Eight hexadecimal digits that stand for a value."""
-    return f"{zlib.crc32(repr(value).encode()):08x}"
+    return before == after or dumps(forms(old)[1]) == after or before == dumps(forms(new)[1])

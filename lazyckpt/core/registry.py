@@ -8,17 +8,11 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lazyckpt.core.checks import Check, checked
-from lazyckpt.core.content import content
-from lazyckpt.core.entries import (
-    described,
-    described_state,
-    described_whole,
-    shortened,
-)
+from lazyckpt.core.content import check_content, content
+from lazyckpt.core.entries import forms
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.secrets import MASK, is_secret
+from lazyckpt.core.show import is_function
 from lazyckpt.core.signatures import is_starred
-from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
 
 # What a function among the arguments is called with, and what becomes of what it returns:
@@ -51,6 +45,30 @@ _FOREIGN = {
 }
 
 
+class Elastic(NamedTuple):
+    """What of a state survives a change of its pipeline: what `rebase` and `reshard` may do.
+
+    Attributes:
+        changes: The arguments that may change, with what the stages behind have to be for
+            that: "any", "blind", "here" or "lockstep", as `lazyckpt.state.rebase` has them.
+        inserted: Of a stage that counts what comes before it: its own part where it is
+            inserted behind so many items of an epoch.
+        rebase: From a source's position, the entry that a state has of it, and all arguments
+            by keyword to the new position; it raises `lazyckpt.core.checks.Unfit`, with the
+            reason, for what has no meaning.
+        before: Of data that may have become more: from what a state has of the arguments, and
+            these by keyword, to those that differ, as they were; it raises `Unfit`, too.
+        reshard: From a source's positions of all ranks and another number of ranks to the
+            positions of these.
+    """
+
+    changes: Mapping[str, str] = {}
+    inserted: Callable[[int], Any] | None = None
+    rebase: Callable[..., Any] | None = None
+    before: Callable[..., dict[str, Any]] | None = None
+    reshard: Callable[..., Any] | None = None
+
+
 class Combinator(NamedTuple):
     """A registered combinator: how to build its machine, and what of it a state depends on.
 
@@ -71,11 +89,7 @@ class Combinator(NamedTuple):
     sized: bool
     unrecorded: frozenset[str]
     functions: Mapping[str, Role] | Callable[..., Mapping[str, Role]]
-    rebasable: Mapping[str, str]
-    inserted: Callable[[int], Any] | None
-    rebase: Callable[..., Any] | None
-    before: Callable[..., dict[str, Any]] | None
-    reshard: Callable[..., Any] | None
+    elastic: Elastic
     trace: Callable[..., Any] | None
     dropped: Callable[..., Callable[[Any], str | None] | None] | None
 
@@ -98,18 +112,31 @@ class Combinator(NamedTuple):
         }
         if self.validate is not None:
             self.validate(**found)
+        self._check_contents(found)
         return found
 
-    def recorded(self, name: str, value: Any, detail: int) -> Any:
-        """An argument as a state has it, as JSON: see `Chain.entries` for how much in detail."""
-        if is_secret(name, value):  # another one makes no other pipeline
-            return MASK
-        if name in self.signature.parameters and is_starred(self.signature.parameters[name]):
-            return [content(each) for each in value]  # of what a function is called with
-        if name in self.rebasable or self.describe is not None:
-            return described_whole(value)
-        found = described_state(value) if self.checks.get(name) is storable else described(value)
-        return found if detail else shortened(found)
+    def recorded(self, name: str, value: Any) -> tuple[Any, Any]:
+        """The forms of an argument in a state, as JSON: see `Chain.forms`."""
+        if self._goes_to_functions(name):
+            found = [forms(content(each, None, is_strict=False))[1] for each in value]
+            return found, found
+        found = checked(self.name, name, value, lambda each: content(each, name))
+        is_elastic = name in self.elastic.changes or self.describe is not None
+        return (found, found) if is_elastic else forms(found)
+
+    def _goes_to_functions(self, name: str) -> bool:
+        """Whether an argument is what a function among them is called with."""
+        parameter = self.signature.parameters.get(name)
+        return bool(self.functions) and parameter is not None and is_starred(parameter)
+
+    def _check_contents(self, arguments: Mapping[str, Any]) -> None:
+        """Refuse what has no contents to compare, where these decide the order."""
+        for name, value in arguments.items() if self.describe is None else ():
+            is_default = value is self.signature.parameters[name].default
+            if is_default or isinstance(value, (int, str)) or name in self.unrecorded:
+                continue
+            if not is_function(value) and not self._goes_to_functions(name):
+                checked(self.name, name, value, check_content)
 
     def _hint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         known = self.signature.parameters

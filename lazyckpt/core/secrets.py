@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 MASK = "***"
@@ -71,9 +71,13 @@ def _compiled(in_data: bool) -> list[tuple[re.Pattern[str], str]]:
 
 
 @cache
-def _is_name(in_data: bool) -> Callable[[str], Any]:
-    names = _NAME if in_data else rf"{_NAME}|{_SHORT}"
-    return re.compile(names, re.IGNORECASE).fullmatch
+def _names(in_data: bool) -> Callable[[str], Any]:
+    return re.compile(_NAME if in_data else rf"{_NAME}|{_SHORT}", re.IGNORECASE).fullmatch
+
+
+@lru_cache(maxsize=256)
+def _is_name(name: str, in_data: bool) -> bool:
+    return _names(in_data)(name) is not None
 
 
 def masked(text: str, *, in_data: bool = False) -> str:
@@ -92,7 +96,7 @@ def masked(text: str, *, in_data: bool = False) -> str:
 
 def is_secret(name: Any, value: Any, *, in_data: bool = False) -> bool:
     """Whether an argument, or what a key has, is a secret by its name: a text, or texts."""
-    if not isinstance(name, str) or not _is_name(in_data)(name):
+    if not isinstance(name, str) or not _is_name(name, in_data):
         return False
     if isinstance(value, dict):
         value = (*value.values(),)

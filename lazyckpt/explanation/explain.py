@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import groupby, zip_longest
+from itertools import groupby
 from operator import attrgetter
 from textwrap import wrap
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import plural
-from lazyckpt.core.entries import Described
+from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import WIDTH, show
@@ -180,29 +180,28 @@ def _margin(part: Part) -> int:
 
 
 def _stages(
-    chain: Chain, placed: _Placed, label: str, entries: Described, position: Position
+    chain: Chain, placed: _Placed, label: str, entries: Entries, position: Position
 ) -> Iterator[ExplainedStage]:
-    known = () if isinstance(entries, str) else entries
-    owned = zip(known, places(known, position) if known else (), strict=True)
-    pairs = zip_longest(chain.calls, chain.machines, placed.wheres, owned)
-    for number, (call, machine, where, own) in enumerate(pairs, 1):
+    owned = [*zip(entries, places(entries, position), strict=True)]
+    rows = zip(chain.calls, chain.machines, placed.wheres, owned, strict=True)
+    for number, (call, machine, where, own) in enumerate(rows, 1):
         yield ExplainedStage(
             f"{label}{number}",
             call.name,
             f"{call.name}(...)" if call.chains else repr(call),
             _lanes(machine),
             where,
-            0 if own is None else len(encode_stage(*own)),
+            len(encode_stage(*own)),
         )
         if number > 1:
             continue
         for n, inner in enumerate(_joined(chain)):
-            described = "" if own is None else own[0].pipelines[n]
-            place = () if own is None else own[1].children[n]
             there = placed.inner[min(n, len(placed.inner) - 1)] if placed.inner else None
             if there is None or len(there.wheres) != len(inner.calls):
                 there = _Placed([where] * len(inner.calls), [])
-            yield from _stages(inner, there, f"{label}1[{n}].", described, place)
+            entry, place = own
+            prefix = f"{label}1[{n}]."
+            yield from _stages(inner, there, prefix, entry.pipelines[n], place.children[n])
 
 
 def _lanes(machine: Machine[Any]) -> tuple[str, ...]:

@@ -17,13 +17,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import brief
+from lazyckpt.core.entries import ROOM_WITH_TEXTS
 from lazyckpt.core.secrets import masked
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.marks import Triple
 
 _FIRST = 8  # items left out whose texts are kept
 _TEXT_LENGTH = 88  # characters of one
-_ROOM = 704  # of the kilobyte that a state may fill, for its pipeline and the texts
 _MOST_LOST = 8  # records whose names are kept
 LOST_NAMES = 1 << 40  # that there may be
 _MOST = 1 << 10  # stages that leave items out, and marks of theirs
@@ -209,6 +209,9 @@ class SkipLog:
 
     A pickled copy begins empty; what it records comes back with its chunks.
 
+    Args:
+        room: Characters that a state has for the texts of the first.
+
     Attributes:
         is_direct: Whether nothing is made ahead, so that all is of items delivered.
         known: What was left out before the chunk at hand.
@@ -219,14 +222,14 @@ class SkipLog:
         leave_out: Has records of these names left out.
     """
 
-    def __init__(self, identity_length: int = 0) -> None:
+    def __init__(self, room: int = ROOM_WITH_TEXTS) -> None:
         self.is_direct = False
         self.known = Skipped()
         self.of_chunk: Callable[[], SkipRecord] = SkipRecord
         self.delivered: Skipped | None = None
         self.lost: tuple[int, ...] = ()
         self.leave_out: Callable[[Collection[int]], None] = lambda names: None
-        self._room = _ROOM - identity_length
+        self._room = room
         self._new = SkipRecord()
 
     def restart(self, known: Skipped) -> None:

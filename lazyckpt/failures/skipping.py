@@ -16,6 +16,7 @@ from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
+from lazyckpt.core.signatures import signature_of
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.guards import (
@@ -34,7 +35,14 @@ from lazyckpt.failures.watching import guarded_in, leave_out
 
 
 def _inner(build: Callable[..., Machine[Any]]) -> Any:
-    return define(build, lambda call: Chain((call,)), is_source=False, registered=False)
+    """A stage that no state has, as it is that of the pipeline without it."""
+    return define(
+        build,
+        lambda call: Chain((call,)),
+        is_source=False,
+        unrecorded=tuple(signature_of(build).parameters),
+        registered=False,
+    )
 
 
 @_inner

@@ -109,7 +109,7 @@ class Codes:
         ]
 
 
-@source_combinator(registered=False)
+@source_combinator(registered=False, unrecorded=("call", "codes"))
 def coded_source(call: Call, codes: Codes, number: int) -> Machine[int]:
     """A source whose items are codes."""
     machine = call.build(None)

@@ -83,7 +83,7 @@ def reader_of(call: Call) -> Any:
     return data if is_reader(data) else None
 
 
-@source_combinator(registered=False)
+@source_combinator(registered=False, unrecorded=("call",))
 def traced_source(call: Call, stage: str) -> Machine[Any]:
     """A source whose items come with their origins."""
     machine = call.build(None)
@@ -130,7 +130,7 @@ def _traced_view(view: View[Any], told: Callable[..., Traced]) -> View[Traced]:
     return View(Table(get), ahead, view.block_starts)
 
 
-@combinator(registered=False)
+@combinator(registered=False, unrecorded=("choosing",))
 def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
     """Items with the origins of what they were chosen by, which is in the first place of all."""
 
@@ -142,7 +142,7 @@ def with_choice(upstream: Machine[Any], choosing: Machine[Any]) -> Machine[Any]:
     return stateless(upstream, rate=Rate(), step=step, skip=upstream.skip, length=upstream.length)
 
 
-@combinator(registered=False)
+@combinator(registered=False, unrecorded=("call",))
 def one_by_one(upstream: Machine[Any], call: Call) -> Machine[Any]:
     """A stage that makes what it gives of each item alone: it is shown one at a time."""
     machine = call.build(upstream)
@@ -191,7 +191,7 @@ def _shown(
     return step
 
 
-@combinator(registered=False)
+@combinator(registered=False, unrecorded=("call",))
 def placed(upstream: Machine[Any], call: Call) -> Machine[Any]:
     """Upstream's items at the positions of a stage that makes one of each, which isn't asked."""
     machine = call.build(upstream)

@@ -175,7 +175,7 @@ def _is_rank_free(call: Call, machine: Machine[Any]) -> bool:
     It isn't of what keeps a count of items that may end anywhere.
     """
     combinator, upstream = call.combinator, machine.upstream
-    if combinator.reshard is not None or machine.rate.each == math.inf:
+    if combinator.elastic.reshard is not None or machine.rate.each == math.inf:
         return False
     if upstream is None or not machine.owns:
         return True

@@ -6,7 +6,7 @@ from itertools import starmap
 from typing import Any
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.entries import Described, Entries, Entry
+from lazyckpt.core.entries import Entries, Entry
 from lazyckpt.pictures.chains import OWNS, WEIGHTS, Told, weight_labels
 from lazyckpt.pictures.figure import DEPTH, ROOM, Node, branches, legible, row
 
@@ -37,7 +37,8 @@ def _node(entry: Entry, told: Told, stage: str, is_first: bool, room: int, depth
         del known[WEIGHTS]
 
     def within(number: int, left: int) -> tuple[Node, ...]:
-        return _inner(entry.pipelines[number], told, f"{stage}[{number}]", left, depth - 1)
+        inner = f"{stage}[{number}]."
+        return entry_nodes(entry.pipelines[number], told, inner, left, depth - 1)
 
     return Node(
         legible(entry.name),
@@ -52,9 +53,3 @@ def _node(entry: Entry, told: Told, stage: str, is_first: bool, room: int, depth
 
 def _argument(name: str, value: Any) -> str:
     return legible(f"{name}={brief(value)}")
-
-
-def _inner(pipeline: Described, told: Told, stage: str, room: int, depth: int) -> tuple[Node, ...]:
-    if isinstance(pipeline, str):
-        return (Node(legible(pipeline), place=told(stage), is_source=True),)
-    return entry_nodes(pipeline, told, f"{stage}.", room, depth)

@@ -20,7 +20,7 @@ from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.marks import with_marks
 from lazyckpt.failures.notes import annotated
 from lazyckpt.failures.skipping import without_failures
-from lazyckpt.state.fields import Rebased
+from lazyckpt.state.codec import Rebased
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
@@ -72,11 +72,11 @@ def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:
         position, item = pipeline.machine.step(here.position)
     except End as end:
         pipeline.close_steps()
-        raise Exhausted(here._replace(position=end.position)) from None
+        raise Exhausted(here.at(end.position)) from None
     except Exception as error:
         pipeline.close_steps()
         raise annotated(error, pipeline.calls, here.items, here.to_json)  # noqa: B904  # the same error, or one with its own cause
-    after = State(here.stages, here.items + 1, position, here.skipped, here.rebased)
+    after = here.at(position, here.items + 1)
     pipeline.__dict__["reached"] = ref(after, pipeline.close_steps)
     return after, item
 
@@ -145,7 +145,7 @@ def _advanced(name: str, machine: Machine[Any], state: State, n: int) -> State:
     if passed < n:
         where = f" after item {state.items:,}" if state.items else ""
         raise IndexError(f"{name}: n={brief(n)}, but the pipeline has {passed:,} items{where}")
-    return state._replace(items=state.items + n, position=position)
+    return state.at(position, state.items + n)
 
 
 @overload

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Mapping
+from itertools import chain, pairwise
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from operator import index
+from typing import Any, NamedTuple, TypeAlias
 
-from lazyckpt.core.checks import brief
-from lazyckpt.core.entries import Described, Entries, Entry, dumps
+import toolz
+
+from lazyckpt.core.checks import brief, is_integer
+from lazyckpt.core.content import decode, dumps, written
+from lazyckpt.core.entries import Entries, Entry
 from lazyckpt.core.flow import Position
-from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
+from lazyckpt.core.user_state import Own
 from lazyckpt.errors import InvalidState
+from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.positions import Place, places, position_of
 
 LONGEST = 1 << 24  # characters; a state is far smaller
-_EXACT = 1 << 53  # ints below survive every JSON reader
-_DIGITS = 1 << 16  # of a hexadecimal int; showing more in an error takes long
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+# What `State` and `TrackedState` are made of.
+Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None]"
+Tracking: TypeAlias = tuple[str, Ranges]
+
+FORMAT = 3
+# In the order of a text.
+_FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "tracked")
+IN_ALL = ("rebased", "skipped")  # that a flat state has, with null where there is none
+_OPTIONAL = {*IN_ALL, "tracked"}
+_LONGEST_NAME = 40  # of a tracked run
+
+
+class Rebased(NamedTuple):
+    """That a state was carried over to its pipeline: after how many items, and where that is in it.
+
+    - `items`: how many items had been delivered then
+    - `own`: how many items this pipeline gives from its beginning up to there;
+      None where only reading tells
+    """
+
+    items: int
+    own: int | None
 
 
 def parsed(text: str | bytes) -> Any:
@@ -63,15 +89,8 @@ def encode_stage(entry: Entry, part: Place) -> str:
         found += f",{'null' if part.own is None else written(part.own)}"
     if entry.pipelines:
         pairs = zip(entry.pipelines, part.children, strict=True)
-        found += f",[{','.join([_encode_pipeline(*pair) for pair in pairs])}]"
+        found += f",[{','.join([encode_stages(*pair) for pair in pairs])}]"
     return f"{found}]"
-
-
-def _encode_pipeline(pipeline: Described, place: Position) -> str:
-    if isinstance(pipeline, str):
-        place_text = "" if place == () else f",{written(place)}"
-        return f"[{encode_basestring_ascii(pipeline)}{place_text}]"
-    return encode_stages(pipeline, place)
 
 
 def decode_stages(found: Any) -> tuple[Entries, Position]:
@@ -95,7 +114,7 @@ def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, Place]:
             raise InvalidState(f"a place is made of tuples and ints >= 0, got {brief(own)}")
     pipelines, children = [], []
     for each in rest[1] if len(rest) > 1 else ():
-        pipeline, place = _decode_pipeline(each)
+        pipeline, place = decode_stages(each)
         pipelines.append(pipeline)
         children.append(place)
     if is_first and not rest:
@@ -106,69 +125,6 @@ def _decode_stage(found: Any, is_first: bool) -> tuple[Entry, Place]:
     return entry, Place(own, tuple(children))
 
 
-def _decode_pipeline(found: Any) -> tuple[Described, Position]:
-    if isinstance(found, list) and found and isinstance(found[0], str):
-        if len(found) > 2:
-            raise InvalidState(f"no pipeline of a state: {brief(found)}")
-        place = decode(found[1]) if len(found) == 2 else ()
-        if type(place) is not tuple or not _is_sound(place):
-            raise InvalidState(f"a place is made of tuples and ints >= 0, got {brief(place)}")
-        return found[0], place
-    return decode_stages(found)
-
-
-def written(value: Any) -> str:
-    """A position as JSON text: what `encode` makes of it, written."""
-    kind = type(value)
-    if kind is int and -_EXACT < value < _EXACT:
-        return str(value)
-    if kind is tuple:
-        texts = [str(v) if type(v) is int and -_EXACT < v < _EXACT else written(v) for v in value]
-        return f"[{','.join(texts)}]"
-    return dumps(encode(value))
-
-
-def encode(value: Any) -> Any:
-    """A position, or a user's own state, as JSON values."""
-    kind = type(value)
-    if kind is int:
-        return value if -_EXACT < value < _EXACT else {"int": _hex(value)}
-    if kind is tuple:
-        return [encode(v) for v in value]
-    if kind is Own:
-        return {"own": encode(value[0])}
-    if kind is FrozenList:
-        return {"list": [encode(v) for v in value]}
-    if kind is FrozenDict:
-        return {"dict": [[encode(k), encode(v)] for k, v in value]}
-    if kind is float and not math.isfinite(value):
-        return {"float": repr(value)}
-    return value
-
-
-def decode(value: Any) -> Any:
-    """What `encode` was given."""
-    kind = type(value)
-    if kind is list:
-        return tuple([decode(v) for v in value])
-    if kind is not dict:
-        return value
-    ((tag, inner),) = value.items()
-    if tag == "int":
-        if len(inner) > _DIGITS:
-            raise InvalidState(f"an int of {len(inner):,} digits is too long for a state")
-        return int(inner, 16)
-    if tag == "own":
-        return Own((decode(inner),))
-    if tag == "list":
-        return FrozenList([decode(v) for v in inner])
-    if tag == "dict":
-        return FrozenDict([(decode(k), decode(v)) for k, v in inner])
-    if tag == "float" and inner in ("nan", "inf", "-inf"):
-        return math.nan if inner == "nan" else float(inner)
-    raise InvalidState(f"malformed state: {brief(value)}")
-
-
 def _is_sound(position: Any) -> bool:
     if type(position) is tuple:
         return all(map(_is_sound, position))
@@ -177,12 +133,6 @@ def _is_sound(position: Any) -> bool:
 
 def is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
-
-
-def _hex(value: int) -> str:
-    if value.bit_length() > 4 * _DIGITS - 16:  # a sign and 0x stand before them
-        raise InvalidState(f"an int of {value.bit_length():,} bits is too long for a state")
-    return hex(value)
 
 
 def _short_int(text: str) -> int:
@@ -200,3 +150,105 @@ def _no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a key stands twice")
     return found
+
+
+def content_of(found: Any, is_checked: bool) -> tuple[Content, Tracking | None]:
+    """What the fields of a state say; `InvalidState` for those of anything else.
+
+    Args:
+        found: The dict of a state, where it is one.
+        is_checked: Whether its checksum was found to be right.
+    """
+    if not isinstance(found, Mapping) or "lazyckpt" not in found:
+        raise InvalidState(f"not a lazyckpt state: {brief(found)}")
+    found = {k: index(v) if is_integer(v) else v for k, v in found.items()}  # NumPy's
+    try:
+        _check_version(found["lazyckpt"])
+        body = _body(found)
+        if not is_checked:
+            _check_content(body, found.get("check"))
+        return _content(body), _tracking(body["tracked"]) if "tracked" in body else None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, InvalidState):
+            raise
+        raise InvalidState(f"malformed state: {error}") from None
+
+
+def _check_version(version: Any) -> None:
+    if version in (1, 2) and type(version) is int:
+        raise InvalidState(
+            f"the state has format {version}, of before the first release, which nothing reads "
+            "any more: begin anew"
+        )
+    if version != FORMAT or type(version) is not int:
+        is_newer = type(version) is int and version > FORMAT
+        raise InvalidState(
+            f"the state has format {brief(version)}, this lazyckpt reads {FORMAT}"
+            + ("; a newer lazyckpt wrote it: upgrade" if is_newer else ", and none is that")
+        )
+
+
+def _body(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a state but its checksum, those that are texts as what they say."""
+    body = {
+        name: parsed(value) if isinstance(value, str) else value
+        for name, value in found.items()
+        if name != "check"
+    }
+    for name in _OPTIONAL:  # null in a flat state
+        if body.get(name, ...) is None:
+            del body[name]
+    if {*body} - _OPTIONAL != {*_FIELDS} - _OPTIONAL:
+        names = ", ".join(map(str, body))
+        raise InvalidState(f"the state lacks a field or has a foreign one: {brief(names)}")
+    return body
+
+
+def _check_content(body: Mapping[str, Any], check: Any) -> None:
+    content = checksum(joined({name: dumps(body[name]) for name in _FIELDS if name in body}))
+    if check != content:
+        raise InvalidState(
+            f"the state is damaged: its checksum is {brief(check)}, its content's {content}"
+        )
+
+
+def _content(body: Mapping[str, Any]) -> Content:
+    stages, position = decode_stages(body["stages"])
+    items = decode(body["items"])
+    if not is_count(items):
+        raise InvalidState(f"items must be an int >= 0, got {brief(items)}")
+    if position == ():
+        raise InvalidState("the state has no place for its source")
+    skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
+    rebased = _rebased(body["rebased"], items) if "rebased" in body else None
+    return stages, items, position, skipped, rebased
+
+
+def _skipped(found: Any) -> Skipped:
+    if not isinstance(found, dict):
+        raise InvalidState(f"not a record of skipped items: {brief(found)}")
+    return Skipped.from_json(toolz.valmap(decode, found))
+
+
+def _rebased(found: Any, items: int) -> Rebased:
+    if isinstance(found, list) and len(found) == 2:
+        at, own = map(decode, found)
+        if is_count(at) and at <= items and (own is None or is_count(own)):
+            return Rebased(at, own)
+    raise InvalidState(f"no account of a rebase: {brief(found)}")
+
+
+def _tracking(found: Any) -> Tracking:
+    if isinstance(found, list) and len(found) == 2:
+        tracker, finished = found[0], decode(found[1])
+        if isinstance(tracker, str) and len(tracker) <= _LONGEST_NAME and _are_ranges(finished):
+            return tracker, finished
+    raise InvalidState(f"no account of what is finished: {brief(found)}")
+
+
+def _are_ranges(found: Any) -> bool:
+    """Whether these are ranges with gaps between them, in order."""
+    if type(found) is not tuple or not all(type(r) is tuple and len(r) == 2 for r in found):
+        return False
+    edges = [*chain.from_iterable(found)]
+    return all(map(is_count, edges)) and all(a < b for a, b in pairwise(edges))

@@ -7,15 +7,8 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import cut
-from lazyckpt.core.entries import (
-    Described,
-    Entries,
-    Entry,
-    alike,
-    alike_stages,
-    changed,
-    dumps,
-)
+from lazyckpt.core.content import dumps
+from lazyckpt.core.entries import Entries, Entry, alike, alike_stages, changed
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared
@@ -52,10 +45,6 @@ class Pair(NamedTuple):
     def differs(self) -> bool:
         return not self.met or bool(self.changed)
 
-    def new_value(self, name: str) -> Any:
-        """An argument as it is; None where it has its default."""
-        return None if self.now is None else self.now.known.get(name)
-
     def value(self, name: str) -> Any:
         """An argument as it was; None where it had its default."""
         return None if self.was is None else self.was.known.get(name)
@@ -74,29 +63,30 @@ class Pair(NamedTuple):
                 yield from _inner(one, other, f"{prefix}{self.new}[{number}]")
 
     def __str__(self) -> str:
-        return cut("; ".join(_few(self.lines())))
+        return cut("; ".join(_few(self.lines())), in_data=True)
 
     def _shown(self, entry: Entry | None) -> str:
         assert entry is not None
         known = entry.known
         names = changed(self.was, self.now) if self.was and self.now else [*known]
         given = ", ".join(f"{name}={dumps(known[name])}" for name in names if name in known)
-        return cut(f"{entry.name}({given})")
+        return cut(f"{entry.name}({given})", in_data=True)
 
 
-def _inner(old: Described | None, new: Described | None, label: str) -> Iterator[str]:
+def _inner(old: Entries | None, new: Entries | None, label: str) -> Iterator[str]:
     if old is None or new is None:
         yield f"pipeline {label}: {_brief(old or new)} is {'new' if old is None else 'gone'}"
     elif not alike(old, new):
-        if isinstance(old, str) or isinstance(new, str) or _names(old) != _names(new):
-            yield f"pipeline {label}: {_brief(old)} -> {_brief(new)}"
+        if _names(old) != _names(new):
+            name = cut(str(new[0].known.get("name", "")))
+            yield f"pipeline {label}{name and ' '}{name}: {_brief(old)} -> {_brief(new)}"
         else:
             for pair in paired(old, new):
                 yield from pair.lines(f"{label}.")
 
 
-def _brief(described: Described | None) -> str:
-    return cut(described if isinstance(described, str) else " | ".join(_names(described or ())))
+def _brief(entries: Entries | None) -> str:
+    return cut(" | ".join(_names(entries or ())))
 
 
 def _names(entries: Entries) -> list[str]:

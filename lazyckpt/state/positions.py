@@ -1,16 +1,17 @@
-"""A position by stages: whose part of it is whose, told from a state's entries alone."""
+"""Positions: whose part of one is whose, told from entries alone, and how far it is."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import brief, cut
-from lazyckpt.core.entries import Described, Entries, Entry
+from lazyckpt.core.entries import Entries, Entry
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import MISFITS, misfit
+from lazyckpt.core.machine import MISFITS, Machine, apart, misfit
 from lazyckpt.errors import InvalidState
 
 
@@ -82,12 +83,12 @@ class Layer(NamedTuple):
     """A stage with its own part of a position; `1[0].2` is stage 2 of pipeline 0 of stage 1."""
 
     stage: str
-    entry: Entry | str
+    entry: Entry
     own: Position | None
 
     @property
     def name(self) -> str:
-        return self.entry if isinstance(self.entry, str) else self.entry.name
+        return self.entry.name
 
 
 def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[Layer]:
@@ -96,14 +97,7 @@ def layers(entries: Entries, position: Position, prefix: str = "") -> Iterator[L
         yield Layer(f"{prefix}{number}", entry, part.own)
         if number == 1:
             for n, (pipeline, place) in enumerate(zip(entry.pipelines, part.children, strict=True)):
-                yield from _inner(pipeline, place, f"{prefix}{number}[{n}]")
-
-
-def _inner(pipeline: Described, place: Position, label: str) -> Iterator[Layer]:
-    if isinstance(pipeline, str):
-        yield Layer(label, pipeline, place if place != () else None)
-    else:
-        yield from layers(pipeline, place, f"{label}.")
+                yield from layers(pipeline, place, f"{prefix}{number}[{n}].")
 
 
 def own_places(entries: Entries, position: Position) -> dict[str, str]:
@@ -116,13 +110,56 @@ def own_places(entries: Entries, position: Position) -> dict[str, str]:
     return found
 
 
-def shown(entry: Entry | str) -> str:
+def shown(entry: Entry) -> str:
     """A stage as it would be written."""
-    if isinstance(entry, str):
-        return cut(entry)
-    return cut(f"{entry.name}({', '.join(starmap(_argument, entry.known.items()))})")
+    arguments = ", ".join(starmap(_argument, entry.known.items()))
+    return cut(f"{entry.name}({arguments})", in_data=True)
 
 
 def _argument(name: str, value: Any) -> str:
     text = repr(value)
     return f"{name}={text if len(text) <= 24 else text[:21] + '...'}"
+
+
+def given(machine: Machine[Any], position: Position) -> int | None:
+    """How many items lead to a position, from the beginning; None if only reading tells."""
+    epoch, length = machine.epoch(position), machine.length
+    if epoch and not isinstance(length, int):
+        return None
+    found = given_in_epoch(machine, position)
+    return None if found is None else found + (epoch * int(length or 0) if epoch else 0)
+
+
+def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
+    """How many items lead to a position from the beginning of its epoch."""
+    skip = machine.skip
+    if skip is None:
+        return None
+    begin, end = machine.init(machine.epoch(position)), progress(machine, position)
+
+    def is_reached(n: int) -> bool:
+        here, passed = skip(begin, n)
+        return passed == n and progress(machine, here) <= end
+
+    high = 1
+    try:
+        while is_reached(high):
+            high *= 2
+    except IndexError:  # beyond what can be counted
+        return None
+    return bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
+
+
+def progress(machine: Machine[Any], position: Position) -> Position:
+    """A position in a form that grows as items are given."""
+    if machine.upstream is not None:
+        place, own = apart(machine, position)
+        return (progress(machine.upstream, place), *own)
+    if not machine.children:
+        return position
+    places = [
+        (number, progress(child, place))
+        for number, (child, place) in enumerate(zip(machine.children, position[0], strict=True))
+        if place != ()
+    ]
+    return (places, *position[1:])

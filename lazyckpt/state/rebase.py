@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from lazyckpt.core.call import Chain, runnable
-from lazyckpt.errors import InvalidState, StateMismatch
-from lazyckpt.state.carried import carried
-from lazyckpt.state.fields import Rebased
-from lazyckpt.state.mismatch import difference
-from lazyckpt.state.progress import given
+import math
+from typing import Any
+
+from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.checks import Unfit, checked, cut
+from lazyckpt.core.content import decode
+from lazyckpt.core.entries import Entries
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
+from lazyckpt.core.registry import registry
+from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.state.codec import Rebased
+from lazyckpt.state.mismatch import Pair, difference, paired
+from lazyckpt.state.positions import Place, given, given_in_epoch, places
 from lazyckpt.state.state import AnyState, State, as_state
 
 
@@ -77,9 +85,286 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
         return found
     names = [entry.name for entry in found.stages]
     is_like = position == found.position and names == [call.name for call in pipeline.calls]
-    return found._replace(
-        stages=pipeline.entries,
-        position=position,
-        skipped=found.skipped if is_like else found.skipped.renumbered(),
-        rebased=Rebased(found.items, given(pipeline.machine, position)),
+    return State(
+        pipeline.entries,
+        found.items,
+        position,
+        found.skipped if is_like else found.skipped.renumbered(),
+        Rebased(found.items, given(pipeline.machine, position)),
     )
+
+
+def carried(
+    stages: Entries,
+    position: Position,
+    chain: Chain,
+    *,
+    items: int | None = None,
+) -> Position:
+    """A position of another pipeline in this one; `StateMismatch` if it has none.
+
+    Args:
+        stages: Those of the other one.
+        position: The position.
+        chain: This one.
+        items: How many items the other one has given before it, from its beginning, if that
+            is known.
+    """
+    pairs = paired(stages, chain.entries)
+    try:
+        return _carried(stages, position, pairs, chain, items)
+    except (InvalidState, ArgumentError) as error:
+        if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
+            raise
+        raise StateMismatch(f"the state does not fit after {_changes(pairs)}: {error}") from None
+
+
+def _carried(
+    stages: Entries,
+    position: Position,
+    pairs: list[Pair],
+    chain: Chain,
+    items: int | None,
+) -> Position:
+    wanted = [_check(pair, chain) if pair.differs else None for pair in pairs]
+    with fitting(position):
+        new = _rebuilt(stages, position, pairs, chain, items)
+    entered(chain.machine, new)
+    with fitting(new):
+        _check_behind(pairs, wanted, chain, new)
+    before = _before(pairs, chain)
+    if before.machine.epoch(new) != chain.machine.epoch(new):
+        raise StateMismatch(f"the state stands beyond the end after {_changes(pairs)}")
+    if any("any" in _wanted(pair, chain) for pair in pairs if pair.met):
+        with fitting(new):
+            apart = _held_apart(before, chain, new)
+        if apart is not None:
+            call, is_known = apart
+            raise StateMismatch(
+                f"the state {'stands' if is_known else 'may stand'} beyond the end after "
+                f"{_changes(pairs)}: {call!r} holds items up to there"
+            )
+    return new
+
+
+def _before(pairs: list[Pair], chain: Chain) -> Chain:
+    """The chain with the arguments that its stages had."""
+    calls = list(chain.calls)
+    calls[0] = calls[0].replaced(**_arguments_before(pairs[0], calls[0]))
+    for pair in pairs[1:]:
+        if pair.met:
+            call = calls[pair.new - 1]
+            known, checks = call.combinator.signature.parameters, call.combinator.checks
+            was = pair.was.known if pair.was is not None else {}
+            try:
+                old = {
+                    name: checked(call.name, name, decode(was[name]), checks[name])
+                    if name in was
+                    else known[name].default
+                    for name in pair.changed
+                    if name in checks
+                }
+            except MISFITS as error:
+                raise _refused(pair, str(error)) from None
+            calls[pair.new - 1] = call.replaced(**old)
+    return Chain(tuple(calls))
+
+
+def _arguments_before(pair: Pair, call: Call) -> dict[str, Any]:
+    """The data of a source as they were, where they have become more."""
+    if not pair.changed or call.combinator.elastic.before is None or pair.was is None:
+        return {}
+    try:
+        return call.combinator.elastic.before(pair.was.known, **call.arguments)
+    except Unfit as unfit:
+        raise _refused(pair, str(unfit)) from None
+
+
+def _changes(pairs: list[Pair]) -> str:
+    return "; ".join(str(pair) for pair in pairs if pair.differs)
+
+
+def _check(pair: Pair, chain: Chain) -> set[str]:
+    """Refuse a change that no state can follow; return what the stages behind have to be."""
+    if pair.met:
+        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+        for name in pair.changed:
+            may = name in call.combinator.elastic.changes and not machine.rate.whole_epoch
+            if not may and name != "seed":  # which may begin with an epoch
+                raise _refused(pair, f"{name} decides the order")
+        _arguments_before(pair, call)
+        return _wanted(pair, chain)
+    if pair.name in registry and registry[pair.name].pointwise:
+        return set() if registry[pair.name].keeps_items else {"blind"}
+    if pair.was is not None and pair.was.owns:
+        raise _refused(pair, "what it holds or counts would be lost")
+    return {"here"}
+
+
+def _check_behind(
+    pairs: list[Pair], wanted: list[set[str] | None], chain: Chain, position: Position
+) -> None:
+    """Refuse a change where a stage behind it that stays can't follow, from a position on."""
+    behind: list[tuple[Call, Machine[Any], Position]] = []
+    for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
+        for call, machine, here in behind:
+            for kind in sorted(each or ()):
+                if obstacle := _obstacle(kind, call, machine, here):
+                    raise _refused(pair, f"{call!r} behind it {obstacle.replace('{}', pair.name)}")
+        if pair.new:
+            call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+            if pair.met:
+                behind.append((call, machine, position))
+            is_seed = "seed" in pair.changed and "seed" not in call.combinator.elastic.changes
+            if is_seed and _is_amid(machine, position):
+                raise _refused(pair, "seed decides the order; change it between two epochs")
+            position = apart(machine, position)[0]
+
+
+def _wanted(pair: Pair, chain: Chain) -> set[str]:
+    """What the stages behind one whose arguments change have to be."""
+    changes = chain.calls[pair.new - 1].combinator.elastic.changes
+    return {changes.get(name, "here") for name in pair.changed}
+
+
+def _obstacle(wanted: str, call: Call, machine: Machine[Any], here: Position) -> str:
+    """Why a stage can't go on at a position where one before it changes; "" if it can.
+
+    - "any": it may hold and count what it likes, if it doesn't depend on how long an epoch is
+    - "blind": what it holds must not depend on what the items are, only on their number
+    - "here": it may count, and hold nothing that a resume would take again
+    - "lockstep": it must have no place of its own, nor take more of some items than of others
+    """
+    if machine.rate.whole_epoch and wanted != "blind":
+        return "orders whole epochs"
+    if wanted == "lockstep" and not in_lockstep(machine):
+        return "counts what it gives"
+    if wanted in ("blind", "here") and any(each.items for each in _held(machine, here)):
+        looks = {"look", "predicate"} & {*call.functions.values()}
+        if wanted == "here" or looks or not machine.rate.is_fixed:
+            return f"holds what {{}} gave; put {{}} behind {call.name}, or change between epochs"
+    return ""
+
+
+def _is_amid(machine: Machine[Any], here: Position) -> bool:
+    """Whether a stage has given some of the items that it has ordered, and not all of them."""
+    is_first = apart(machine, here)[1] == apart(machine, machine.init(machine.epoch(here)))[1]
+    holds = machine.rate.whole_epoch or any(each.items for each in _held(machine, here))
+    if is_first or not holds:
+        return False
+    return machine.skip is None or machine.skip(here, 1)[1] > 0
+
+
+def in_lockstep(machine: Machine[Any]) -> bool:
+    """Whether a stage has no place of its own, and takes as much of each item as of others."""
+    return not machine.owns and machine.rate.is_fixed
+
+
+def _refused(pair: Pair, reason: str) -> StateMismatch:
+    return StateMismatch(f"a state cannot follow this change: {pair}; {cut(reason)}")
+
+
+def _rebuilt(
+    stages: Entries, position: Position, pairs: list[Pair], chain: Chain, items: int | None
+) -> Position:
+    """The position, taken apart as the old stages have it and put together as the new ones do."""
+    parts = places(stages, position)
+    here: Position = ()
+    moved: Pair | None = None  # since which change places are made up of other parts
+    for pair in pairs:
+        if not pair.new:
+            moved = moved or (pair if parts[pair.old - 1].own is not None else None)
+            continue
+        call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
+        if not pair.old:
+            is_last = pair is pairs[-1] and not any(each.differs for each in pairs[:-1])
+            here = _begun(
+                pair, call, chain.machines[pair.new - 2], here, items if is_last else None
+            )
+            moved = moved or (pair if machine.owns else None)
+            continue
+        part = parts[pair.old - 1]
+        if (part.own is not None) != machine.owns:
+            raise _refused(pair, "it keeps its place in another way")
+        if pair.new == 1:
+            here = _source(pair, part, call)
+        elif machine.owns:
+            here = (here, *(part.own or ()))
+            if moved and sum(not each.alone for each in machine.rereads(here)) > 1:
+                raise _refused(moved, f"{call!r} behind it keeps several places of what it gives")
+    return here
+
+
+def _source(pair: Pair, part: Place, call: Call) -> Position:
+    assert pair.was is not None
+    if not pair.was.pipelines:
+        return part.own
+    own = part.own or ()
+    position = part.children, *own
+    if pair.differs and call.combinator.elastic.rebase is not None:
+        try:
+            position = call.combinator.elastic.rebase(position, pair.was, **call.arguments)
+        except Unfit as unfit:
+            raise _refused(pair, str(unfit)) from None
+    return position
+
+
+def _begun(
+    pair: Pair, call: Call, upstream: Machine[Any], here: Position, items: int | None
+) -> Position:
+    """The position of a stage that begins where upstream is, behind so many items if known."""
+    epoch = upstream.epoch(here)
+    if call.combinator.elastic.inserted is not None:
+        before = given_in_epoch(upstream, here)
+        if before is None and not epoch:
+            before = items
+        if before is None:
+            raise _refused(pair, "only reading tells how many items came before it")
+        return (here, *call.combinator.elastic.inserted(before))
+    machine = call.build(upstream._replace(init=lambda epoch: here))
+    if machine.rate.whole_epoch and here != upstream.init(epoch):
+        raise _refused(pair, "it orders whole epochs, of which a part is gone")
+    return machine.init(epoch)
+
+
+def _held_apart(before: Chain, after: Chain, position: Position) -> tuple[Call, bool] | None:
+    """A stage that holds other items in one of two chains than in the other, if there is one.
+
+    The chains have the same stages, of which some end elsewhere. With it, whether
+    that is known: over a stream only reading tells.
+    """
+    old, new = before.machines, after.machines
+    places = [(len(new) - 1, position)]  # where a stage begins again
+    while places:
+        number, here = places.pop()
+        if not number:
+            continue
+        call, upstreams = after.calls[number], (old[number - 1], new[number - 1])
+        was, now = _held(old[number], here), _held(new[number], here)
+        if any(reread.ended for reread in now):
+            return call, True
+        for one, other in zip(was, now, strict=True):
+            if other.items and not other.alone:
+                heads = {_head(upstream, other) for upstream in upstreams}
+                if None in heads:
+                    return call, False
+                if len(heads) > 1:
+                    return call, True
+            if one.position != other.position:
+                return call, True
+            places.append((number - 1, other.position))
+    return None
+
+
+def _held(machine: Machine[Any], here: Position) -> list[Reread]:
+    """What is read again; over a table, what would be if it were a stream."""
+    if machine.owns and machine.view is not None and machine.rate.more:
+        return [Reread(here[0], machine.rate.more)]
+    return list(machine.rereads(here))
+
+
+def _head(upstream: Machine[Any], reread: Reread) -> tuple[Position, int] | None:
+    """Where taking its items again leads, and how many there are; None if only reading tells."""
+    if upstream.skip is None or reread.items == math.inf:
+        return None
+    return upstream.skip(reread.position, int(reread.items))

@@ -9,10 +9,10 @@ from lazyckpt.core.checks import Unfit, brief, cut
 from lazyckpt.core.machine import fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
-from lazyckpt.state.carried import in_lockstep
-from lazyckpt.state.fields import Rebased
+from lazyckpt.state.codec import Rebased
 from lazyckpt.state.mismatch import Pair, difference, paired
-from lazyckpt.state.progress import given
+from lazyckpt.state.positions import given
+from lazyckpt.state.rebase import in_lockstep
 from lazyckpt.state.state import AnyState, State, as_state
 
 _NUMBER = "num_shards"
@@ -62,7 +62,7 @@ def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
         changed = difference(found[0].stages, chain.entries)
         raise StateMismatch(f"the states belong to another pipeline:\n{changed.rstrip()}")
     divided = [number for number in range(len(pairs)) if _divides(chain, number)]
-    if chain.calls[0].combinator.reshard is not None:
+    if chain.calls[0].combinator.elastic.reshard is not None:
         if divided != [0]:
             again = chain.calls[divided[1]].name
             raise StateMismatch(f"reshard: the lanes are divided once more, by {again}")
@@ -77,7 +77,7 @@ def reshard(states: Sequence[AnyState], pipeline: Chain) -> list[State]:
 
 
 def _divides(chain: Chain, number: int) -> bool:
-    return _NUMBER in chain.calls[number].combinator.rebasable
+    return _NUMBER in chain.calls[number].combinator.elastic.changes
 
 
 def _check_inside(chain: Chain) -> None:
@@ -100,7 +100,7 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
             )
     positions = [state.position for state in states]
     num_shards, is_same = chain.calls[0].arguments[_NUMBER], not pair.changed
-    deal = chain.calls[0].combinator.reshard
+    deal = chain.calls[0].combinator.elastic.reshard
     assert deal is not None
     try:
         with fitting(positions):
@@ -161,7 +161,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         raise StateMismatch(f"reshard: the parts of {pair.name} are contiguous")
     state = states[0]
     rebased = Rebased(state.items, given(chain.machine, state.position))
-    return [state._replace(stages=chain.entries, rebased=rebased)] * num_shards
+    return [State(chain.entries, state.items, state.position, state.skipped, rebased)] * num_shards
 
 
 def _check_count(states: list[State], pair: Pair) -> None:

@@ -5,30 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from operator import attrgetter
 from os import PathLike
 from typing import Any, TypeAlias
 
 import toolz
 
 from lazyckpt.core.checks import brief, plural
-from lazyckpt.core.entries import Entries, dumps
+from lazyckpt.core.content import dumps, encode, written
+from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
+    FORMAT,
+    IN_ALL,
     LONGEST,
+    Ranges,
+    Rebased,
     checksum,
-    encode,
+    content_of,
     encode_stages,
     is_whole,
     joined,
     parsed,
-    written,
 )
-from lazyckpt.state.fields import FORMAT, IN_ALL, Ranges, Rebased, content_of
 from lazyckpt.state.positions import layers, own_places, places, shown
 
 _FORMAT = str(FORMAT)
@@ -47,7 +49,6 @@ class State(Pictured):
         position: What the stages need to go on, as nested tuples of ints.
         skipped: What `on_error="skip"` has left out before it, as in `Run.skipped`.
         rebased: Where `rebase` carried it over from another pipeline; else None.
-        changes: What `Run.set` has changed before it, and after how many items.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.batch(2)
@@ -66,12 +67,6 @@ class State(Pictured):
         "__weakref__", "_items", "_position", "_rebased", "_skipped", "_stages",
     )  # fmt: skip
 
-    stages: Entries
-    items: int
-    position: Position
-    skipped: Skipped
-    rebased: Rebased | None
-
     def __init__(
         self,
         stages: Entries,
@@ -83,10 +78,42 @@ class State(Pictured):
         self._stages, self._items, self._position = stages, items, position
         self._skipped, self._rebased = skipped, rebased
 
-    def _replace(self, **fields: Any) -> State:
-        """The same with other values of some fields."""
-        own = {name: getattr(self, name) for name in State.__annotations__}
-        return State(**(own | fields))
+    @property
+    def stages(self) -> Entries:
+        """The stages, with the arguments that decide the order."""
+        return self._stages
+
+    @property
+    def items(self) -> int:
+        """How many items were delivered before it."""
+        return self._items
+
+    @property
+    def position(self) -> Position:
+        """What the stages need to go on, as nested tuples of ints."""
+        return self._position
+
+    @property
+    def skipped(self) -> Skipped:
+        """What `on_error="skip"` has left out before it, as in `Run.skipped`."""
+        return self._skipped
+
+    @property
+    def rebased(self) -> Rebased | None:
+        """Where `rebase` carried it over from another pipeline; else None."""
+        return self._rebased
+
+    def at(
+        self, position: Position, items: int | None = None, skipped: Skipped | None = None
+    ) -> State:
+        """The same at another position, by default after as many items."""
+        return State(
+            self._stages,
+            self._items if items is None else items,
+            position,
+            self._skipped if skipped is None else skipped,
+            self._rebased,
+        )
 
     @property
     def epoch(self) -> int:
@@ -183,7 +210,7 @@ class State(Pictured):
         """One line of ASCII JSON, at most 1 KB for ten stages.
 
         A state of your own is of its own size, and written as it is: keep secrets out
-        of it. Each pipeline that a stage joins adds some 40 bytes.
+        of it. Each stage of a pipeline that is joined adds some 40 bytes.
         """
         text = joined(self._fields())
         text = f'{text[:-1]},"check":"{checksum(text)}"}}'
@@ -229,10 +256,6 @@ class State(Pictured):
     def from_dict(found: Mapping[str, Any]) -> State:
         """The state that `to_dict` or `Run.state_dict` gave."""
         return _from(found, False)
-
-
-for _name in State.__annotations__:
-    setattr(State, _name, property(attrgetter(f"_{_name}")))
 
 
 def _from(found: Any, is_checked: bool) -> State:

@@ -16,6 +16,7 @@ from lazyckpt.combinators.shard import shard
 from lazyckpt.combinators.take import take
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
+from lazyckpt.core.entries import INNER, ROOM
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End
 from lazyckpt.core.user_state import Own
@@ -32,8 +33,6 @@ from lazyckpt.testing.traces import Trace, raises, same
 from lazyckpt.testing.traces import lanes as all_lanes
 
 Law = Callable[[Pipeline[Any], int], None]
-
-_ROOM = 1024
 
 
 def meaning(pipeline: Pipeline[Any], limit: int) -> None:
@@ -72,7 +71,11 @@ def resume(pipeline: Pipeline[Any], limit: int) -> None:
 
 
 def codec(pipeline: Pipeline[Any], limit: int) -> None:
-    """States survive JSON at every cut, in one line of ASCII of at most 1 KB."""
+    """States survive JSON at every cut, in one line of ASCII of at most 1 KB.
+
+    Each stage of a pipeline that is joined may add 40 bytes.
+    """
+    room = ROOM + INNER * _inner_stages(pipeline)
     trace = Trace(pipeline.machine, 0, limit)
     for number, position in enumerate([*trace.positions, trace.end or trace.positions[0]]):
         state = State(pipeline.entries, number, position)
@@ -81,8 +84,12 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
         same("a state through a dict", State.from_dict(json.loads(text)), state)
         assert text.isascii(), f"not ASCII: {text}"
         assert "\n" not in text, f"more than a line: {text}"
-        assert len(text) <= _ROOM or _carries_user_state(position), f"{len(text)} bytes: {text}"
+        assert len(text) <= room or _carries_user_state(position), f"{len(text)} bytes: {text}"
         hash(state)
+
+
+def _inner_stages(pipeline: Chain) -> int:
+    return sum(len(each.calls) + _inner_stages(each) for each in pipeline.calls[0].chains)
 
 
 def _carries_user_state(position: Position) -> bool:
@@ -233,7 +240,7 @@ def resharding(pipeline: Pipeline[Any], limit: int) -> None:
 
 def _is_divided(pipeline: Chain) -> bool:
     inner = pipeline.calls[0].chains
-    return any("num_shards" in call.combinator.rebasable for call in pipeline.calls) or any(
+    return any("num_shards" in call.combinator.elastic.changes for call in pipeline.calls) or any(
         map(_is_divided, inner)
     )
 

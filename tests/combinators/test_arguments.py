@@ -124,7 +124,7 @@ GOOD: dict[str, list[Any]] = {
     "zero": [0],
     "pipeline": [lz.source([0])],
     "size": [3],
-    "weights": [[1.0, 2.0]],
+    "weights": [(1.0, 2.0)],
     "boundaries": [(3, 5)],
     "indices": [(0, 1)],
     "ranges": [((0, 1),), ()],
@@ -210,7 +210,7 @@ def test_every_argument_is_in_the_table(name: str) -> None:
 def test_good_values_are_taken(name: str, argument: str, value: Any) -> None:
     stage = call(name, **{argument: value})
     kept = stage.calls[0].arguments[argument]
-    assert kept == value if not isinstance(kept, np.ndarray) else kept.tolist() == value
+    assert kept == value if not isinstance(kept, np.ndarray) else (*kept.tolist(),) == (*value,)
     if hasattr(value, "dtype"):
         assert type(kept) is int
 

@@ -200,7 +200,7 @@ def test_a_pipeline_keeps_its_secrets(pipeline: lz.Pipeline[Any]) -> None:
 
 def test_another_secret_makes_no_other_pipeline() -> None:
     def made(secret: str, url: str = "bucket") -> lz.Pipeline[Any]:
-        stage = logged_in(f"s3://me:{secret}@{url}", api_key=secret, options={"token": secret})
+        stage = logged_in(f"s3://me:{secret}@{url}", api_key=secret, options={"api_key": secret})
         return lz.source(range(9)) | stage
 
     one, other = made("one"), made("another")

@@ -119,7 +119,7 @@ from lazyckpt.demo import training
 
 def load(path, real=training.Checkpoint.load):
     at = real(path)
-    return replace(at, state=at.state._replace(position=training.lz.init(
+    return replace(at, state=at.state.at(training.lz.init(
         training.pipeline_of(training.Job.from_json(open(training.sys.argv[1]).read()))
     ).position))
 

@@ -201,7 +201,7 @@ def test_a_state_is_small_and_plain_where_nothing_was_left_out() -> None:
     lost = tuple(range(LOST_NAMES - 8, LOST_NAMES))
     for _, state in lz.run(long, on_error="skip").with_state():
         skipped = state.skipped.at(state.skipped.marks, lost)
-        text = state._replace(skipped=skipped).to_json()
+        text = state.at(state.position, skipped=skipped).to_json()
         assert len(text) <= 1024
         assert lz.State.from_json(text).skipped.lost == lost
 
@@ -217,7 +217,7 @@ def test_it_is_part_of_the_state() -> None:
         assert copy == state
         assert hash(copy) == hash(state)
     assert lz.State.from_dict(run.state_dict()) == state
-    assert state._replace(skipped=states[0].skipped) != state
+    assert state.at(state.position, skipped=states[0].skipped) != state
     assert lz.rebase(state, windowed(3)).skipped == state.skipped
     mended = windowed(2, lambda x: True)
     assert lz.step(mended, states[5])[0].skipped == states[5].skipped

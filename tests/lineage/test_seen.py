@@ -182,7 +182,7 @@ def test_epochs_of_a_run_follow_each_other() -> None:
         run = lz.run(pipeline)
         items = [x for _ in range(3) for batch in run.epoch() for x in batch]
         for state in (run.state, lz.init(pipeline, epoch=3)):
-            found = rows(lz.seen(pipeline, state._replace(items=run.state.items)))
+            found = rows(lz.seen(pipeline, state.at(state.position, run.state.items)))
             assert [place for *_, place in found] == items
         assert [epoch for _, _, epoch, _ in found] == sorted(epoch for _, _, epoch, _ in found)
 
@@ -197,9 +197,9 @@ def test_a_run_that_left_an_epoch_early_wants_to_know_since_when(stage: Any) -> 
     assert [row[:3] for row in rows(lz.seen(pipeline, state, began))] == [
         (n, "1", 2) for n in range(5)
     ]
-    moved = state._replace(items=200)
+    moved = state.at(state.position, 200)
     with pytest.raises(lz.InvalidState, match="195 items lead to another place"):
-        rows(lz.seen(pipeline, moved, began._replace(items=5)))
+        rows(lz.seen(pipeline, moved, began.at(began.position, 5)))
 
 
 def test_items_left_out_were_not_seen() -> None:

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import State
+from lazyckpt.core.content import encode
 from lazyckpt.core.user_state import FrozenDict, FrozenList, Own
-from lazyckpt.state.codec import encode
 from lazyckpt.state.state import as_state
 from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.strategies import pipelines

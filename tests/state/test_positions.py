@@ -26,7 +26,7 @@ def long_pipeline(seed: int = 0, bucketed: bool = True) -> lz.Pipeline[Any]:
     rows = lz.source([LONG] * 300, name=LONG) | lz.shuffle(8, seed=seed)
     counted = rows
     for number in range(6):
-        counted = counted | lz.scan(lambda s, x: (s, x), [LONG * 2 + str(number)] * 3)
+        counted = counted | lz.scan(lambda s, x: (s, x), [LONG + str(number)] * 3)
     return counted | lz.take(200) | (buckets if bucketed else lz.batch(2))
 
 

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import State
-from lazyckpt.core.entries import dumps
+from lazyckpt.core.content import dumps, encode, written
 from lazyckpt.core.user_state import freeze
-from lazyckpt.state.codec import encode, written
 from lazyckpt.testing.laws import Stream
 from tests.state.cases import checksum
 

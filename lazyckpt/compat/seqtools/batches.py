@@ -11,12 +11,12 @@ from weakref import ref
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.sequence import forgiving
 from lazyckpt.core.checks import brief
+from lazyckpt.core.content import decode
 from lazyckpt.core.machine import fitting
 from lazyckpt.core.user_state import thaw
 from lazyckpt.errors import InvalidState
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
-from lazyckpt.state.codec import decode
 from lazyckpt.state.state import State, as_state
 
 

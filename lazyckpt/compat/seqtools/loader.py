@@ -30,6 +30,7 @@ from lazyckpt.compat.seqtools.samplers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
 from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
+from lazyckpt.core.content import encode
 from lazyckpt.core.machine import begun, entered
 from lazyckpt.core.user_state import freeze
 from lazyckpt.epochs import next_epoch
@@ -39,7 +40,6 @@ from lazyckpt.executors.local import processes
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
-from lazyckpt.state.codec import encode
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State
 

@@ -19,7 +19,7 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.progress import given
+from lazyckpt.state.positions import given
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -89,7 +89,7 @@ class _Evaluation:
         return EvaluationError.of(error, f"{which} of smap({show(self.func)})", self.site)
 
 
-@combinator(registered=False, pointwise=True)
+@combinator(registered=False, unrecorded=("fn",), pointwise=True)
 def seqtools_smap(upstream: Machine[Any], fn: _Evaluation) -> Machine[Any]:
     """The machine of `map(fn)`, which knows the number of an item where `fn` fails."""
     alone: Any = upstream.item

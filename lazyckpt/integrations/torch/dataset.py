@@ -120,7 +120,7 @@ class Turns(Iterator[T]):
                 self._ahead -= 1
         else:
             position, passed = skip(state.position, self._ahead)
-            self._run.load_state_dict(state._replace(position=position, items=state.items + passed))
+            self._run.load_state_dict(state.at(position, state.items + passed))
             self._ahead = 0
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import cut
-from lazyckpt.core.entries import Described, digest
+from lazyckpt.core.content import digest, dumps
+from lazyckpt.core.entries import Entries
 from lazyckpt.errors import PipelineError, RankFailed, StateMismatch
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.state import State
@@ -62,7 +63,7 @@ def pipeline_digest(pipeline: Chain) -> str:
 
     Where it is not divided, each rank may have data of its own.
     """
-    return digest(_comparable(pipeline.entries, is_divided(pipeline)))
+    return digest(dumps(_comparable(pipeline.entries, is_divided(pipeline))))
 
 
 def is_divided(pipeline: Chain) -> bool:
@@ -70,9 +71,9 @@ def is_divided(pipeline: Chain) -> bool:
     return pipeline.machine.share.ranks > 1
 
 
-def _comparable(entries: Described, divided: bool) -> Any:
-    if divided or isinstance(entries, str):
-        return entries if divided else ""
+def _comparable(entries: Entries, divided: bool) -> Entries:
+    if divided:
+        return entries
     first, *rest = entries
     inner = tuple(_comparable(each, divided) for each in first.pipelines)
     if not inner:
