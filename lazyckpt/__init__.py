@@ -23,6 +23,7 @@ Each module imports only from those before it:
 - state: saving
 - pipeline, decorators, preview, combinators, explanation, monitoring, origins
 - provenance, io, lineage
+- compat: samplers
 - integrations, testing, demo, compat, cli
 """
 
@@ -54,6 +55,7 @@ from lazyckpt.state.state import State, TrackedState
 
 if TYPE_CHECKING:
     from lazyckpt import io as io
+    from lazyckpt.combinators.add_cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.batch import batch, stack
     from lazyckpt.combinators.bucket_batch import bucket_batch
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
@@ -61,7 +63,6 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.concat import concat
     from lazyckpt.combinators.concat_then_split import concat_then_split
     from lazyckpt.combinators.count import count, random_floats, random_indices
-    from lazyckpt.combinators.cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.dedupe import dedupe
     from lazyckpt.combinators.dedupe_bloom import dedupe_bloom
     from lazyckpt.combinators.enumerate import enumerate, random_map
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.multiplex import multiplex
     from lazyckpt.combinators.pack import pack_best_fit, pack_first_fit
     from lazyckpt.combinators.pack_by_plan import pack_by_plan
-    from lazyckpt.combinators.packing_plan import PackingPlan, plan_packing
+    from lazyckpt.combinators.plan_packing import PackingPlan, plan_packing
     from lazyckpt.combinators.repeat import repeat
     from lazyckpt.combinators.sample import balanced, oversample, sample
     from lazyckpt.combinators.scan import scan
@@ -255,6 +256,7 @@ __all__ = [
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
+    "combinators.add_cu_seqlens": "add_cu_seqlens",
     "combinators.batch": "batch stack",
     "combinators.bucket_batch": "bucket_batch",
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
@@ -262,7 +264,6 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.concat": "concat",
     "combinators.concat_then_split": "concat_then_split",
     "combinators.count": "count random_floats random_indices",
-    "combinators.cu_seqlens": "add_cu_seqlens",
     "combinators.dedupe": "dedupe",
     "combinators.dedupe_bloom": "dedupe_bloom",
     "combinators.enumerate": "enumerate random_map",
@@ -281,7 +282,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.multiplex": "multiplex",
     "combinators.pack": "pack_best_fit pack_first_fit",
     "combinators.pack_by_plan": "pack_by_plan",
-    "combinators.packing_plan": "PackingPlan plan_packing",
+    "combinators.plan_packing": "PackingPlan plan_packing",
     "combinators.repeat": "repeat",
     "combinators.sample": "balanced oversample sample",
     "combinators.scan": "scan",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain, cycle, pairwise, repeat
 from typing import Any, Generic, TypeVar
 
-from lazyckpt.combinators.join import joined
+from lazyckpt.combinators.machines.join import joined
 from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate, within

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.join import joined, named, several
+from lazyckpt.combinators.machines.join import joined, named, several
+from lazyckpt.combinators.machines.mixture import Mixture, Stop
+from lazyckpt.combinators.machines.proportions import weights_of
 from lazyckpt.combinators.mix_rebase import rebased
-from lazyckpt.combinators.mixture import Mixture, Stop
-from lazyckpt.combinators.proportions import weights_of
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import boolean, brief, natural, one_of, optional, whole
 from lazyckpt.core.machine import Machine, entered
@@ -106,7 +106,7 @@ def mix(
         With `deterministic`, one pattern of as many ints as that denominator.
 
     Source:
-        The proportions are described at `lazyckpt.combinators.proportions`.
+        The proportions are described at `lazyckpt.combinators.machines.proportions`.
 
     >>> import lazyckpt as lz
     >>> web, books = lz.source(range(100)), lz.source(list("abcdefgh"))

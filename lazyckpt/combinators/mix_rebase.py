@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lazyckpt.combinators.join import named
-from lazyckpt.combinators.proportions import Proportions
+from lazyckpt.combinators.machines.join import named
+from lazyckpt.combinators.machines.proportions import Proportions
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.entries import NAME, Described, Entry
 from lazyckpt.core.flow import Position

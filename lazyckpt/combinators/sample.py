@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.reordered import Listed, Order, reordered, table_length
+from lazyckpt.combinators.machines.reordered import Listed, Order, reordered, table_length
 from lazyckpt.core.checks import Unfit, boolean, natural, optional, positive
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import (

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
-from lazyckpt.combinators.buffered import buffered
-from lazyckpt.combinators.reordered import Order, permuted, reordered, table_length
+from lazyckpt.combinators.machines.buffered import buffered
+from lazyckpt.combinators.machines.reordered import Order, permuted, reordered, table_length
+from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
 from lazyckpt.core.checks import natural, optional, positive
 from lazyckpt.core.flow import Position, View
 from lazyckpt.core.machine import Machine, Rate, within
@@ -58,7 +58,7 @@ def shuffle(upstream: Machine[A], buffer_size: int | None = None, *, seed: int) 
 
     Source:
         The permutation is described at `lazyckpt.core.prng.Permutation`, that within a
-        buffer at `lazyckpt.combinators.bounded_order.BoundedOrder`.
+        buffer at `lazyckpt.combinators.machines.bounded_order.BoundedOrder`.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(8)) | lz.shuffle(seed=0))

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators import mersenne
-from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.bucket_batch import cut_in_batches
-from lazyckpt.combinators.mersenne import Seed, Words, check_place, origin_of, seedable
-from lazyckpt.combinators.reservoir import Reservoir
+from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.source import source
+from lazyckpt.compat.infinibatch import mersenne
+from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
+from lazyckpt.compat.infinibatch.reservoir import Reservoir
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
 from lazyckpt.core.flow import Flow, Position, Table, View, counted, pass_over

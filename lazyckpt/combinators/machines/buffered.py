@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
-from lazyckpt.combinators.shuffling import Reading, Shuffling, check_reached
+from lazyckpt.combinators.machines.bounded_order import BoundedOrder, Grid
+from lazyckpt.combinators.machines.shuffling import Reading, Shuffling, check_reached
 from lazyckpt.core.flow import Flow, Position, View
 from lazyckpt.core.machine import MOST, End, Machine, Rate, Reread, within
 from lazyckpt.core.prng import Indices, affine, as_array

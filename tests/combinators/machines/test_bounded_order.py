@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
+from lazyckpt.combinators.machines.bounded_order import BoundedOrder, Grid
 
 SIZES = st.one_of(st.integers(1, 80), st.integers(1, 5000))
 

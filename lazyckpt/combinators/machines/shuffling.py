@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lazyckpt.combinators.bounded_order import BoundedOrder, Grid
+from lazyckpt.combinators.machines.bounded_order import BoundedOrder, Grid
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.prng import as_array

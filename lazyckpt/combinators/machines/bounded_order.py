@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lazyckpt.combinators.reordered import Order, permuted
+from lazyckpt.combinators.machines.reordered import Order, permuted
 from lazyckpt.core.prng import Indices, as_array, derive, hashes
 
 if TYPE_CHECKING:
