@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from lazyckpt import io as io
     from lazyckpt.combinators.add_cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.batch import batch, stack
+    from lazyckpt.combinators.block_shuffle import block_shuffle
     from lazyckpt.combinators.bucket_batch import bucket_batch
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
     from lazyckpt.combinators.cache import cache
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.scan import scan
     from lazyckpt.combinators.shard import shard
     from lazyckpt.combinators.shard_batch import shard_batch
-    from lazyckpt.combinators.shuffle import block_shuffle, shuffle
+    from lazyckpt.combinators.shuffle import shuffle
     from lazyckpt.combinators.sliding_window import sliding_window
     from lazyckpt.combinators.source import columns, source
     from lazyckpt.combinators.split import hash_range, kfold, split
@@ -258,6 +259,7 @@ __all__ = [
 _MODULES = {  # what is imported when a name of it is asked for
     "combinators.add_cu_seqlens": "add_cu_seqlens",
     "combinators.batch": "batch stack",
+    "combinators.block_shuffle": "block_shuffle",
     "combinators.bucket_batch": "bucket_batch",
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
     "combinators.cache": "cache",
@@ -288,7 +290,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.scan": "scan",
     "combinators.shard": "shard",
     "combinators.shard_batch": "shard_batch",
-    "combinators.shuffle": "block_shuffle shuffle",
+    "combinators.shuffle": "shuffle",
     "combinators.sliding_window": "sliding_window",
     "combinators.source": "columns source",
     "combinators.split": "hash_range kfold split",
