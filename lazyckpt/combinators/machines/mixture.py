@@ -10,7 +10,6 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lazyckpt.combinators.machines.join import named
 from lazyckpt.combinators.machines.proportions import Choices, Proportions, random_choices
-from lazyckpt.combinators.mix_rebase import ROOM
 from lazyckpt.combinators.repeat import repeated
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
@@ -20,6 +19,8 @@ from lazyckpt.core.stages import joining
 from lazyckpt.errors import InvalidState
 
 A = TypeVar("A")
+
+ROOM = 32  # bits: each epoch of a mix has room for many of the pipelines'
 
 Stop: TypeAlias = Literal["first_exhausted", "all_exhausted", "never"]
 
