@@ -10,8 +10,8 @@ Each module imports only from those before it:
 
 - core: secrets, iterators, signatures
 - errors
-- core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views
-- core: arrays
+- core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, blocks, machine
+- core: views, arrays
 - core: stages, user_state, show, frames, content, entries, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping

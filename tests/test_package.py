@@ -25,6 +25,7 @@ ROOMS = [
     ["core.checks"],
     ["core.prng"],
     ["core.flow"],
+    ["core.blocks"],
     ["core.machine"],
     ["core.views"],
     ["core.arrays", "core.stages", "core.user_state", "core.show"],

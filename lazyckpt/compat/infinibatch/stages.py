@@ -18,9 +18,10 @@ from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch import mersenne
 from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
 from lazyckpt.compat.infinibatch.reservoir import Reservoir
+from lazyckpt.core.blocks import pass_over
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
-from lazyckpt.core.flow import Flow, Position, Table, View, counted, pass_over
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.iterators import ENDLESS, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
