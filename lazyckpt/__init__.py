@@ -10,8 +10,8 @@ Each module imports only from those before it:
 
 - core: secrets, iterators, signatures
 - errors
-- core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, machine, views
-- core: arrays
+- core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, blocks, machine
+- core: views, arrays
 - core: stages, user_state, show, frames, content, entries, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
@@ -21,6 +21,7 @@ Each module imports only from those before it:
 - lasting, stats, cursor, epochs, execution, delivery, run, tickets, tracking
 - state: saving
 - pipeline, decorators, preview, combinators, explanation, monitoring, io, lineage
+- compat: samplers
 - integrations, testing, demo, compat, cli
 """
 
@@ -52,14 +53,15 @@ from lazyckpt.state.state import State, TrackedState
 
 if TYPE_CHECKING:
     from lazyckpt import io as io
+    from lazyckpt.combinators.add_cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.batch import batch, stack
+    from lazyckpt.combinators.block_shuffle import block_shuffle
     from lazyckpt.combinators.bucket_batch import bucket_batch
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
     from lazyckpt.combinators.cache import cache
     from lazyckpt.combinators.concat import concat
     from lazyckpt.combinators.concat_then_split import concat_then_split
     from lazyckpt.combinators.count import count, random_floats, random_indices
-    from lazyckpt.combinators.cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.dedupe import dedupe
     from lazyckpt.combinators.dedupe_bloom import dedupe_bloom
     from lazyckpt.combinators.enumerate import enumerate, random_map
@@ -78,13 +80,13 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.multiplex import multiplex
     from lazyckpt.combinators.pack import pack_best_fit, pack_first_fit
     from lazyckpt.combinators.pack_by_plan import pack_by_plan
-    from lazyckpt.combinators.packing_plan import PackingPlan, plan_packing
+    from lazyckpt.combinators.plan_packing import PackingPlan, plan_packing
     from lazyckpt.combinators.repeat import repeat
     from lazyckpt.combinators.sample import balanced, oversample, sample
     from lazyckpt.combinators.scan import scan
     from lazyckpt.combinators.shard import shard
     from lazyckpt.combinators.shard_batch import shard_batch
-    from lazyckpt.combinators.shuffle import block_shuffle, shuffle
+    from lazyckpt.combinators.shuffle import shuffle
     from lazyckpt.combinators.sliding_window import sliding_window
     from lazyckpt.combinators.source import columns, source
     from lazyckpt.combinators.split import hash_range, kfold, split
@@ -253,14 +255,15 @@ __all__ = [
 ]
 
 _MODULES = {  # what is imported when a name of it is asked for
+    "combinators.add_cu_seqlens": "add_cu_seqlens",
     "combinators.batch": "batch stack",
+    "combinators.block_shuffle": "block_shuffle",
     "combinators.bucket_batch": "bucket_batch",
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
     "combinators.cache": "cache",
     "combinators.concat": "concat",
     "combinators.concat_then_split": "concat_then_split",
     "combinators.count": "count random_floats random_indices",
-    "combinators.cu_seqlens": "add_cu_seqlens",
     "combinators.dedupe": "dedupe",
     "combinators.dedupe_bloom": "dedupe_bloom",
     "combinators.enumerate": "enumerate random_map",
@@ -279,13 +282,13 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.multiplex": "multiplex",
     "combinators.pack": "pack_best_fit pack_first_fit",
     "combinators.pack_by_plan": "pack_by_plan",
-    "combinators.packing_plan": "PackingPlan plan_packing",
+    "combinators.plan_packing": "PackingPlan plan_packing",
     "combinators.repeat": "repeat",
     "combinators.sample": "balanced oversample sample",
     "combinators.scan": "scan",
     "combinators.shard": "shard",
     "combinators.shard_batch": "shard_batch",
-    "combinators.shuffle": "block_shuffle shuffle",
+    "combinators.shuffle": "shuffle",
     "combinators.sliding_window": "sliding_window",
     "combinators.source": "columns source",
     "combinators.split": "hash_range kfold split",

@@ -8,7 +8,8 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
+from lazyckpt.core.blocks import pass_over
+from lazyckpt.core.flow import Flow, Position, close_stream
 from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState

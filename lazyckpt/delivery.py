@@ -8,9 +8,10 @@ from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
+from lazyckpt.core.blocks import WALKS, put_back
 from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Chunks, Flow, Position
-from lazyckpt.core.iterators import WALKS, make_ticks, remaining
+from lazyckpt.core.iterators import make_ticks, remaining
 from lazyckpt.core.lengths import is_raised_here
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Mark, MarkTimer
@@ -259,7 +260,7 @@ class Delivery(Generic[T]):
                 ticks, clock.timed(blocks) if clock.is_watching else blocks, strict=False
             ):
                 if type(block) not in WALKS:
-                    flow.put_back(block)
+                    put_back(flow, block)
                     return
                 flow.block = block
                 if cursor.opened is not opened:  # closed by a signal's handler meanwhile

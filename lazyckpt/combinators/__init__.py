@@ -1,1 +1,1 @@
-"""The combinators: each is one function, with its validation, its step and its lanes."""
+"""The public combinators, one or a family per module; what several share is in `machines`."""

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.group_by import alike
+from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
 from lazyckpt.core.checks import (
     Unfit,
     boolean,

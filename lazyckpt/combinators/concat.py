@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.join import joined
+from lazyckpt.combinators.machines.join import joined
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.stages import joining

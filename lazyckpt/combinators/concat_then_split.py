@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lazyckpt.combinators.packing import Placed, Read, packed, traced_rows
-from lazyckpt.combinators.token_rows import Features, as_sequence, filled_row, part_of
+from lazyckpt.combinators.machines.packing import Placed, Read, packed, traced_rows
+from lazyckpt.combinators.machines.token_rows import Features, as_sequence, filled_row, part_of
 from lazyckpt.core.checks import boolean, positive
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, Reread

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.bloom_filter import BlockFolder, BloomFilter
-from lazyckpt.combinators.key_hash import Key, key_hash
+from lazyckpt.combinators.machines.bloom_filter import BlockFolder, BloomFilter
+from lazyckpt.combinators.machines.key_hash import Key, key_hash
 from lazyckpt.core.checks import Unfit, finite, function, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, within

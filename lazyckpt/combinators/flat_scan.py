@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.flat_map import check_inside, opened
+from lazyckpt.combinators.machines.expansions import check_inside, opened
 from lazyckpt.core.checks import function, optional
 from lazyckpt.core.flow import Flow, Position, counted, noted
 from lazyckpt.core.machine import Machine, Reread, anchored

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.flat_map import opened
+from lazyckpt.combinators.machines.expansions import opened
 from lazyckpt.core.checks import function, positive
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import End, Machine, Reread, anchored, within

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.interleave import Turns
-from lazyckpt.combinators.join import joined, named, several
+from lazyckpt.combinators.machines.join import joined, named, several
+from lazyckpt.combinators.machines.turns import Turns
 from lazyckpt.core.checks import Unfit, natural, positive
 from lazyckpt.core.entries import Entries, Entry, alike
 from lazyckpt.core.flow import Flow, Position

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.token_rows import token_count
+from lazyckpt.combinators.machines.token_rows import token_count
 from lazyckpt.core.checks import function, natural
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Rate, Reread, within

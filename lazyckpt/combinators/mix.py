@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.join import joined, named, several
-from lazyckpt.combinators.mix_rebase import rebased
-from lazyckpt.combinators.mixture import Mixture, Stop
-from lazyckpt.combinators.proportions import weights_of
+from lazyckpt.combinators.machines.join import joined, named, several
+from lazyckpt.combinators.machines.mixture import Mixture, Stop
+from lazyckpt.combinators.machines.proportions import Proportions, weights_of
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import boolean, brief, natural, one_of, optional, whole
-from lazyckpt.core.machine import Machine, entered
+from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional, whole
+from lazyckpt.core.entries import Entries, Entry
+from lazyckpt.core.flow import Position
+from lazyckpt.core.machine import EPOCH_BITS, Machine, entered
 from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import source_combinator
-from lazyckpt.errors import ArgumentError
+from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.state.positions import places
-from lazyckpt.state.rebase import matching
+from lazyckpt.state.rebase import carried, matching
 from lazyckpt.state.state import State, as_state
 
 A = TypeVar("A")
@@ -51,6 +52,96 @@ def _fitting(
             )
 
 
+def _rebased(
+    position: Position,
+    before: Entry,
+    pipelines: Sequence[Pipeline[Any]],
+    weights: Any,
+    deterministic: bool,
+    **_: Any,
+) -> Position:
+    """A position where pipelines have been added or removed, or weights have changed.
+
+    What pipelines gave that are gone stays counted, behind the counts of the
+    others: choices depend on how many items there were.
+    """
+    places, counts, ended = position
+    kept = _kept(before.pipelines, pipelines, places)
+    if not kept:
+        raise Unfit("none of its pipelines is left")
+    one, place = next((number, place) for number, (_, place) in kept.items())
+    epoch = pipelines[one].machine.epoch(place)
+    if before.known.get("stop", "first_exhausted") != "first_exhausted":
+        epoch = epoch >> EPOCH_BITS << EPOCH_BITS
+    new = [
+        kept[number][1] if number in kept else each.machine.init(epoch)
+        for number, each in enumerate(pipelines)
+    ]
+    given = [counts[kept[n][0]] if n in kept else 0 for n in range(len(pipelines))]
+    gone = sum(counts) - sum(given)
+    if deterministic:
+        _check_proportions(Proportions(weights), given, gone)
+    return tuple(new), (*given, *[gone] * bool(gone)), ended
+
+
+def _check_proportions(share: Proportions, given: list[int], gone: int) -> None:
+    expected = [0] * len(given) if share.pattern is None else share.counts(sum(given) + gone)
+    if gone or given != expected:
+        raise Unfit(
+            f"deterministic proportions would have wanted counts {expected} by now, "
+            f"and they are {given}"
+        )
+
+
+def _kept(
+    old: Sequence[Entries], pipelines: Sequence[Pipeline[Any]], places: Sequence[Position]
+) -> dict[int, tuple[int, Position]]:
+    """For the number of each pipeline that was there before the one it had, and its place."""
+    forms = [{*pipeline.forms} for pipeline in pipelines]
+    if len(old) == len(forms) and all(each in form for each, form in zip(old, forms, strict=True)):
+        return dict(enumerate(enumerate(places)))
+    left, wanted = list(range(len(old))), list(range(len(forms)))
+    kept = {number: (n, places[n]) for number, n in _pairs(old, forms, left, wanted)}
+    left = [n for n in left if n not in {n for n, _ in kept.values()}]
+    wanted = [number for number in wanted if number not in kept]
+    refusal = ""
+    sources = [_source(each) for each in old], [{_source(each) for each in form} for form in forms]
+    for number, n in _pairs(*sources, left, wanted):
+        try:
+            place = carried(old[n], places[n], pipelines[number])
+        except StateMismatch as error:
+            refusal = refusal or f"{named(number)}: {error}"
+        else:
+            kept[number] = n, place
+            left.remove(n)
+    if refusal and left and len(kept) < len(forms):
+        raise Unfit(f"to begin it anew, rebase without it, and then with it; {refusal}")
+    return kept
+
+
+def _source(entries: Entries) -> Any:
+    """What a state tells of a pipeline's source."""
+    name = entries[0].known.get("name")
+    return str(name) if name else entries[0]
+
+
+def _pairs(
+    old: Sequence[Any], new: Sequence[set[Any]], left: Sequence[int], wanted: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The numbers in `new` and `old` of what is alike; of several, in their order."""
+    pairs = []
+    for number in wanted:
+        olds = [n for n in left if old[n] in new[number]]
+        news = [n for n in wanted if new[n] == new[number]]
+        if olds and len(olds) != len(news):
+            raise Unfit(
+                f"{len(olds)} of its pipelines look like {named(number)}, and now {len(news)}: "
+                "which of them it is, a state knows only where source(data, name=...) says so"
+            )
+        pairs += [(number, olds[news.index(number)])] if olds else []
+    return pairs
+
+
 @source_combinator(
     keeps_items=True,
     checks={
@@ -62,7 +153,7 @@ def _fitting(
     },
     validate=_fitting,
     elastic=Elastic(
-        changes={"pipelines": "here", "weights": "here", "seed": "here"}, rebase=rebased
+        changes={"pipelines": "here", "weights": "here", "seed": "here"}, rebase=_rebased
     ),
 )
 def mix(
@@ -79,7 +170,7 @@ def mix(
         pipelines: A state knows them by their data's lengths and their stages;
             `source(data, name=...)` tells like ones apart.
         weights: A number >= 0 for each, of any sum; or a function from the number of
-            items so far to such numbers, a schedule; or a `control` of such numbers.
+            items so far to such numbers, a schedule.
         seed: An int >= 0; not needed with `deterministic`.
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
             With "all_exhausted" and "never" that pipeline begins again, in its next epoch,
@@ -93,7 +184,7 @@ def mix(
 
     State:
         That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached; with a `control`, also a count of all items.
+        and whether the end was reached.
 
     Resume:
         Re-reads what each pipeline does.
@@ -109,7 +200,7 @@ def mix(
         With `deterministic`, one pattern of as many ints as that denominator.
 
     Source:
-        The proportions are described at `lazyckpt.combinators.proportions`.
+        The proportions are described at `lazyckpt.combinators.machines.proportions`.
 
     >>> import lazyckpt as lz
     >>> web, books = lz.source(range(100)), lz.source(list("abcdefgh"))

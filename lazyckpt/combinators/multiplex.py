@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.join import joined, named, several
+from lazyckpt.combinators.machines.join import joined, named, several
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate

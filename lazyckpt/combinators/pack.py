@@ -7,8 +7,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from lazyckpt.combinators.packing import Placed, Read, packed, traced_rows
-from lazyckpt.combinators.token_rows import (
+from lazyckpt.combinators.machines.packing import Placed, Read, packed, traced_rows
+from lazyckpt.combinators.machines.token_rows import (
     Features,
     Overflow,
     as_sequence,

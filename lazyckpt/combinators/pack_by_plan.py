@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lazyckpt.combinators.packing_plan import PackingPlan
-from lazyckpt.combinators.reordered import table_length
-from lazyckpt.combinators.token_rows import Features, as_sequence, filled_row, part_of
+from lazyckpt.combinators.machines.reordered import table_length
+from lazyckpt.combinators.machines.token_rows import Features, as_sequence, filled_row, part_of
+from lazyckpt.combinators.plan_packing import PackingPlan
 from lazyckpt.core.call import Call
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.flow import Flow, Position

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.reordered import Listed, Order, reordered, table_length
-from lazyckpt.core.checks import Unfit, boolean, natural, optional, positive
+from lazyckpt.combinators.machines.reordered import Listed, Order, reordered, table_length
+from lazyckpt.core.checks import Unfit, boolean, natural, optional, positive, weights_as_given
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import (
     Indices,
@@ -32,20 +32,9 @@ _FINEST = 53  # bits of a float's mantissa
 
 
 def _weights(value: Any) -> NDArray[np.float64]:
-    try:
-        found = np.asarray(value)
-        is_number = found.ndim == 1 and found.dtype.kind in "iuf"
-        weights = found.astype(np.float64) if is_number else None
-    except (TypeError, ValueError):
-        weights = None
-    if weights is None:
-        raise Unfit("a sequence or one-dimensional array of numbers")
-    bad = np.flatnonzero(~((weights >= 0) & (weights < math.inf)))
-    if len(bad):
-        raise Unfit(f"finite numbers >= 0, and weight {bad[0]} is {weights[bad[0]]}")
-    if not weights.any():
-        raise Unfit("above 0 in at least one place")
-    return weights
+    with suppress(ValueError):  # of items of several lengths, of which the check names one
+        value = np.asarray(value)
+    return np.asarray(weights_as_given(value), np.float64)
 
 
 def _labels(value: Any) -> Any:

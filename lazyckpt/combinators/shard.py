@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.sharding import (
+from lazyckpt.combinators.machines.sharding import (
     Remainder,
     contiguous_part,
     dealt_stream,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.filter import selected
-from lazyckpt.combinators.key_hash import Key, key_hash
-from lazyckpt.combinators.reordered import Listed, reordered, table_length
+from lazyckpt.combinators.machines.key_hash import Key, key_hash
+from lazyckpt.combinators.machines.reordered import Listed, reordered, table_length
 from lazyckpt.core.checks import (
     Unfit,
     at_least,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.token_rows import token_count
+from lazyckpt.combinators.machines.token_rows import token_count
 from lazyckpt.core.checks import boolean, brief, function, optional, positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, Reread, begun

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from operator import call
 from typing import Any, Protocol, TypeVar, overload
 
-from lazyckpt.combinators.join import joined
+from lazyckpt.combinators.machines.join import joined
 from lazyckpt.core.checks import boolean
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate, within

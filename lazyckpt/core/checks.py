@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, NoReturn
 
@@ -16,6 +16,8 @@ from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.errors import ArgumentError
 
 Check = Callable[[Any], Any]
+
+_NUMBERS = (int, float, np.bool_, np.integer, np.floating)
 
 
 class Shown:
@@ -122,30 +124,40 @@ def short(value: Any) -> str:
 
 
 def weighing(value: Any) -> tuple[Any, ...]:
-    """A sequence of weights, as a tuple: finite, none negative, not all zero."""
-    weights = value.tolist() if hasattr(value, "tolist") else value
-    if not isinstance(weights, (list, tuple)) or not weights:
+    """Weights as a tuple, of ints where they are whole."""
+    return tuple(map(whole, weights_as_given(value)))
+
+
+def weights_as_given(value: Any) -> Any:
+    """A sequence or one-dimensional array of finite numbers >= 0, not all of them 0."""
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf":
+        bad = np.flatnonzero(~((value >= 0) & (value < math.inf))).tolist()
+    else:
+        found = value.tolist() if hasattr(value, "tolist") else value
+        is_indexed = hasattr(found, "__len__") and hasattr(found, "__getitem__")
+        if not is_indexed or isinstance(found, (str, bytes, Mapping)):
+            _unfit("a sequence of at least one number")
+        value = tuple(found)
+        bad = [number for number, weight in enumerate(value) if not _is_weight(weight)]
+    if not len(value):
         _unfit("a sequence of at least one number")
-    for number, weight in enumerate(weights):
-        if not _is_weight(weight):
-            _unfit(f"finite numbers >= 0, and weight {number} is {brief(weight)}")
-    if not any(weights):
+    if bad:
+        _unfit(f"finite numbers >= 0, and weight {bad[0]} is {brief(value[bad[0]])}")
+    if not any(value):
         _unfit("above 0 in at least one place")
-    return tuple(map(whole, weights))
+    return value
 
 
 def whole(weight: Any) -> Any:
     """A weight, as an int where it is one, so that 3 and 3.0 are the same argument."""
     number = weight.item() if isinstance(weight, np.generic) else weight
-    if isinstance(number, (bool, float)) and number == number // 1 < 1 << 53:
-        return int(number)
-    return number
+    return int(number) if number == number // 1 < 1 << 53 else number
 
 
 def _is_weight(value: Any) -> bool:
     try:
-        return not isinstance(value, (bool, str, bytes)) and 0 <= float(value) < math.inf
-    except (TypeError, ValueError, OverflowError):
+        return isinstance(value, _NUMBERS) and 0 <= float(value) < math.inf
+    except OverflowError:
         return False
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, compress, islice
+from itertools import compress
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from lazyckpt.core.iterators import ENDLESS, WALKS, iterate, make_ticks, remaining
+from lazyckpt.core.iterators import ENDLESS, iterate, make_ticks, remaining
 from lazyckpt.core.prng import Indices
-from lazyckpt.errors import SourceChanged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,11 +40,10 @@ class Flow(Generic[T]):
     `noting()` is the same flow with a `before` that is noted so, in place of one that has
     not begun: where items are dropped only that flow can tell.
 
-    `blocks` gives the same items as `pull`, cut into iterators, for who would go
-    through these himself: one or the other. It comes with `taken`, which is right
-    whatever interrupts it. `epoch_items()` are the items of any whole epoch, where they
-    are there and the same in each, more or fewer once the data have changed. `chunks` is
-    there where workers make the items.
+    `blocks` gives the same items as `pull`, as `lazyckpt.core.blocks` says: one or the other.
+    It comes with `taken`, which is right whatever interrupts it. `epoch_items()` are the
+    items of any whole epoch, where they are there and the same in each, more or fewer once
+    the data have changed. `chunks` is there where workers make the items.
     """
 
     __slots__ = (
@@ -85,7 +83,7 @@ class Flow(Generic[T]):
         self.epoch_items = epoch_items
         self.before = before
         self.noting = noting
-        self.block: Iterator[Any] = _NO_ITEMS  # at hand, of the types in `WALKS`
+        self.block: Iterator[Any] = _NO_ITEMS  # at hand, out of `blocks`
 
     def map(self, fn: Callable[[Any], U]) -> Flow[U]:
         inner = self.fn
@@ -109,11 +107,6 @@ class Flow(Generic[T]):
     def has_blocks(self) -> bool:
         """Whether its items come in blocks."""
         return self.blocks is not None and self.fn is None
-
-    def put_back(self, block: Iterator[Any]) -> None:
-        """Have `pull` go on with a block, as somebody's code is in it."""
-        assert self.blocks is not None
-        self.pull, self.blocks = chain.from_iterable(chain([block], self.blocks)), None
 
     def __iter__(self) -> Iterator[T]:
         fn = self.fn
@@ -174,26 +167,6 @@ class View(NamedTuple, Generic[T]):
         return starts and (lambda: -((start - starts()) // stride))
 
 
-def pass_over(flow: Flow[Any], count: int) -> None:
-    """Read items of a flow again, without what comes of them."""
-    found = 0
-    while found < count and flow.has_blocks and flow.blocks is not None:
-        block = next(flow.blocks, None)
-        if block is None:
-            break
-        if type(block) in WALKS:
-            flow.block = block
-            found += sum(1 for _ in islice(block, count - found))
-        else:
-            flow.put_back(block)
-    found += sum(1 for _ in islice(flow.pull, count - found))
-    if found < count:
-        raise SourceChanged(
-            f"reading {count} items again gave {found}: "
-            "a source or function does not give the same twice"
-        )
-
-
 def close_stream(flow: Flow[Any]) -> None:
     """Close what the items come from, unless it is about to give one, and end its block."""
     if flow.chunks is not None:
@@ -202,30 +175,6 @@ def close_stream(flow: Flow[Any]) -> None:
         if isinstance(stream, GeneratorType) and not stream.gi_running:
             stream.close()
     deque(flow.block, 0)
-
-
-def in_blocks(
-    blocks: Iterator[Iterator[U]],
-    snapshot: Callable[[], Position],
-    taken: Callable[[], int],
-    place: Callable[[], tuple[Position, int]] | None = None,
-    epoch_items: Callable[[], Sequence[U]] | None = None,
-    before: Callable[[], Position] | None = None,
-) -> Flow[U]:
-    """A flow of blocks of items, of which iterators over a sequence cost no more than that.
-
-    `taken` says how many items were taken, whatever interrupts.
-    """
-    pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, None, taken, None, blocks, place, epoch_items, before)
-
-
-def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:
-    """The items of a flow as blocks, and a thunk that tells how many were taken."""
-    if flow.blocks is not None and flow.taken is not None and flow.has_blocks:
-        return flow.blocks, flow.taken
-    items, taken = counted(flow)
-    return (items,), taken
 
 
 def counted(items: Iterable[U]) -> tuple[Iterator[U], Callable[[], int]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 from operator import length_hint
 from typing import Any, TypeVar
 
@@ -47,22 +47,6 @@ class Walk(Iterator[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Walk, (self._items,), self._index) if self._items != () else (Walk, ((),))
-
-
-class FirstItems(islice):  # type: ignore[type-arg]  # it takes none when it runs
-    """The first `n` items of an iterator of this module."""
-
-
-WALKS: tuple[type, ...] = (
-    type(iter([])),
-    type(iter(())),
-    type(iter(range(0))),
-    type(iter(range(1 << 99))),
-    type(iter(b"")),
-    Walk,
-    FirstItems,
-)
-"""Types of iterators that run no code of a user's."""
 
 
 def are_exact(make: Callable[[Sequence[int]], Any] = iter) -> bool:

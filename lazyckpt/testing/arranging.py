@@ -10,7 +10,7 @@ from typing import Any
 
 import toolz
 
-from lazyckpt.combinators.bounded_order import Grid
+from lazyckpt.combinators.machines.buffered_shuffle import Grid
 from lazyckpt.core.flow import BlockStarts
 from lazyckpt.core.prng import Permutation, derive, hashed
 from lazyckpt.testing.grouping import Items

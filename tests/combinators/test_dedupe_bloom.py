@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.combinators.bloom_filter import BlockFolder, BloomFilter
+from lazyckpt.combinators.machines.bloom_filter import BlockFolder, BloomFilter
 from lazyckpt.core.prng import hashes
 
 few = st.lists(st.integers(0, 20), max_size=50)

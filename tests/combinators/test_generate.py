@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from itertools import islice
 from typing import Any
 
@@ -85,7 +86,9 @@ def test_choices_come_as_often_as_they_weigh() -> None:
         assert abs(found[index] - n * share) <= 5 * (n * share * (1 - share)) ** 0.5
 
 
-@pytest.mark.parametrize("weights", [(1, 3), [2, 6], np.array([0.5, 1.5]), [1e-300, 3e-300]])
+@pytest.mark.parametrize(
+    "weights", [(1, 3), [2, 6], np.array([0.5, 1.5]), [1e-300, 3e-300], [True, 3]]
+)
 def test_choices_depend_on_the_proportions_alone(weights: Any) -> None:
     expected = list(lz.random_indices([1, 3], seed=0) | lz.take(50))
     assert list(lz.random_indices(weights, seed=0) | lz.take(50)) == expected
@@ -108,7 +111,7 @@ def test_choices_of_extreme_weights_end_and_stay_within() -> None:
         ([1, float("inf")], "weight 1 is inf"),
         ([10**400, 1], "weight 0 is 1000"),
         (["1"], "weight 0 is '1'"),
-        ([True, 1], "weight 0 is True"),
+        ([1, Fraction(1, 2)], "weight 1 is Fraction"),
         ([[1, 2], [3, 4]], r"weight 0 is \[1, 2\]"),
         (np.ones((2, 2)), r"weight 0 is \[1.0, 1.0\]"),
         (np.float64(3), "at least one number"),

@@ -130,7 +130,10 @@ def test_what_does_not_go_together_is_refused(data: Any, stage: Any, message: st
         _ = (source | stage).machine
 
 
-BAD = [[], [0, 0], [1, -1], [1, math.nan], [math.inf], ["a"], [[1], [2]], None, 3, "ab", [True]]
+BAD = [
+    [], [0, 0], [1, -1], [1, math.nan], [math.inf], ["a"], [[1], [2]], [1, [2, 3]], [10**400],
+    None, 3, "ab",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("weights", BAD, ids=repr)

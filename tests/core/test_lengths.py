@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.combinators.sampler import sampler
 from lazyckpt.compat.gluon import ShardedDataLoader
+from lazyckpt.compat.samplers import sampler
 from lazyckpt.compat.seqtools import DataLoader, LazySequence, smap
 from lazyckpt.core.lengths import length_of
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.combinators.sampler import sampler as any_sampler
 from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
+from lazyckpt.compat.samplers import sampler as any_sampler
 from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.lengths import is_raised_here

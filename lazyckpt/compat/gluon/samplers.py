@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lazyckpt as lz
-from lazyckpt.combinators.sampler import sampler_source
 from lazyckpt.compat.gluon.buckets import ConstWidthBucket, Key, int_table, matched
+from lazyckpt.compat.samplers import sampler_source
 from lazyckpt.core.checks import boolean, checked, finite, natural, positive
 from lazyckpt.core.prng import Permutation, derive
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.combinators.mersenne import Words, located, origin_of, restored, state_at
+from lazyckpt.compat.infinibatch.mersenne import Words, located, origin_of, restored, state_at
 from lazyckpt.compat.infinibatch.stages import boxed
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 import lazyckpt as lz
-from lazyckpt.combinators.mersenne import Seed
 from lazyckpt.compat.infinibatch import stages
+from lazyckpt.compat.infinibatch.mersenne import Seed
 from lazyckpt.compat.infinibatch.protocol import (
     CheckpointableIterator,
     PipelineIterator,

@@ -11,17 +11,17 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lazyckpt.combinators import mersenne
-from lazyckpt.combinators.blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.bucket_batch import cut_in_batches
-from lazyckpt.combinators.mersenne import Seed, Words, check_place, origin_of, seedable
-from lazyckpt.combinators.reservoir import Reservoir
+from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.source import source
+from lazyckpt.compat.infinibatch import mersenne
+from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
+from lazyckpt.compat.infinibatch.reservoir import Reservoir
+from lazyckpt.core.blocks import pass_over
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
-from lazyckpt.core.flow import Flow, Position, Table, View, counted, pass_over
+from lazyckpt.core.flow import Flow, Position, Table, View, counted
 from lazyckpt.core.iterators import ENDLESS, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
@@ -189,30 +189,10 @@ def infinibatch_random_map(
     )
 
 
-class _RandomSlots(Words):
-    """The slots of `random.Random.randrange`, for the first input on."""
-
-    def __init__(self, seed: Seed, size: int, epoch: int, number: int, *mark: int) -> None:
-        super().__init__(seed, *mark)
-        self._bound = size
-
-    @property
-    def mark(self) -> tuple[int, int]:
-        return self.origin, self.second
-
-    def draw(self, count: int) -> NDArray[np.int64]:
-        return self.below(self._bound, count)
-
-    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
-        return occupied[::-1]
-
-
 @combinator(**_DRAWN)
 def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
     """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
-    slots = partial(_RandomSlots, seed, buffer_size)
-    name = "BufferedShuffleIterator"
-    return Reservoir(name, upstream, buffer_size, slots, first=(origin_of(seed), 0)).machine()
+    return Reservoir(upstream, buffer_size, seed).machine()
 
 
 def _orders(seed: Seed) -> Callable[..., Words]:

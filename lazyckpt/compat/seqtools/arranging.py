@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.combinators.indexed import indexed, looking_up
+from lazyckpt.combinators.machines.indexed import indexed, looking_up
 from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, Walk, arranged
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
 from lazyckpt.core.flow import Flow, Position, Table, counted

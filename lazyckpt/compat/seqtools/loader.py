@@ -26,8 +26,8 @@ from lazyckpt.compat.seqtools.fetching import (
     standard_collate,
     state_of,
 )
-from lazyckpt.compat.seqtools.samplers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
+from lazyckpt.compat.seqtools.trainers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
 from lazyckpt.core.content import encode

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.combinators.enumerate import numbered
-from lazyckpt.combinators.interleave import Turns
+from lazyckpt.combinators.machines.turns import Turns
 from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine

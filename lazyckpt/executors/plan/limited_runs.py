@@ -8,8 +8,8 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
+from lazyckpt.core.blocks import next_walk
 from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.iterators import WALKS
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.handlers import build_machine
 from lazyckpt.executors.plan.layers import Layers
@@ -45,7 +45,7 @@ class LimitedRun(Reading):
     def read(self, items: list[Any], count: int, deadline: float = inf) -> bool:
         """Read on while items come in lists, which takes one position for each of these."""
         flow = self.flow
-        while self._skip_log is None and flow.has_blocks and flow.blocks is not None:
+        while self._skip_log is None and flow.has_blocks:
             begun = len(items)
             items.extend(islice(flow.block, count - begun))
             if made := len(items) - begun:
@@ -56,13 +56,9 @@ class LimitedRun(Reading):
                 self._last = position
                 if len(items) == count or perf_counter() > deadline:
                     return True
-            if (block := next(flow.blocks, None)) is None:
-                return False
-            if type(block) in WALKS:
-                flow.block = block
-            else:
-                flow.put_back(block)
-                self._stream = iter(flow)
+            if next_walk(flow) is None:
+                self._stream = iter(flow)  # which changes where blocks run a user's code
+                break
         return super().read(items, count, deadline)
 
     def left(self) -> int:

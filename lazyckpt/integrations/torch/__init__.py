@@ -7,7 +7,7 @@ try:
 except ImportError as error:
     raise ImportError(f'lz.torch: pip install "lazyckpt[torch]" ({error})') from None
 
-from lazyckpt.combinators.sampler import sampler
+from lazyckpt.compat.samplers import sampler
 from lazyckpt.integrations.torch.dataset import Dataset, dataset, state
 from lazyckpt.integrations.torch.loader import Loader, loader
 

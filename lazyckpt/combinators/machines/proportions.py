@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, brief
-from lazyckpt.core.lengths import is_raised_here
+from lazyckpt.core.checks import Unfit, brief, weights_as_given
 from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
 
@@ -39,17 +38,10 @@ class Choices(NamedTuple):
 
 
 def weights_of(value: Any) -> Weights:
-    """Weights as a tuple of numbers; `Unfit` if some are no weights."""
-    expected = "finite numbers >= 0, not all of them 0"
-    try:
-        found = tuple(w.item() if isinstance(w, np.generic) else w for w in value)
-        total = sum(map(float, found))
-    except (TypeError, ValueError, OverflowError) as error:
-        if not is_raised_here(error):
-            raise
-        raise Unfit(expected) from None
-    if not (0 < total < math.inf and all(isinstance(w, (int, float)) and w >= 0 for w in found)):
-        raise Unfit(expected)
+    """Weights whose sum is finite, as they are; `Unfit` if some are none."""
+    found = tuple(weights_as_given(value))
+    if math.isinf(sum(map(float, found))):
+        raise Unfit("finite numbers >= 0 of a finite sum")
     return found
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.combinators.packing_plan import Piece
+from lazyckpt.combinators.plan_packing import Piece
 
 LENGTHS = st.lists(st.integers(0, 30), max_size=60)
 OVERFLOWS = st.sampled_from(["split", "truncate", "drop"])

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lazyckpt.combinators.best_fit_decreasing import best_fit_decreasing
+from lazyckpt.combinators.machines.best_fit_decreasing import best_fit_decreasing
 
 
 def one_by_one(sizes: list[int], length: int) -> list[int]:

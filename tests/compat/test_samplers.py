@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.combinators.sampler import sampler
+from lazyckpt.compat.samplers import sampler
 
 
 class Seeded:

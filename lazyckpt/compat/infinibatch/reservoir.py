@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lazyckpt.compat.infinibatch.mersenne import Seed, Words, origin_of
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread, within
@@ -17,23 +18,19 @@ from lazyckpt.errors import SourceChanged
 
 Mark: TypeAlias = tuple[int, ...]
 
+_NAME = "BufferedShuffleIterator"
 _MISSING: Any = object()
 _AT_ONCE = 1 << 13  # draws, which so stay in the processor's cache
 _MOST = 1 << 62  # inputs
 
 
-class Slots(Protocol):
-    """The slots that a reservoir draws for one input after another."""
+class _Slots(Words):
+    """The slots that `random.Random.randrange` draws for one input after another."""
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> tuple[int, int]:
         """Where the second slot of the last draw comes from: a state may begin there."""
-
-    def draw(self, count: int) -> NDArray[np.int64]:
-        """The slots of the next inputs, one at least."""
-
-    def flush(self, occupied: NDArray[np.int64], given: int) -> NDArray[np.int64]:
-        """The order in which slots are emptied at the end, `given` being counted before."""
+        return self.origin, self.second
 
 
 class Reservoir:
@@ -48,32 +45,21 @@ class Reservoir:
     of a block or 0, so that it depends on the count alone.
 
     Args:
-        name: What errors call the stage.
         upstream: What is shuffled.
         size: How many items are held.
-        slots: From the epoch, the number of an input and the mark there, which
-            it checks, to the slots from there on.
-        first: The mark before the first input.
+        seed: Of the `random.Random` that draws slots.
     """
 
-    def __init__(
-        self,
-        name: str,
-        upstream: Machine[Any],
-        size: int,
-        slots: Callable[..., Slots],
-        first: Mark,
-    ) -> None:
-        self.name, self.upstream, self.size = name, upstream, size
-        self.slots, self.first = slots, first
+    def __init__(self, upstream: Machine[Any], size: int, seed: Seed) -> None:
+        self.upstream, self.size, self.seed = upstream, size, seed
         self.block = min(max(size, 256), 1 << 16)
 
     def machine(self) -> Machine[Any]:
         upstream = self.upstream
         return stateful(
-            self.name,
+            _NAME,
             upstream,
-            first=(0, 0, *self.first),
+            first=(0, 0, origin_of(self.seed), 0),
             check=self._check,
             rate=Rate(1, self.size),
             rereads=lambda position: [Reread(position[0], position[2] - position[1])],
@@ -82,12 +68,12 @@ class Reservoir:
         )
 
     def _check(self, start: Any, given: Any, *mark: Any) -> None:
-        within(self.name, given, _MOST), within(self.name, start, given)
-        self.slots(0, start, *mark)
+        within(_NAME, given, _MOST), within(_NAME, start, given)
+        _Slots(self.seed, *mark)
 
     def flow(self, position: Position) -> Flow[Any]:
         anchor, start, given, *mark = position
-        slots = self.slots(self.upstream.epoch(anchor), start, *mark)
+        slots = _Slots(self.seed, *mark)
         before = self.upstream.flow(anchor)
         ticks: Iterator[int] = iterate(())
         ahead = given  # the count when ticks run out
@@ -102,7 +88,7 @@ class Reservoir:
                 first = held.arrived
                 while True:
                     stop = min(_next(first, self.block), _next(first, _AT_ONCE))
-                    some = slots.draw(stop - first)
+                    some = slots.below(self.size, stop - first)
                     if first and first % self.block == 0:
                         held.marks[first + 1] = held.snapshot(), slots.mark
                         start, anchor, mark = held.oldest_mark()
@@ -131,10 +117,9 @@ class Reservoir:
             flushed = max(0, given - held.arrived)
             if flushed > len(occupied):
                 raise SourceChanged(
-                    f"{self.name}: the state stands after item {given} of what now has "
-                    f"{held.arrived}"
+                    f"{_NAME}: the state stands after item {given} of what now has {held.arrived}"
                 )
-            rest = slots.flush(occupied, passed - flushed)[flushed:].tolist()
+            rest = occupied[::-1][flushed:].tolist()
             ticks, ahead = iterate(rest), passed + len(rest)
             for slot in ticks:
                 yield buffer[slot]
@@ -147,7 +132,7 @@ class Reservoir:
 
     def _opened(
         self,
-        slots: Slots,
+        slots: _Slots,
         flow: Flow[Any],
         anchor: Position,
         start: int,
@@ -160,7 +145,7 @@ class Reservoir:
         while arrived < target:
             opens = arrived and arrived % self.block == 0
             stop = arrived + 1 if opens else min(target, _next(arrived, self.block))
-            drawn, first = slots.draw(stop - arrived), arrived
+            drawn, first = slots.below(self.size, stop - arrived), arrived
             for slot, item in zip(drawn.tolist(), islice(stream, stop - arrived), strict=False):
                 buffer[slot] = item
                 arrived += 1

@@ -7,9 +7,8 @@ from random import Random
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.combinators import mersenne
-from lazyckpt.combinators.mersenne import Words
-from lazyckpt.compat.infinibatch import iterators
+from lazyckpt.compat.infinibatch import iterators, mersenne
+from lazyckpt.compat.infinibatch.mersenne import Words
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 

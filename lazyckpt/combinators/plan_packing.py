@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.best_fit_decreasing import best_fit_decreasing
-from lazyckpt.combinators.token_rows import Overflow, overflow_policy
+from lazyckpt.combinators.machines.best_fit_decreasing import best_fit_decreasing
+from lazyckpt.combinators.machines.token_rows import Overflow, overflow_policy
 from lazyckpt.core.arrays import read_only
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit, at_least, checked, natural, optional, positive

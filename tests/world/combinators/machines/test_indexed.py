@@ -8,7 +8,7 @@ import torch
 
 import lazyckpt as lz
 from lazyckpt.compat.seqtools import DataLoader
-from tests.combinators.test_indexed import ROWS, same
+from tests.combinators.machines.test_indexed import ROWS, same
 
 
 @pytest.mark.filterwarnings("error")

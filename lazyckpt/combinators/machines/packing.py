@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from lazyckpt.combinators.machines.token_rows import Features
 from lazyckpt.combinators.map import map as mapped
-from lazyckpt.combinators.token_rows import Features
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.machine import Machine, Reread, anchored, within

@@ -8,8 +8,8 @@ from itertools import chain, compress, islice
 from operator import ne
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from lazyckpt.combinators.join import named
-from lazyckpt.combinators.proportions import Choices, Proportions, random_choices
+from lazyckpt.combinators.machines.join import named
+from lazyckpt.combinators.machines.proportions import Choices, Proportions, random_choices
 from lazyckpt.combinators.repeat import repeated
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted

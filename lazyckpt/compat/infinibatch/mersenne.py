@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.combinators.blocks import rearranged
+from lazyckpt.combinators.machines.shuffled_blocks import rearranged
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.iterators import iterate, remaining

@@ -10,10 +10,11 @@ import numpy as np
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.core.arrays import picked, read_only
+from lazyckpt.core.blocks import FirstItems, in_blocks
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import BlockStarts, Flow, Position, Table, View, in_blocks
+from lazyckpt.core.flow import BlockStarts, Flow, Position, Table, View
 from lazyckpt.core.frames import Column, frame_columns, is_reader
-from lazyckpt.core.iterators import FirstItems, end, index_reached, iterate, remaining
+from lazyckpt.core.iterators import end, index_reached, iterate, remaining
 from lazyckpt.core.machine import End, Machine
 from lazyckpt.core.prng import Indices, affine
 from lazyckpt.core.stages import sourced

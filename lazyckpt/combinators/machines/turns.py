@@ -1,0 +1,241 @@
+"""`Turns`: machines that give items in turn, under `interleave` and `lanes`."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain, cycle, pairwise, repeat
+from typing import Any, Generic, TypeVar
+
+from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.machine import End, Machine, Rate, within
+from lazyckpt.core.stages import joining
+
+A = TypeVar("A")
+
+
+class Turns(Generic[A]):
+    """Machines that give items in turn, as a machine.
+
+    Its own part: which have ended, as bits; whose turn it is; how many items
+    were given in that turn.
+    """
+
+    def __init__(self, machines: Sequence[Machine[A]], block_length: int = 1) -> None:
+        self.machines = machines
+        self.width = len(machines)
+        self.block_length = block_length
+        self._known: tuple[Position, _Rounds] | None = None  # of the position asked for last
+
+    def machine(self, name: str) -> Machine[A]:
+        skips = [each.skip for each in self.machines]
+        return joining(
+            name,
+            self.machines,
+            first=(0, 0, 0),
+            check=lambda ended, turn, given: self.check(name, ended, turn, given),
+            rate=Rate(),
+            step=self.step,
+            flow=self.flow,
+            skip=self.skip if None not in skips else None,
+            item=self.item if self.length is not None else None,
+            length=self.length,
+        )
+
+    @property
+    def length(self) -> int | float | None:
+        lengths = [each.length for each in self.machines if each.length is not None]
+        return sum(lengths) if len(lengths) == self.width else None
+
+    def check(self, name: str, ended: int, turn: int, given: int) -> None:
+        within(name, ended, (1 << self.width) - 1), within(name, turn, self.width - 1)
+        within(name, given, self.block_length - 1)
+
+    def turned(self, turn: int, given: int, ended: int) -> tuple[int, int]:
+        """Whose turn it is, those passed over that have ended or had theirs."""
+        if given == self.block_length:
+            turn, given = (turn + 1) % self.width, 0
+        while ended >> turn & 1 and ended + 1 < 1 << self.width:
+            turn = (turn + 1) % self.width
+        return (turn, given) if ended + 1 < 1 << self.width else (0, 0)
+
+    def step(self, position: Position) -> tuple[Position, A]:
+        (*places,), ended, turn, given = position
+        while ended + 1 < 1 << self.width:
+            try:
+                places[turn], item = self.machines[turn].step(places[turn])
+            except End as end:
+                places[turn], ended = end.position, ended | 1 << turn
+                turn, given = self.turned(turn, 0, ended)
+            else:
+                return (tuple(places), ended, *self.turned(turn, given + 1, ended)), item
+        raise End((tuple(places), ended, turn, given))
+
+    def flow(self, position: Position) -> Flow[A]:
+        places, ended, turn, given = position
+        block_length, turned = self.block_length, self.turned
+        flows = [each.flow(place) for each, place in zip(self.machines, places, strict=True)]
+
+        order, before = [turn], 0
+        taken: Callable[[], int] = int  # none, until reading begins
+        now = list(places)  # positions, where so many items of this round were taken:
+        noted: int | None = 0  # None if all may have moved since
+
+        def rounds() -> Iterator[Iterator[A]]:
+            """The items until one pipeline ends, then those until the next one does."""
+            nonlocal ended, turn, given, order, before, taken, noted
+            streams = [iter(each) for each in flows]
+            while ended + 1 < 1 << self.width:
+                numbers = chain(range(turn, self.width), range(turn))
+                order = [number for number in numbers if not ended >> number & 1]
+                turns: Iterator[Iterator[A]] = cycle([streams[number] for number in order])
+                if block_length > 1:
+                    first = repeat(next(turns), block_length - given)
+                    others = map(repeat, turns, repeat(block_length))
+                    turns = chain(first, chain.from_iterable(others))
+                items, taken = counted(map(next, turns))
+                yield items
+                turn, before, taken = whose()[0], before + taken(), lambda: 0
+                ended |= 1 << turn
+                turn, given = turned(turn, 0, ended)
+                noted = None
+
+        def whose() -> tuple[int, int]:
+            """Whose turn it is, and how many items were given in it."""
+            blocks, inside = divmod(given + taken(), block_length)
+            return order[blocks % len(order)], inside
+
+        def snapshot() -> Position:
+            nonlocal noted
+            here, moved = taken(), set(range(len(flows)))
+            if noted is not None:
+                turns = range((given + noted) // block_length, -(-(given + here) // block_length))
+                moved = {order[each % len(order)] for each in turns[-len(order) :]}
+            for number in moved:
+                now[number] = flows[number].snapshot()
+            noted = here
+            return tuple(now), ended, *turned(*whose(), ended)
+
+        items = chain.from_iterable(rounds())
+        return Flow(items, snapshot, taken=lambda: before + taken())
+
+    def skip(self, position: Position, n: int) -> tuple[Position, int]:
+        places, ended, turn, given = position
+        has = [self._jump(i, place, n)[1] for i, place in enumerate(places)]
+        taken, left = [0] * self.width, n
+
+        def give() -> None:
+            """Go through the rest of one turn."""
+            nonlocal ended, turn, given, left
+            some = min(self.block_length - given, has[turn] - taken[turn], left)
+            taken[turn], left, given = taken[turn] + some, left - some, given + some
+            if left and given < self.block_length:
+                ended, given = ended | 1 << turn, 0
+                taken[turn] += 1  # asked once more, it ends
+            turn, given = self.turned(turn, given, ended)
+
+        if left and given:
+            give()
+        rest = {
+            number: has[number] - taken[number]
+            for number in range(self.width)
+            if not ended >> number & 1
+        }
+        whole = self.block_length * _rounds(left, [*rest.values()], self.block_length)
+        for number, most in rest.items():
+            left -= min(whole, most)
+            taken[number] += min(whole, most + 1)
+            ended |= (most < whole) << number
+        turn, given = self.turned(turn, given, ended)
+        while left and ended + 1 < 1 << self.width:
+            give()
+        after = [self._jump(i, place, taken[i])[0] for i, place in enumerate(places)]
+        return (tuple(after), ended, turn, given), n - left
+
+    def item(self, position: Position, n: int) -> A:
+        known = self._known
+        if known is None or known[0] is not position:
+            self._known = known = position, self._rounds(position)
+        number, behind = known[1].find(n)
+        alone: Any = self.machines[number].item
+        found: A = alone(position[0][number], behind)
+        return found
+
+    def _rounds(self, position: Position) -> _Rounds:
+        places, _, turn, given = position
+        has = [
+            self._jump(i, place, each.length)[1] if isinstance(each.length, int) else math.inf
+            for i, (each, place) in enumerate(zip(self.machines, places, strict=True))
+        ]
+        first = min(self.block_length - given, has[turn]) if given else 0
+        has[turn] -= first
+        order = [*range(turn + bool(given), self.width), *range(turn + bool(given))]
+        return _Rounds([(i, has[i]) for i in order], self.block_length, turn, first)
+
+    def _jump(self, number: int, place: Position, n: int) -> tuple[Position, int]:
+        jump: Any = self.machines[number].skip
+        found: tuple[Position, int] = jump(place, n)
+        return found
+
+
+class _Rounds:
+    """Where items are, of machines that have so many and give them in turn.
+
+    - `order`: whose turn it is in a round, each with how many it has
+    - `first`: how many more of number `turn` come before the first round
+    """
+
+    def __init__(
+        self, order: list[tuple[int, float]], block_length: int, turn: int, first: int
+    ) -> None:
+        self._order, self._block_length = order, block_length
+        self._turn, self._first = turn, first
+        # When so many were taken of each that has them, so many were given in all.
+        self._taken = [0, *sorted([has for _, has in order])]
+        pairs = enumerate(pairwise(self._taken))
+        parts = [(b - a) * (len(order) - i) if b > a else 0 for i, (a, b) in pairs]
+        self._given = [*accumulate(parts, initial=0)]
+        self._found: dict[int, list[tuple[int, float]]] = {}
+
+    def find(self, n: int) -> tuple[int, int]:
+        """Which machine has the item behind n others, and behind how many of its own."""
+        first, block_length = self._first, self._block_length
+        if n < first:
+            return self._turn, n
+        n -= first
+        ended = bisect_right(self._given, n) - 1
+        more, rest = divmod(n - int(self._given[ended]), len(self._order) - ended)
+        taken = int(self._taken[ended]) + more
+        if block_length == 1:
+            number = self._active(ended)[rest][0]
+        else:
+            taken -= taken % block_length  # back to where the round began
+            ended = bisect_right(self._taken, taken) - 1
+            before = (taken - self._taken[ended]) * (len(self._order) - ended)
+            rest = n - int(self._given[ended] + before)
+            for number, has in self._active(ended):  # noqa: B007  # used behind the loop
+                some = min(block_length, has - taken)
+                if rest < some:
+                    break
+                rest -= int(some)
+            taken += rest
+        return number, taken + (first if number == self._turn else 0)
+
+    def _active(self, ended: int) -> list[tuple[int, float]]:
+        """Those that still have items where so many have ended."""
+        found = self._found.get(ended)
+        if found is None:
+            taken = self._taken[ended]
+            found = self._found[ended] = [pair for pair in self._order if pair[1] > taken]
+        return found
+
+
+def _rounds(left: int, rest: list[int], block_length: int) -> int:
+    """How many times it goes round before the last of `left` items; `rest`: what each one has."""
+    low, high = 0, max(rest, default=0) // block_length + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        is_before = sum(min(middle * block_length, each) for each in rest) < left
+        low, high = (middle, high) if is_before else (low, middle - 1)
+    return low

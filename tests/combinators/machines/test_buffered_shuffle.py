@@ -1,0 +1,293 @@
+"""Shuffles within a buffer: how well they mix, what they hold, what a resume reads."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.combinators.machines.buffered_shuffle import BoundedOrder, Grid
+from lazyckpt.testing.laws import Stream
+from tests.combinators.long_orders import LENGTHS, keep_laws
+from tests.helpers import Costly
+
+
+def batched(n: int) -> Any:
+    """Random access without a table."""
+    return lz.source(range(n)) | lz.batch(1, collate=lambda items: items[0])
+
+
+def indexed(n: int) -> Any:
+    return lz.source(range(n))
+
+
+def stream(n: int) -> Any:
+    return lz.source(Stream(range(n)))
+
+
+@pytest.mark.parametrize("kind", [indexed, batched, stream])
+@settings(max_examples=15)
+@given(n=LENGTHS, buffer=st.sampled_from([1, 2, 5, 33, 100, 257, 600]), seed=st.integers(0))
+def test_it_keeps_the_laws_across_its_blocks(kind: Any, n: int, buffer: int, seed: int) -> None:
+    keep_laws(kind(n) | lz.shuffle(buffer, seed=seed))
+
+
+@given(
+    n=st.integers(0, 900), buffer=st.integers(1, 200), seed=st.integers(0), place=st.floats(0, 1)
+)
+def test_the_order_does_not_depend_on_access(n: int, buffer: int, seed: int, place: float) -> None:
+    whole, *others = (list(kind(n) | lz.shuffle(buffer, seed=seed)) for kind in KINDS)
+    assert sorted(whole) == list(range(n))
+    assert others == [whole, whole]
+    cut = int(place * n)
+    for kind in KINDS:
+        pipeline = kind(n) | lz.shuffle(buffer, seed=seed)
+        assert list(lz.run(pipeline, lz.state_at(pipeline, cut))) == whole[cut:]
+
+
+KINDS = (indexed, batched, stream)
+
+
+class Held:
+    """Items that count how many of them there are."""
+
+    alive = most = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        Held.alive += 1
+        Held.most = max(Held.most, Held.alive)
+
+    def __del__(self) -> None:
+        Held.alive -= 1
+
+
+class Holding:
+    """A stream of them."""
+
+    def __iter__(self) -> Iterator[Held]:
+        return map(Held, range(3000))
+
+
+@pytest.mark.parametrize("buffer", [1, 2, 16, 17, 40, 100, 333, 1000])
+@pytest.mark.parametrize("cut", [0, 1, 1500, 2990])
+def test_it_holds_no_more_than_its_buffer(buffer: int, cut: int) -> None:
+    pipeline = lz.source(Holding()) | lz.shuffle(buffer, seed=0)
+    state = lz.state_at(pipeline, cut)
+    gc.collect()
+    before = Held.most = Held.alive
+    for _ in lz.run(pipeline, state):
+        pass
+    assert Held.most - before <= buffer + 2  # and what was read last and given last
+
+
+@pytest.mark.parametrize("buffer", [1, 10, 300, 5000])
+def test_a_resume_over_a_stream_reads_two_buffers(buffer: int) -> None:
+    pipeline = lz.source(Stream(range(12 * buffer + 30))) | lz.shuffle(buffer, seed=0)
+    for n in range(0, 12 * buffer, max(1, buffer // 7)):
+        anchor, given = lz.state_at(pipeline, n).position
+        assert given == n
+        assert 0 <= n - anchor[1] < buffer + max(96, buffer // 16)
+        costs = lz.resume_cost(pipeline, lz.state_at(pipeline, n)).stages
+        assert all(
+            cost.items <= 2 * buffer + 64 * (buffer < 512)
+            for cost in costs
+            if cost.name == "shuffle"
+        )
+
+
+def test_a_resume_over_steps_reads_what_it_gives() -> None:
+    data = Costly(5000)
+    pipeline = lz.source(data) | lz.shuffle(100, seed=0)
+    whole = list(pipeline)
+    state = lz.state_at(pipeline, 3000)
+    data.read.clear()
+    assert list(islice(lz.run(pipeline, state), 5)) == whole[3000:3005]
+    assert [10 * index for index in data.read] == whole[3000:3005]
+
+
+def test_random_access_reads_what_is_asked_for() -> None:
+    data = Costly(5000)
+    pipeline = lz.source(data) | lz.shuffle(100, seed=0)
+    whole = list(pipeline)
+    data.read.clear()
+    assert pipeline[4321] == whole[4321]
+    assert data.read == [whole[4321] // 10]
+    assert list(pipeline[100:2000:150]) == whole[100:2000:150]
+
+
+def test_a_source_that_became_shorter_is_told() -> None:
+    state = lz.state_at(stream(300) | lz.shuffle(20, seed=0), 250)
+    with pytest.raises(lz.SourceChanged, match="after item 250 of what now has 240"):
+        list(lz.run(stream(240) | lz.shuffle(20, seed=0), state))
+
+
+def test_over_an_endless_stream_repeated() -> None:
+    for endless in (lz.count(), lz.source(range(7)) | lz.repeat()):
+        pipeline = endless | lz.repeat() | lz.shuffle(5, seed=0)
+        steps = list(islice(lz.run(pipeline).with_state(), 40))
+        for (_, state), (item, _) in pairwise(steps):
+            assert next(lz.run(pipeline, state)) == item
+
+
+def parity(x: int) -> int:
+    return x % 2
+
+
+@pytest.mark.parametrize("buffer_size", [1, 2, 5])
+def test_a_resume_ends_where_a_straight_run_does(buffer_size: int) -> None:
+    """What joins pipelines notes which of them have ended, once it has asked."""
+    data = lz.source(range(4))
+    joined = lz.case(data | lz.map(parity), data, data)
+    pipeline = joined | lz.shuffle(buffer_size, seed=0)
+    pairs = list(lz.run(pipeline).with_state())
+    for cut, (_, state) in enumerate(pairs, 1):
+        assert list(lz.run(pipeline, state).with_state()) == pairs[cut:]
+
+
+@pytest.mark.parametrize(("buffer", "n"), [(100, 99), (512, 511), (600, 570), (1000, 960)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resume_near_the_end_of_a_stream_that_a_buffer_holds(
+    kind: Any, buffer: int, n: int
+) -> None:
+    """All items are one permutation there, in which the first may come last."""
+    late = []
+    for seed in range(40):
+        pipeline = kind(n) | lz.shuffle(buffer, seed=seed)
+        whole = list(pipeline)
+        late.append(n - 1 - whole.index(0))
+        if min(late) == late[-1] < 40:
+            for cut in (n - 40, n - late[-1] - 1, n - 1):
+                assert list(lz.run(pipeline, lz.state_at(pipeline, cut))) == whole[cut:]
+    assert min(late) < buffer // 16
+
+
+SIZES = st.one_of(st.integers(1, 80), st.integers(1, 5000))
+
+
+def order(grid: Grid, seed: int, length: int, epoch: int = 0) -> np.ndarray:
+    found = BoundedOrder(grid, seed, epoch, length).at(range(length))
+    assert isinstance(found, np.ndarray)
+    return found
+
+
+@given(size=SIZES, seed=st.integers(0), buffers=st.floats(0, 8))
+def test_no_item_moves_further_than_the_buffer_reaches(
+    size: int, seed: int, buffers: float
+) -> None:
+    grid, length = Grid.of(size), int(size * buffers)
+    found = order(grid, seed, length)
+    assert sorted(found.tolist()) == list(range(length))
+    if length >= grid.reach:
+        moved = found - np.arange(length)
+        assert moved.max() < grid.reach
+        assert -moved.min() <= grid.stay
+
+
+@given(size=SIZES)
+def test_a_grid_fits_the_buffer(size: int) -> None:
+    grid = Grid.of(size)
+    assert size - size // 16 <= grid.reach <= size
+    assert grid.width % grid.chunk == 0
+    for passed in range(0, 5 * size, max(1, size // 5)):
+        again = passed + grid.reach - grid.anchor(passed)
+        assert again <= 2 * size + 64 * (size < 512)
+
+
+@given(size=SIZES, seed=st.integers(0), buffers=st.floats(1, 8))
+def test_the_end_changes_nothing_before_it_is_seen(size: int, seed: int, buffers: float) -> None:
+    grid = Grid.of(size)
+    length = max(grid.reach, int(size * buffers))
+    seen = length - grid.reach + grid.sure
+    endless = BoundedOrder(grid, seed, 0, None).at(range(seen))
+    assert (endless == order(grid, seed, length)[:seen]).all()
+
+
+@given(size=SIZES, seed=st.integers(0), buffers=st.floats(0, 8), places=st.lists(st.floats(0, 1)))
+def test_any_place_can_be_asked_for(
+    size: int, seed: int, buffers: float, places: list[float]
+) -> None:
+    grid, length = Grid.of(size), int(size * buffers)
+    whole = order(grid, seed, length)
+    chosen = [int(place * (length - 1)) for place in places if length]
+    fresh = BoundedOrder(grid, seed, 0, length)
+    assert [fresh[place] for place in chosen] == whole[chosen].tolist()
+    assert np.asarray(fresh.at(np.array(chosen, np.int64))).tolist() == whole[chosen].tolist()
+    for place in chosen[:3]:
+        assert np.concatenate([*fresh.since(place)]).tolist() == whole[place:].tolist()
+
+
+@pytest.mark.parametrize("size", [100, 1000, 10_000])
+def test_distances_are_uniform(size: int) -> None:
+    grid, length = Grid.of(size), 60_000 + 40 * size
+    found = order(grid, 1, length)
+    midst = slice(2 * size, -2 * size)
+    moved = (found - np.arange(length))[midst] / (grid.width / 2)
+    assert np.abs(moved).max() < 1.25
+    inside = np.histogram(moved, bins=10, range=(-0.8, 0.8))[0]
+    assert np.abs(inside / inside.mean() - 1).max() < 0.1
+    assert abs(moved.mean()) < 0.02
+    assert abs(moved.std() * 3**0.5 - 1) < 0.05  # that of a uniform distribution
+
+
+@pytest.mark.parametrize("size", [100, 1000, 10_000])
+def test_neighbours_are_independent(size: int) -> None:
+    """But for this: of a chunk no two items are displaced alike, so fewer neighbours are of one."""
+    grid = Grid.of(size)
+    found = order(grid, 2, 60_000 + 40 * size)
+    moved = (found - np.arange(len(found)))[2 * size : -2 * size].astype(float)
+    for lag in (1, 2, 7):
+        correlation = np.corrcoef(moved[:-lag], moved[lag:])[0, 1]
+        assert abs(correlation) < 0.03 + 1.2 * grid.chunk / grid.width
+
+
+@pytest.mark.parametrize("edge", ["begin", "end"])
+def test_the_edges_are_mixed_too(edge: str) -> None:
+    size, length = 200, 2000
+    grid = Grid.of(size)
+    found = np.stack([order(grid, seed, length) for seed in range(400)])
+    if edge == "end":
+        found = length - 1 - found[:, ::-1]
+    first = found[:, 0]  # uniform over the items that half a width holds
+    assert first.max() < grid.reach
+    counts = np.histogram(first, bins=5, range=(0, grid.width // 2))[0]
+    assert counts.min() > 45
+    assert counts.max() < 115
+
+
+def test_no_boundary_shows() -> None:
+    """The mean number of the items around a place rises with it, without steps."""
+    size, length = 1000, 12_000
+    grid = Grid.of(size)
+    means = np.mean([order(grid, seed, length) for seed in range(400)], axis=0)
+    steps = (means - np.arange(length))[2 * size : -2 * size]
+    assert np.abs(steps).max() < 6 * grid.width / 12**0.5 / 20 + grid.chunk
+
+
+def test_two_epochs_are_independent() -> None:
+    grid = Grid.of(500)
+    one, two = (order(grid, 0, 20_000, epoch) - np.arange(20_000) for epoch in (0, 1))
+    assert abs(np.corrcoef(one, two)[0, 1]) < 0.03
+
+
+def test_golden_values() -> None:
+    assert order(Grid.of(5), 0, 12).tolist() == [0, 1, 4, 2, 5, 3, 6, 8, 10, 7, 9, 11]
+    assert order(Grid.of(64), 7, 400)[100:110].tolist() == [
+        97,
+        82,
+        112,
+        93,
+        142,
+        109,
+        69,
+        111,
+        122,
+        140,
+    ]
