@@ -33,7 +33,8 @@ class Items:
 
 def apart(items: list[Any]) -> Any:
     """Items as they are pickled: a list of them comes out."""
-    return [*items] if _VALUES.issuperset(map(type, items)) else Items(items)
+    is_safe = len(items) < 2 or _VALUES.issuperset(map(type, items))
+    return [*items] if is_safe else Items(items)
 
 
 def _opened(pickles: bytes, starts: list[int], large: list[Any]) -> list[Any]:
