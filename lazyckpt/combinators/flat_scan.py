@@ -37,7 +37,8 @@ def flat_scan(
     Outputs are an iterable, as `flat_map` takes it, or a pipeline.
 
     Args:
-        step: The function; it may change its state in place, which is copied first.
+        step: The function; it may change its state in place, which is a copy each time.
+            What its outputs change of it when they are asked for stays theirs.
         init: The first state: None, bool, int, float, str, and lists, dicts and
             tuples of them.
         flush: `flush(state) -> outputs`, called where the epoch ends.
@@ -74,23 +75,24 @@ def flat_scan(
         before, last = noted(anchored(upstream, anchor))
         inner: Flow[B] | None = None
         begun = 0  # outputs given before those of the current item
-        state = thaw(mine)
 
         def expansions() -> Iterator[Iterable[B]]:
-            nonlocal anchor, mine, inside, inner, begun, state
+            nonlocal anchor, mine, inside, inner, begun
+            after = mine
             for item in before:
-                frozen = freeze(state, "flat_scan")
-                state, outputs = step(state, item)
+                held = after
+                state, outputs = step(thaw(held), item)
+                after = freeze(state, "flat_scan")
                 inner = _entered(outputs, inside, epoch)
-                anchor, mine, inside, begun = last(), frozen, 0, taken()
+                anchor, mine, inside, begun = last(), held, 0, taken()
                 yield inner or outputs
-            frozen, here = freeze(state, "flat_scan"), before.snapshot()
+            here = before.snapshot()
             if flush is not None:
-                outputs = flush(state)
+                outputs = flush(thaw(after))
                 inner = _entered(outputs, inside, epoch)
-                anchor, mine, inside, begun = here, frozen, 0, taken()
+                anchor, mine, inside, begun = here, after, 0, taken()
                 yield inner or outputs
-            anchor, mine, inside, inner, begun = here, frozen, _ENDED, None, taken()
+            anchor, mine, inside, inner, begun = here, after, _ENDED, None, taken()
 
         def snapshot() -> Position:
             if inner is not None:

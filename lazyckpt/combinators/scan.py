@@ -9,7 +9,7 @@ from lazyckpt.core.checks import function
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import End, Machine, Rate
 from lazyckpt.core.stages import stateful
-from lazyckpt.core.user_state import freeze, storable, thaw
+from lazyckpt.core.user_state import copied, freeze, storable, thaw
 from lazyckpt.decorators import combinator
 
 A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
@@ -25,7 +25,7 @@ def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> 
     """The outputs of a Mealy machine: `step(state, item) -> (state, output)`.
 
     Args:
-        step: The function; it may change its state in place.
+        step: The function; it may change its state in place, which is a copy each time.
         init: The first state: None, bool, int, float, str, and lists, dicts and
             tuples of them.
 
@@ -68,7 +68,8 @@ def scan(upstream: Machine[A], step: Callable[[S, A], tuple[S, B]], init: S) -> 
             nonlocal state, lost
             for item in stream:
                 try:
-                    state, output = step(state, item)
+                    found, output = step(copied(state, "scan"), item)
+                    state = copied(found, "scan")
                 except BaseException:
                     lost = 1
                     raise

@@ -10,7 +10,7 @@ from lazyckpt.core.checks import function
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, countable, within
 from lazyckpt.core.stages import sourced
-from lazyckpt.core.user_state import freeze, storable, thaw
+from lazyckpt.core.user_state import copied, freeze, storable, thaw
 from lazyckpt.decorators import source_combinator
 
 S = TypeVar("S")
@@ -24,7 +24,7 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
     Each epoch begins at `init`.
 
     Args:
-        step: The function; it may change its state in place, if no item shares it.
+        step: The function; it may change its state in place, which is a copy each time.
         init: The first state: None, bool, int, float, str, and lists, dicts and
             tuples of them.
 
@@ -64,12 +64,12 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
         def items() -> Iterator[T]:
             nonlocal state, ended
             while not ended:
-                found = step(state)
+                found = step(copied(state, "unfold"))
                 if found is None:
                     state, ended = None, 1
                     return
-                state, item = found
-                yield item
+                state = copied(found[0], "unfold")
+                yield found[1]
 
         def snapshot() -> Position:
             number = countable("unfold", index + taken())

@@ -7,12 +7,14 @@ survive JSON; thawing gives fresh ones, so that no step can change a state.
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from typing import Any
 
 from lazyckpt.core.checks import Unfit, brief
 from lazyckpt.errors import InvalidState
 
 _CLASHES = 1000  # keys of one hash: looking one up tries them all
+_IMMUTABLE = {type(None), bool, int, float, str}
 _KINDS = "None, bool, int, float, str, list, dict and tuple"
 
 
@@ -53,6 +55,16 @@ def thaw(own: Own) -> Any:
         raise InvalidState(f"a state of the user's own can't be made again: {error}") from None
 
 
+def copied(value: Any, stage: str) -> Any:
+    """The value where it can't be changed, else a copy that nobody else holds."""
+    if type(value) in _IMMUTABLE:
+        return value
+    try:
+        return deepcopy(value)
+    except Exception as error:
+        raise InvalidState(f"{stage}: its state can't be copied: {brief(value)}") from error
+
+
 def storable(value: Any) -> Any:
     """A check for arguments that begin a state."""
     try:
@@ -64,9 +76,7 @@ def storable(value: Any) -> Any:
 
 def _frozen(value: Any, stage: str) -> Any:
     kind = type(value)
-    if value is None or kind in (int, str, bool):
-        return value
-    if kind is float:
+    if kind in _IMMUTABLE:
         return value if value == value else math.nan
     if kind is tuple:
         return tuple([_frozen(v, stage) for v in value])

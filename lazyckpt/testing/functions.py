@@ -95,6 +95,26 @@ def held(items: list[int], item: Any) -> tuple[list[int], Any]:
     return (items, []) if len(items) < 3 else ([], lazily((items, item)))
 
 
+def growing(seen: list[int], item: Any) -> tuple[list[int], list[int]]:
+    """A step whose output is the state."""
+    seen.append(crc(item) % 7)
+    return seen, seen
+
+
+def growing_several(seen: list[int], item: Any) -> tuple[list[int], list[list[int]]]:
+    """A step one of whose outputs is the state."""
+    seen.append(crc(item) % 7)
+    return seen, [seen, [*seen]][: len(seen) % 3]
+
+
+def falling_lists(left: list[int]) -> tuple[list[int], list[int]] | None:
+    """A step whose item is the state."""
+    if not left[0]:
+        return None
+    left[0] -= 1
+    return left, left
+
+
 def countdown(left: list[int]) -> tuple[list[int], int] | None:
     if not left[0]:
         return None

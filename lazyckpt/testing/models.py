@@ -57,7 +57,7 @@ def unfold(step: Any, init: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         found = step(deepcopy(init))
         while found is not None:
-            state, item = found
+            state, item = deepcopy(found[0]), found[1]
             yield item
             found = step(state)
 
@@ -144,7 +144,7 @@ def scan(items: Items, step: Any, init: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         state = deepcopy(init)
         for x in items(epoch):
-            state, output = step(state, x)
+            state, output = step(deepcopy(state), x)
             yield output
 
     return each
@@ -154,7 +154,7 @@ def flat_scan(items: Items, step: Any, init: Any, flush: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         state = deepcopy(init)
         for x in items(epoch):
-            state, outputs = step(state, x)
+            state, outputs = step(deepcopy(state), x)
             yield from expanded(outputs, epoch)
         if flush is not None:
             yield from expanded(flush(state), epoch)

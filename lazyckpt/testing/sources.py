@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.testing.functions import countdown, crc, kept, parity, tagged, tokens
+from lazyckpt.testing.functions import countdown, crc, falling_lists, kept, parity, tagged, tokens
 from lazyckpt.testing.laws import Stream
 
 seeds = st.integers(0, 2**70)
@@ -99,7 +99,9 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "oversample": st.builds(_oversampled, _items, seeds),
     "pack_by_plan": st.builds(_planned, _items, sizes, overflows, st.none() | sizes, seeds),
     "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
-    "unfold": _lengths.map(lambda n: lz.unfold(countdown, [n])),
+    "unfold": st.builds(
+        lambda step, n: lz.unfold(step, [n]), st.sampled_from([countdown, falling_lists]), _lengths
+    ),
     "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
     "random_floats": _first(st.builds(lz.random_floats, seed=seeds)),
     "random_indices": _first(st.builds(lz.random_indices, _weights, seed=seeds)),

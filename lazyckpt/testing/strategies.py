@@ -22,6 +22,8 @@ from lazyckpt.testing.functions import (
     counted,
     crc,
     features,
+    growing,
+    growing_several,
     halved,
     held,
     kept,
@@ -99,7 +101,12 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "tap": st.just(lz.tap(kept)),
     "enumerate": st.integers(-3, 3).map(lz.enumerate),
     "random_map": st.builds(lambda seed: lz.random_map(noisy, seed=seed), seeds),
-    "flat_scan": st.sampled_from([None, several]).map(lambda f: lz.flat_scan(held, list[int](), f)),
+    "flat_scan": st.builds(
+        lz.flat_scan,
+        st.sampled_from([held, growing_several]),
+        st.builds(list[int]),
+        st.sampled_from([None, several]),
+    ),
     "cache": sizes.map(lz.cache),
     "filter": st.just(lz.filter(kept)),
     "filter(args)": st.builds(lz.filter, st.just(above), st.integers(0, 2)),
@@ -112,7 +119,9 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         block_length=st.integers(1, 3),
     ),
     "unbatch": sizes.map(lambda n: lz.batch(n) | lz.unbatch()),
-    "scan": st.sampled_from([lz.scan(counted, 0), lz.scan(collected, list[int]())]),
+    "scan": st.sampled_from(
+        [lz.scan(counted, 0), lz.scan(collected, list[int]()), lz.scan(growing, list[int]())]
+    ),
     "take_while": st.just(lz.take_while(kept)),
     "drop_while": st.just(lz.drop_while(kept)),
     "gather": st.one_of(indices, indices.map(array), spans, falling).map(lz.gather),

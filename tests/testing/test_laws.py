@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.testing import sources, strategies
+from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.models import MODELS
+from lazyckpt.testing.traces import Trace, same
 from tests.drawn import ending_with
 
 
@@ -33,6 +36,57 @@ def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
 @given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
     testing.check_pipeline(strategies.JOINS[name](*parts))
+
+
+def spoiled(item: Any) -> None:
+    """Change an item in place, where that can be done."""
+    if isinstance(item, list):
+        item.append("spoiled")
+    elif isinstance(item, dict):
+        item["spoiled"] = True
+    elif isinstance(item, np.ndarray) and item.flags.writeable:
+        item.fill(0)
+
+
+_numbers = st.integers(0, 20).flatmap(
+    lambda n: st.sampled_from([lz.source(range(n)), lz.source(Stream(range(n)))])
+)
+
+
+def over_numbers(name: str, data: st.DataObject) -> lz.Pipeline[Any] | None:
+    """A stage, a join or a source of that name, over numbers, which nobody can change."""
+    if name in sources.SOURCES:
+        return data.draw(sources.SOURCES[name])
+    if name in strategies.JOINS:
+        return strategies.JOINS[name](*data.draw(st.lists(_numbers, min_size=1, max_size=3)))
+    pipeline = data.draw(_numbers)
+    return pipeline | data.draw(strategies.STAGES[name])
+
+
+MAKE_ITEMS = sorted({"unfold", "columns", *strategies.JOINS, *strategies.STAGES} - {"cache"})
+
+
+@pytest.mark.parametrize("name", MAKE_ITEMS)
+@given(data=st.data())
+def test_who_changes_items_in_place_changes_none_that_come_later(
+    name: str, data: st.DataObject
+) -> None:
+    try:
+        pipeline = over_numbers(name, data)
+        whole = Trace(pipeline.machine, 0, 60)
+    except lz.PipelineError:
+        return  # a stage that wants random access, or more items
+    for executor in (lz.inline(), lz.threads(2)):
+        with lz.run(pipeline, executor=executor) as run:
+            for number, expected in enumerate(whole.items):
+                item = next(run)
+                same(f"item {number}", item, expected)
+                spoiled(item)
+                same(
+                    f"the state after item {number}",
+                    run.state.position,
+                    whole.positions[number + 1],
+                )
 
 
 def test_every_combinator_has_a_model_and_is_drawn() -> None:
