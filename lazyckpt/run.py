@@ -18,7 +18,7 @@ from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.lasting import lasting
-from lazyckpt.state.rebase import matching, rebase
+from lazyckpt.state.rebase import followed, matching
 from lazyckpt.state.state import State, as_state, flat
 from lazyckpt.stats import Stats
 
@@ -121,7 +121,8 @@ class Run(Iterator[T], Pictured):
 
         The state is carried over as `rebase` does: what was delivered stays delivered, what
         was ahead is made again by the new pipeline, with new workers where there are some.
-        Where the rest of the items would not follow exactly, nothing changes. On several
+        Where the rest of the items would not follow exactly, nothing changes. A function
+        is another one if its code differs, or a value that it holds. On several
         ranks all change after the same item. To see again what a run gave, keep the
         pipeline and the state of each change: `trace`, `seen` and `replay` take those of
         one stretch.
@@ -144,7 +145,7 @@ class Run(Iterator[T], Pictured):
         found = runnable("Run.change", pipeline)
         self._delivery.check_at_rest("change")
         if found != self.pipeline:
-            self._delivery.go_to(rebase(self.state, found), found)
+            self._delivery.go_to(followed(self.state, found, self.pipeline), found)
 
     def advance(self, n: int) -> None:
         """Go on behind the next n items: at once with random access, else by making them.

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -185,6 +186,71 @@ def test_bad_changes_change_nothing() -> None:
     run.close()
     with pytest.raises(lz.PipelineError, match="the run is closed"):
         run.change(mixed(1, 2))
+
+
+def above(least: int) -> Any:
+    return lambda x: x >= least
+
+
+def plus(more: int) -> Any:
+    return partial(lambda held, x: x + held[0], [more])
+
+
+def doubled(more: int) -> Any:
+    return lambda x: [x + more, x + more]
+
+
+def either(weight: int) -> Any:
+    return lambda n: [weight, 1]
+
+
+class Key:
+    def __init__(self, sign: int) -> None:
+        self.sign = sign
+
+    def __call__(self, x: int) -> int:
+        return self.sign * x
+
+
+FUNCTIONS: dict[str, Any] = {
+    "filter | shuffle": lambda n: (
+        lz.source(range(40)) | lz.filter(above(n)) | lz.shuffle(8, seed=0)
+    ),
+    "flat_map": lambda n: lz.source(range(40)) | lz.flat_map(doubled(n)),
+    "flat_map | batch": lambda n: lz.source(range(40)) | lz.flat_map(doubled(n)) | lz.batch(3),
+    "bucket_batch": lambda n: (
+        lz.source(range(40)) | lz.bucket_batch(2, key=Key(n), window_size=6, seed=0)
+    ),
+    "mix | shuffle": lambda n: (
+        lz.mix([lz.count(), lz.count(100)], either(n), seed=0) | lz.shuffle(8, seed=0)
+    ),
+    "mix of filter | shuffle": lambda n: lz.mix(
+        [lz.count(), lz.count() | lz.filter(above(n)) | lz.shuffle(8, seed=0)], [1, 1], seed=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_another_function_is_refused_where_what_it_gave_is_held(name: str) -> None:
+    build = FUNCTIONS[name]
+    run = lz.run(build(1))
+    given = [next(run) for _ in range(5)]
+    with pytest.raises(lz.StateMismatch, match="is another function"):
+        run.change(build(2))
+    run.change(build(1))  # functions anew, which do the same
+    given += [next(run) for _ in range(5)]
+    np.testing.assert_equal(given, list(islice(build(1), 10)))
+
+
+def test_another_function_holds_from_here_on_where_nothing_is_held() -> None:
+    run = lz.run(lz.source(range(9)) | lz.filter(above(1)) | lz.map(plus(0)) | lz.batch(2))
+    assert next(run) == [1, 2]
+    run.change(lz.source(range(9)) | lz.filter(above(4)) | lz.map(plus(10)) | lz.batch(2))
+    assert list(run) == [[14, 15], [16, 17], [18]]
+    held = lz.run(lz.source(range(9)) | lz.map(plus(0)) | lz.shuffle(4, seed=0))
+    first = [next(held) for _ in range(3)]
+    held.change(lz.source(range(9)) | lz.map(plus(10)) | lz.shuffle(4, seed=0))
+    assert sorted(first + [x - 10 for x in held]) == list(range(9))
 
 
 def test_between_two_items_alone() -> None:

@@ -11,8 +11,11 @@ import json
 import math
 import os
 import re
+from contextlib import suppress
 from enum import Enum
+from functools import partial
 from hashlib import blake2b
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -61,6 +64,41 @@ def check_content(value: Any) -> None:
         _UNREAD.of(value, "")
     except RecursionError:
         raise Unfit("of bounded depth, without itself within") from None
+
+
+def alike_functions(one: Any, other: Any) -> bool:
+    """Whether two functions do the same, as far as can be told: one code with like values."""
+    try:
+        return _alike(one, other)
+    except (RecursionError, ValueError):  # of what has itself, and of variables without a value
+        return False
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, dict):
+        return [*one] == [*other] and all(map(_alike, one.values(), other.values()))
+    if isinstance(one, (FunctionType, MethodType, partial)):
+        return _alike(_parts(one), _parts(other))
+    if isinstance(one, CodeType):
+        return bool(one == other)
+    if not is_function(one):
+        with suppress(Unfit):
+            return bool(content(one, None) == content(other, None))
+    return bool(one == other) or (hasattr(one, "__dict__") and _alike(vars(one), vars(other)))
+
+
+def _parts(function: Any) -> list[Any]:
+    """What decides what a function does, but for what it reads by global names."""
+    if isinstance(function, partial):
+        return [function.func, function.args, function.keywords]
+    if isinstance(function, MethodType):
+        return [function.__func__, function.__self__]
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, held]
 
 
 class _Contents:

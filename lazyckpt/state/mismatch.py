@@ -16,12 +16,16 @@ _LINES = 8  # of a difference that are told
 
 
 class Pair(NamedTuple):
-    """A stage as it was and as it is: its numbers from 1, or 0 for none."""
+    """A stage as it was and as it is: its numbers from 1, or 0 for none.
+
+    Which functions are others nobody can tell by a state, so they are given.
+    """
 
     old: int
     new: int
     was: Entry | None
     now: Entry | None
+    functions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -34,7 +38,7 @@ class Pair(NamedTuple):
 
     @property
     def changed(self) -> list[str]:
-        """The arguments that differ, and "pipelines" where those do that it joins."""
+        """The arguments that differ, but no functions; "pipelines" where it joins other ones."""
         if self.was is None or self.now is None:
             return []
         pipelines = self.was.pipelines, self.now.pipelines
@@ -43,7 +47,7 @@ class Pair(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        return not self.met or bool(self.changed)
+        return not self.met or bool(self.changed) or bool(self.functions)
 
     def value(self, name: str) -> Any:
         """An argument as it was; None where it had its default."""
@@ -57,6 +61,8 @@ class Pair(NamedTuple):
             return
         if changed(self.was, self.now):
             yield f"stage {prefix}{self.new}: {self._shown(self.was)} -> {self._shown(self.now)}"
+        for name in self.functions:
+            yield f"stage {prefix}{self.new}: {self.name}({name}) is another function"
         if "pipelines" in self.changed:
             pairs = zip_longest(self.was.pipelines, self.now.pipelines)
             for number, (one, other) in enumerate(pairs):

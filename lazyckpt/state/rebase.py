@@ -7,11 +7,12 @@ from typing import Any
 
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Unfit, checked, cut
-from lazyckpt.core.content import decode
+from lazyckpt.core.content import alike_functions, decode
 from lazyckpt.core.entries import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
 from lazyckpt.core.registry import registry
+from lazyckpt.core.show import is_function
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.state.codec import Rebased
 from lazyckpt.state.mismatch import Pair, difference, paired
@@ -78,9 +79,13 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     >>> list(lz.run(large, rebase(state, large)))
     [[2, 3, 4, 5]]
     """
-    found, pipeline = as_state(state), runnable("rebase", pipeline)
+    return followed(as_state(state), runnable("rebase", pipeline))
+
+
+def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
+    """`rebase` of a state, where its pipeline is known, whose functions a state doesn't have."""
     items = found.own_items
-    position = carried(found.stages, found.position, pipeline, items=items)
+    position = carried(found.stages, found.position, pipeline, items=items, was=was)
     if found.stages == pipeline.entries:
         return found
     names = [entry.name for entry in found.stages]
@@ -100,6 +105,7 @@ def carried(
     chain: Chain,
     *,
     items: int | None = None,
+    was: Chain | None = None,
 ) -> Position:
     """A position of another pipeline in this one; `StateMismatch` if it has none.
 
@@ -109,8 +115,16 @@ def carried(
         chain: This one.
         items: How many items the other one has given before it, from its beginning, if that
             is known.
+        was: The other one, if that is known.
     """
     pairs = paired(stages, chain.entries)
+    if was is not None:
+        pairs = [_with_functions(pair, was, chain) if pair.met else pair for pair in pairs]
+        inner = zip(was.calls[0].chains, chain.calls[0].chains, strict=False)
+        for number, (one, other) in enumerate(inner):
+            if one.entries == other.entries:
+                place = places(stages, position)[0].children[number]
+                carried(one.entries, place, other, was=one)
     try:
         return _carried(stages, position, pairs, chain, items)
     except (InvalidState, ArgumentError) as error:
@@ -145,6 +159,13 @@ def _carried(
                 f"{_changes(pairs)}: {call!r} holds items up to there"
             )
     return new
+
+
+def _with_functions(pair: Pair, was: Chain, now: Chain) -> Pair:
+    old, new = was.calls[pair.old - 1].arguments, now.calls[pair.new - 1].arguments
+    both = (name for name in old if is_function(old[name]) and is_function(new[name]))
+    others = (name for name in both if not alike_functions(old[name], new[name]))
+    return pair._replace(functions=tuple(others))
 
 
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
@@ -218,13 +239,16 @@ def _check_behind(
             is_seed = "seed" in pair.changed and "seed" not in call.combinator.elastic.changes
             if is_seed and _is_amid(machine, position):
                 raise _refused(pair, "seed decides the order; change it between two epochs")
+            if pair.functions and any(each.items for each in _held(machine, position)):
+                raise _refused(pair, "it holds what the one before saw; change between epochs")
             position = apart(machine, position)[0]
 
 
 def _wanted(pair: Pair, chain: Chain) -> set[str]:
     """What the stages behind one whose arguments change have to be."""
     changes = chain.calls[pair.new - 1].combinator.elastic.changes
-    return {changes.get(name, "here") for name in pair.changed}
+    functions = {changes.get(name, changes.get("args", "here")) for name in pair.functions}
+    return {changes.get(name, "here") for name in pair.changed} | functions
 
 
 def _obstacle(wanted: str, call: Call, machine: Machine[Any], here: Position) -> str:
