@@ -53,6 +53,9 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     assert equal(again[:], expected)
     if expected:
         check_spans(rows)
+    if getattr(rows, "block_starts", None) is not None:
+        mixed = rows | lz.local_shuffle(2, seed=0)
+        assert equal(sorted(mixed, key=repr), sorted(expected, key=repr))
     testing.check_pipeline(lz.source(rows) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
 
 

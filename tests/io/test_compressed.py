@@ -24,16 +24,9 @@ from lazyckpt.io import gzip as gzip_content
 from lazyckpt.io import zstd as zstd_content
 from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
+from tests.io.formats import bgzf
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
-
-
-def bgzf(data: bytes) -> bytes:
-    """A block as bgzip writes them."""
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
-    body = deflate.compress(data) + deflate.flush()
-    head = struct.pack("<4BI2BH2BHH", 31, 139, 8, 4, 0, 0, 255, 6, 66, 67, 2, len(body) + 25)
-    return head + body + struct.pack("<2I", zlib.crc32(data), len(data))
 
 
 def skippable(data: bytes) -> bytes:

@@ -16,6 +16,7 @@ from tests.io.cases import check_reader, folder, written
 from tests.io.formats import COMPRESSIONS, STREAMED, WHOLE, compressed
 
 FEW = settings(max_examples=max(2, settings.default.max_examples // 30))
+MORE = settings(max_examples=max(5, settings.default.max_examples // 15))  # of fewer cases
 
 FORMATS = STREAMED | WHOLE
 CASES = [(name, kind) for name in STREAMED for kind in COMPRESSIONS] + [(n, "none") for n in WHOLE]
@@ -36,11 +37,12 @@ def in_memory(contents: Sequence[bytes], suffix: str) -> lz.io.Files:
 def test_readers_keep_all_laws(name: str, compression: str, storage: Any) -> None:
     form, ending = FORMATS[name], COMPRESSIONS[compression][0]
 
-    @FEW
-    @given(drawn=form.contents, size=st.sampled_from([1 << 20, 700]))
-    def holds(drawn: Any, size: int) -> None:
+    @(MORE if name in WHOLE else FEW)
+    @given(drawn=form.contents, size=st.sampled_from([1 << 20, 700]), options=form.options)
+    def holds(drawn: Any, size: int, options: dict[str, Any]) -> None:
         contents, rows = drawn
         found = [compressed(content, compression, size) for content in contents]
-        check_reader(form.read(storage(found, f"{form.suffix}{ending}"), index_dir=folder()), rows)
+        files = storage(found, f"{form.suffix}{ending}")
+        check_reader(form.read(files, index_dir=folder(), **options), rows)
 
     holds()

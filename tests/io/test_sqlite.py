@@ -102,15 +102,6 @@ def test_nothing_is_written() -> None:
     assert [each.name for each in path.parent.iterdir()] == ["a.db"]
 
 
-@pytest.mark.parametrize("executor", [lz.threads(3), lz.processes(2)], ids=str)
-def test_executors_give_the_rows(executor: Any) -> None:
-    reader = lz.io.read_sqlite(database([(n, str(n)) for n in range(99)]), ROWS, key="k")
-    pipeline = reader | lz.shuffle(seed=0) | lz.map(dict)
-    expected = list(pipeline)
-    with lz.run(pipeline, executor=executor) as run:
-        assert list(run) == expected
-
-
 def test_a_fork_has_a_connection_of_its_own() -> None:
     reader = lz.io.read_sqlite(database([(n, n) for n in range(9)]), ROWS, key="k")
     if not (child := os.fork()):
