@@ -7,7 +7,6 @@ import gzip
 import json
 import lzma
 import struct
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -307,7 +306,6 @@ except lz.io.RecordError as error:
     print(error)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    message, grown = done.stdout.splitlines()
+    message, grown = printed(code).splitlines()
     assert "it has 67,108,864 bytes, and max_record_bytes is 1,000" in message
     assert int(grown) < 40_000  # KiB

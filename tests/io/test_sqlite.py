@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from tests.io.cases import check_reader, folder
+from tests.io.cases import check_reader, folder, in_fork
 
 FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
 
@@ -104,7 +104,5 @@ def test_nothing_is_written() -> None:
 
 def test_a_fork_has_a_connection_of_its_own() -> None:
     reader = lz.io.read_sqlite(database([(n, n) for n in range(9)]), ROWS, key="k")
-    if not (child := os.fork()):
-        os._exit(reader[7]["v"])
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert in_fork(lambda: reader[7]["v"]) == 7
     assert reader[8]["v"] == 8
