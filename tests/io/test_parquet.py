@@ -210,22 +210,6 @@ def test_a_damaged_page_names_record_offset_and_file() -> None:
     assert run.skipped == 10
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"columns": "n"}, "columns must be a list of names"),
-        ({"columns": []}, "columns must be a list of names"),
-        ({"columns": [1]}, "columns must be a list of names"),
-        ({"cache_bytes": -1}, "cache_bytes must be an int >= 0"),
-        ({"filters": [("n", "~", 1)]}, r"filters must be as .*, got filters=\[\('n', '~', 1\)\]"),
-        ({"filters": 3}, "filters must be as"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(lz.ArgumentError, match=message):
-        lz.io.read_parquet(numbers(3), **arguments)
-
-
 def test_a_fork_has_a_cache_of_its_own() -> None:
     reader = lz.io.read_parquet(numbers(50))
     reader[0]

@@ -175,22 +175,6 @@ def test_what_storage_does_not_give_is_asked_for_once(monkeypatch: pytest.Monkey
     assert asked == [[(0, 6)]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"encoding": "utf-16"}, "encoding must be an encoding in which a newline is one byte"),
-        ({"encoding": "no-such"}, "encoding must be"),
-        ({"errors": "loose"}, "errors must be one of Python's ways"),
-        ({"compression": "xz"}, "compression must be 'infer', 'none', 'gzip' or 'zstd'"),
-        ({"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
-    files = written([b"a\n"], ".txt")
-    with pytest.raises(lz.ArgumentError, match=message):
-        lz.io.read_text(files, **arguments)
-
-
 @FEW
 @given(st.data())
 def test_rows_come_in_any_order_from_any_file(data: st.DataObject) -> None:
@@ -219,8 +203,6 @@ def test_numbers_of_rows_are_ints() -> None:
     for wrong in ([1.5], ["a"]):
         with pytest.raises(TypeError, match="read_text: rows have ints as numbers"):
             rows.__getitems__(wrong)  # type: ignore[arg-type]
-    with pytest.raises(lz.ArgumentError, match="executor must be"):
-        lz.io.read_text(rows.files, executor=4)  # type: ignore[arg-type]
     assert repr(rows.row_index).startswith("<Index of 1 files, 2 rows, in /")
 
 

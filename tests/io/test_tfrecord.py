@@ -97,8 +97,3 @@ def test_a_large_record_is_not_read() -> None:
     with pytest.raises(lz.io.RecordError, match="it has 1,016 bytes, and max_record_bytes is 100"):
         reader[0]
     assert reader[1] == b"y"
-
-
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(lz.ArgumentError, match="check_crc must be True or False"):
-        lz.io.read_tfrecord(written([record(b"x")], ".tfrecord"), check_crc=1)  # type: ignore[arg-type]
