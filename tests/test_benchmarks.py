@@ -74,12 +74,10 @@ def w1_quick(n):
 
 HOLD = """
 import json
-import contest
-contest.MODULES = dict.fromkeys({names!r})
-contest.MODULES.update({{name: name for name in contest.MODULES}})
-contest.PEERS = contest.MODULES
-terms = contest.Terms(rounds=2, limit={limit}, enough={enough})
-held = contest.hold(contest.Contest("W1", "sums", 1), {names!r}, terms)
+import harness
+harness.MODULES = harness.PEERS = {{name: name for name in {names!r}}}
+terms = harness.Terms(rounds=2, limit={limit}, enough={enough})
+held = harness.hold(harness.Contest("W1", "sums", 1), {names!r}, terms)
 print(json.dumps([row.to_json() for row in held]))
 """
 
@@ -90,26 +88,9 @@ from contestants.of_lazyckpt import w11jsonl
 print(json.dumps(w11jsonl(200_000)()))
 """
 
-PICTURE = """
-from pathlib import Path
-import shuffles
-from report import plot
-shuffles.SIZE = 64
-plot([*shuffles.shuffles(1)], Path("shuffles.png"))
-"""
-
 SHUFFLES = """
 import json, shuffles
 print(json.dumps([row.values for row in shuffles.shuffles(1)]))
-"""
-
-MISSING = """
-import runpy
-names = runpy.run_path(sys.path[0] + "/__main__.py")
-names["WANTS"]["seqtools"] = "no_such"
-for case in names["CASES"]["seqtools"]:
-    for row in names["measured"]("seqtools", case, None):
-        print(f"{row.name}: {row.remark}")
 """
 
 RESUMES = """
@@ -148,8 +129,8 @@ print(json.dumps([resumes(500, places(*changes), save)() for changes in tried]))
 INTERRUPTED = """
 import runpy, sys
 sys.path.insert(0, {benchmarks!r})
-import contest
-contest.MODULES["toolz"] = "interrupting"
+import harness
+harness.MODULES["toolz"] = "interrupting"
 sys.argv[1:] = ["--only", "W9", "--quick", "--rounds", "5", "--peers", "toolz"]
 sys.argv += ["--json", "rows.json"]
 runpy.run_path({benchmarks!r}, run_name="__main__")
@@ -212,10 +193,6 @@ def test_the_best_of_several_ways_counts(tmp_path: Path) -> None:
 
 def test_one_that_takes_long_has_fewer_rounds(tmp_path: Path) -> None:
     assert len(held(tmp_path, "noisy", enough=0.0)["noisy"]["values"]) == 1
-
-
-def test_a_library_that_a_case_is_measured_against_may_be_missing(tmp_path: Path) -> None:
-    assert printed(tmp_path, MISSING).strip() == "seqtools: not installed: no module no_such"
 
 
 def test_one_that_is_not_exact_is_said_to_be(tmp_path: Path) -> None:
@@ -298,7 +275,7 @@ def test_an_interrupted_run_keeps_what_is_measured(tmp_path: Path) -> None:
 def test_the_pages_have_the_figures_of_the_stored_run() -> None:
     code = """
 from pathlib import Path
-from table import BESIDE, PAGE, with_figures, with_peers
+from report import BESIDE, PAGE, with_figures, with_peers
 for page, written in ((PAGE, with_figures), (BESIDE, with_peers)):
     text = page.read_text("utf-8")
     print(written(text, Path("results.json")) == text)
@@ -328,7 +305,7 @@ def test_tables_say_who_is_ahead_and_who_is_missing(tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text(json.dumps(about | {"rows": rows}))
     found = printed(
         tmp_path,
-        "from pathlib import Path; from table import with_figures\n"
+        "from pathlib import Path; from report import with_figures\n"
         "marked = 'before\\n<!-- figures -->\\nold<!-- end of figures -->\\nafter'\n"
         "print(with_figures(marked, Path('rows.json')))",
     )

@@ -12,63 +12,40 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
-from contest import BY_HAND, OURS, PEERS, Contest, Terms, hold
+import pairs
 from files import FOLDER
-from harness import Case, Row
-from report import Report, plot
-from table import update
+from harness import BY_HAND, OURS, PEERS, Case, Contest, Row, Terms, hold
+from items import items
+from report import Report, update
+from scaling import scaling
+from shuffles import shuffles
 from workloads import CONTESTS
 
 QUICK = 3  # rounds, of a tenth of the items
-
-
-def later(module: str, name: str) -> Case:
-    """A case, imported when it is asked for."""
-    return lambda rounds: getattr(import_module(module), name)(rounds)
-
-
 CASES: dict[str, list[Case | Contest]] = {
-    "W1": [later("wide", "w1")],
-    "W2": [later("wide", "w2")],
-    "W3": [later("grouping", "w3")],
+    "W1": [pairs.w1],
+    "W2": [pairs.w2],
+    "W3": [pairs.w3],
     "W4": [],
-    "W5i": [later("executors", "w5i")],
-    "W5t": [later("executors", "w5t")],
-    "W5a": [later("transport", "transport"), later("executors", "w5a")],
-    "W6": [later("executors", "w6")],
-    "W7": [later("imports", "imports"), later("executors", "first_items")],
-    "W8": [later("scaling", "scaling")],
+    "W5i": [],
+    "W5t": [],
+    "W5a": [pairs.w5a],
+    "W6": [pairs.w6],
+    "W7": [pairs.first_items],
+    "W8": [scaling],
     "W9": [],
     "W10": [],
     "W11": [],
     "W12": [],
-    "shuffles": [later("shuffles", "shuffles")],
-    "graphs": [later("graphs", "graphs")],
-    "items": [later("items", "items")],
-    "grouping": [later("grouping", "grouping")],
-    "packing": [later("packing", "packing")],
-    "big": [later("big_shuffle", "big_shuffle")],
-    "profile": [later("profiles", "profiles")],
-    "secrets": [later("secrets_masked", "secrets")],
-    "reservoir": [later("reservoir", "reservoir")],
-    "infinibatch": [later("compat_infinibatch", "compat_infinibatch")],
-    "emloop": [later("compat_emloop", "compat_emloop")],
-    "gluon": [later("compat_gluon", "gluon")],
-    "seqtools": [later("compat_seqtools", "compat_seqtools")],
+    "shuffles": [shuffles],
+    "items": [items],
 }
 for contest in CONTESTS:
     CASES[contest.row].append(contest)
-WANTS = {
-    "infinibatch": "infinibatch",
-    "emloop": "emloop",
-    "seqtools": "seqtools",
-}  # other libraries, which these cases are measured against
 
 
 def main() -> None:
@@ -90,16 +67,10 @@ def main() -> None:
     finally:
         folder.cleanup()
         report.end()
-        if options.plot:
-            plot(report.rows, options.plot)
 
 
 def measured(name: str, case: Case | Contest, options: argparse.Namespace) -> Iterator[Row]:
     """The rows of a case; where it fails, a row that says so, and the others go on."""
-    wanted = WANTS.get(name, "numpy")
-    if not find_spec(wanted):
-        yield Row(name, "", [], remark=f"not installed: no module {wanted}")
-        return
     try:
         if not isinstance(case, Contest):
             yield from case(options.rounds)
@@ -136,7 +107,6 @@ def arguments() -> argparse.Namespace:
         help="seconds of rounds after which a library has no more of them (10)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="the rows, in this file too")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="a picture of the rows")
     parser.add_argument(
         "--table",
         type=Path,
@@ -153,16 +123,13 @@ def arguments() -> argparse.Namespace:
             parser.error(f"--{name} must be above 0, got {getattr(options, name)}")
     if options.table and not options.table.is_file():
         parser.error(f"no file {str(options.table)!r} for --table; --json writes one")
-    for path in filter(None, (options.json, options.plot)):
-        if not path.resolve().parent.is_dir():
-            parser.error(f"no folder {str(path.resolve().parent)!r} for {path.name}")
-    if options.plot and not find_spec("matplotlib"):
-        parser.error('--plot wants matplotlib: pip install -e ".[bench]"')
+    if options.json and not options.json.resolve().parent.is_dir():
+        parser.error(f"no folder {str(options.json.resolve().parent)!r} for {options.json.name}")
     return options
 
 
 def chosen(
-    parser: argparse.ArgumentParser, what: str, said: str | None, known: dict[str, object]
+    parser: argparse.ArgumentParser, what: str, said: str | None, known: Collection[str]
 ) -> list[str]:
     names = [name.strip() for name in said.split(",")] if said else []
     if unknown := [name for name in names if name not in known]:

@@ -25,6 +25,12 @@ def measured(way: Way) -> Figures:
     return {"seconds": perf_counter() - begun} if figures is None else figures
 
 
+def round_of(way: Way) -> dict[str, Any]:
+    begun = perf_counter()
+    figures = measured(way)
+    return {"figures": figures, "took": perf_counter() - begun}
+
+
 def ways(module: Any, row: str) -> dict[str, Callable[[int], Way]]:
     """The functions of a module that are for a row: `w1` and `w1_slowly`."""
     found = {name: make for name, make in vars(module).items() if name.split("_")[0] == row}
@@ -58,11 +64,9 @@ def main() -> None:
         makes = ways(import_module(module), row)
         best = best_of(makes, int(n))
         way = makes[best](int(n))
-        begun = perf_counter()
-        first = measured(way)  # what is made once is made
-        answer(way=best, first=first, took=perf_counter() - begun)
+        answer(way=best, **round_of(way))  # what is made once is made
         for _ in sys.stdin:
-            answer(figures=measured(way))
+            answer(**round_of(way))
     except ModuleNotFoundError as error:
         answer(missing=error.name)
     except Exception as error:

@@ -21,10 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
+from contestants.of_lazyckpt import w1, w2
 from harness import Action, spent
-from items import stages, states
-from wide import add, keep
+from items import stages
 
 import lazyckpt as lz
 
@@ -53,17 +52,6 @@ MARGINS = {
 }
 
 
-def w1(n: int) -> Action:
-    data = list(range(n))
-    return lambda: spent(lz.source(data) | lz.map(add) | lz.filter(keep) | lz.batch(32))
-
-
-def w2(n: int) -> Action:
-    x, y = np.zeros((n, 16), np.float32), np.zeros(n)
-    rows = lz.columns(x=x, y=y) | lz.shuffle(seed=0) | lz.batch(256, collate=lz.stack)
-    return lambda: spent(rows)
-
-
 def w3(n: int) -> Action:
     lines = [b"x" * (i % 80) for i in range(n)]
     files = [lines[i : i + 500] for i in range(0, n, 500)]
@@ -74,11 +62,46 @@ def w3(n: int) -> Action:
     return lambda: spent(read | batches)
 
 
+def states(n: int) -> dict[str, Action]:
+    """The ways to have an item, and a state at each one."""
+    some = list(range(n))
+    pipeline = lz.source(some)
+
+    def nexts() -> None:
+        run = lz.run(pipeline)
+        for _ in some:
+            next(run)
+
+    def stepping() -> None:
+        state = lz.init(pipeline)
+        for _ in some:
+            state, _ = lz.step(pipeline, state)
+
+    def taking() -> None:
+        run = lz.run(pipeline)
+        for _ in run:
+            _ = run.state
+
+    def writing() -> None:
+        run = lz.run(pipeline)
+        for _ in run:
+            run.state.to_json()
+
+    return {
+        "next(run)": nexts,
+        "lz.step": stepping,
+        "run.state at each item": taking,
+        "with_state()": lambda: spent(lz.run(pipeline).with_state()),
+        "run.state.to_json()": writing,
+    }
+
+
 def workloads() -> dict[str, Callable[[int], Action]]:
     found: dict[str, Callable[[int], Action]] = {"W1": w1, "W2": w2, "W3": w3}
-    for make in (stages, states):
-        for name in make(1_000):
-            found[name] = lambda n, make=make, name=name: make(n)[name][0]  # type: ignore[misc]
+    for name in stages(1_000):
+        found[name] = lambda n, name=name: stages(n)[name][0]  # type: ignore[misc]
+    for name in states(1_000):
+        found[name] = lambda n, name=name: states(n)[name]  # type: ignore[misc]
     return found
 
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
+from data import add, keep
 from harness import Action, Row, compared, spent
-from wide import add, keep
 
 import lazyckpt as lz
 
 N = 1_000_000
-FEW = 20_000  # items of what is slow
-Pairs = dict[str, tuple[Action, Action]]
 
 
 def items(rounds: int) -> Iterator[Row]:
-    """Stages first, then the ways to have states."""
-    for n, pairs in ((N, stages(N)), (FEW, states(FEW))):
-        for what, (ours, theirs) in pairs.items():
-            yield compared("items", what, ours, theirs, rounds, n)
+    for what, (ours, theirs) in stages(N).items():
+        yield compared("items", what, ours, theirs, rounds, N)
 
 
-def stages(n: int) -> Pairs:
+def stages(n: int) -> dict[str, tuple[Action, Action]]:
     """Ours and the plainest loop, for n items."""
     data = list(range(n))
     some = data[:10]
@@ -56,19 +51,8 @@ def stages(n: int) -> Pairs:
             for _ in some:
                 pass
 
-    def nexts() -> None:
-        run = lz.run(source)
-        for _ in range(n):
-            next(run)
-
-    def plain_nexts() -> None:
-        stream = iter(data)
-        for _ in range(n):
-            next(stream)
-
     return {
         "source(list) / for": (going(source), lambda: spent(data)),
-        "next(run) / next(iter(list))": (nexts, plain_nexts),
         "source|map / for": (going(source | lz.map(add)), mapped),
         "source|filter / for": (going(source | lz.filter(keep)), filtered),
         "source|batch(32) / slices": (going(source | lz.batch(32)), sliced),
@@ -86,40 +70,3 @@ def stages(n: int) -> Pairs:
 
 def going(pipeline: lz.Pipeline[object]) -> Action:
     return lambda: spent(pipeline)
-
-
-def states(n: int) -> Pairs:
-    """A state for every item; by hand a tuple or a dict of the index."""
-    some = list(range(n))
-    pipeline = lz.source(some)
-
-    def counting() -> None:
-        for index, _ in enumerate(some):
-            _ = (0, index + 1)
-
-    def dumping() -> None:
-        for index, _ in enumerate(some):
-            json.dumps({"index": index + 1})
-
-    def stepping() -> None:
-        state = lz.init(pipeline)
-        for _ in some:
-            state, _ = lz.step(pipeline, state)
-
-    def taking() -> None:
-        run = lz.run(pipeline)
-        for _ in run:
-            _ = run.state
-
-    def writing() -> None:
-        run = lz.run(pipeline)
-        for _ in run:
-            run.state.to_json()
-
-    with_state: Callable[[], None] = lambda: spent(lz.run(pipeline).with_state())  # noqa: E731
-    return {
-        "lz.step / enumerate, a tuple": (stepping, counting),
-        "run.state at each item / enumerate, a tuple": (taking, counting),
-        "with_state() / enumerate, a tuple": (with_state, counting),
-        "run.state.to_json() / json.dumps of the index": (writing, dumping),
-    }

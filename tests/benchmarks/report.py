@@ -1,20 +1,20 @@
-"""What was measured: as lines of a table, as JSON, as a picture."""
+"""What was measured: as lines of a table, as JSON, and in the tables of the documentation."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import shuffles
-from contest import BY_HAND, OURS
-from harness import Row
+from harness import BY_HAND, OURS, PEERS, Row
 
 import lazyckpt
 
@@ -32,6 +32,38 @@ PACKAGES = [
 ]
 LINE = "{:<10}{:<62} {:<12}{:>11}{:>11}{:>11} {:<4}{:>8}{:>8}{:>8} {:<4}{}"
 HEAD = ["name", "compared", "by", "median", "min", "max", "unit", "/hand", "/peer", "bound", "met"]
+PAGES = Path(__file__).parents[2] / "notebooks/explanation"
+PAGE, BESIDE = PAGES / "performance.md", PAGES / "peers.md"
+NO_WAY = "-"
+LIBRARIES = (
+    OURS,
+    "infinibatch",
+    "seqtools",
+    "grain",
+    "torchdata",
+    "nodes",
+    "datasets",
+    "webdataset",
+    "toolz",
+)
+COMPARED = (
+    "W1 ints through map, filter, batch of 32",
+    "W2 rows of arrays, shuffled, in batches of 256",
+    "W4 lines, buffered shuffle: bytes of a state",
+    "W4 lines, buffered shuffle: resume at 50 %",
+    "W4 lines, shuffled in blocks: resume at 50 %",
+    "W4 items, full shuffle: bytes of a state",
+    "W4 items, full shuffle: resume at 50 %",
+    "W5a arrays of 1 MB from another process",
+    "W6 1 ms of Python an item, 2 processes",
+    "W7 a new process: imports, the first item",
+    "W9 mixture of 1,000 sources",
+    "W9 mixture of 1,000 sources: a state",
+    "W10 documents packed whole, first fit",
+    "W11 JSON lines: shuffled globally",
+    "W11 Parquet: resume at 50 %",
+    "W11 tar: in order",
+)
 
 
 class Report:
@@ -73,27 +105,16 @@ class Report:
 
     def end(self) -> None:
         """Where we are behind, said once more where it can't be overlooked."""
-        lost = [row for row in self.rows if row.lost]
-        print(f"\nbehind another library or a bound in {len(lost)} of {len(self.rows)} rows")
-        for row in lost:
-            print(f"  {row.name}  {row.compared}  {row.remark or f'bound {row.bound:g}'}")
+        print(f"\n{behind(self.rows)}")
 
 
 def shown(row: Row) -> str:
-    blank = ("", "", "")
-    figures = _figures(row) if row.values else blank
-    ratios = ["" if r is None else f"{r:,.2f}" for r in (row.to_hand, row.to_peer)]
-    bound = "" if row.bound is None else f"{row.bound:,.4g}"
-    unit, met = (row.unit or "x", row.met) if row.values else ("", "")
-    remark = row.sides or row.remark
-    by = row.contestant
-    return LINE.format(
-        row.name, row.compared[:62], by, *figures, unit, *ratios, bound, met, remark
-    ).rstrip()
-
-
-def _figures(row: Row) -> tuple[str, ...]:
-    return tuple(f"{v:,.2f}" for v in (row.median, min(row.values), max(row.values)))
+    cells = [row.name, row.compared[:62], row.contestant, *[""] * 8]
+    if row.values:
+        figures = [f"{value:,.2f}" for value in (row.median, min(row.values), max(row.values))]
+        bound = "" if row.bound is None else f"{row.bound:,.4g}"
+        cells[3:] = [*figures, row.unit or "x", *ratios(row), bound, row.met]
+    return LINE.format(*cells, row.sides or row.remark).rstrip()
 
 
 def machine() -> str:
@@ -115,59 +136,163 @@ def _version(package: str) -> str:
         return ""
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
-    """A panel of medians for each contest, and one of all ratios to what is written by hand.
+def update(path: Path) -> None:
+    """Write the figures of a file into both pages."""
+    PAGE.write_text(with_figures(PAGE.read_text("utf-8"), path), "utf-8")
+    BESIDE.write_text(with_peers(BESIDE.read_text("utf-8"), path), "utf-8")
 
-    Of shuffles alone, a picture of each.
-    """
-    if rows and all(row.name == "shuffles" for row in rows):
-        shuffles.picture(path)
-        return
 
-    import matplotlib as mpl
+def with_figures(text: str, path: Path) -> str:
+    """The page with all figures of a file between its two marks."""
+    return between("figures", text, written(json.loads(path.read_text("utf-8"))))
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
 
-    contests: dict[str, list[Row]] = {}
+def with_peers(text: str, path: Path) -> str:
+    """The page with some of them, those of other libraries."""
+    rows = rows_of(json.loads(path.read_text("utf-8")))
+    some = [row for row in contests(rows) if row.contestant in LIBRARIES]
+    head, *body = [cells[:-2] for cells in of_contests(some, LIBRARIES)]
+    chosen = [cells for cells in body if cells[0] in COMPARED]
+    return between("peers", text, "\n".join(table(head, *chosen)))
+
+
+def between(what: str, text: str, figures: str) -> str:
+    begin, end = f"<!-- {what} -->\n", f"<!-- end of {what} -->\n"
+    before, mark, rest = text.partition(begin)
+    _, last, after = rest.partition(end)
+    if not mark or not last:
+        raise ValueError(f"no {begin.strip()} and {end.strip()} in the page")
+    return f"{before}{mark}\n{figures}\n{last}{after}"
+
+
+def rows_of(found: dict[str, Any]) -> list[Row]:
+    names = [field.name for field in fields(Row)]
+    return [Row(**{name: row[name] for name in names}) for row in found["rows"]]
+
+
+def contests(rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.contestant and row.name != "shuffles"]
+
+
+def written(found: dict[str, Any]) -> str:
+    rows = rows_of(found)
+    parts = [
+        about(found),
+        behind(rows),
+        *table(*of_contests(contests(rows), (BY_HAND, OURS, *PEERS))),
+        *section("Beside the same by hand, in turn, where 1 is as fast:", of_ratios(rows)),
+        *section("As data and pipelines grow, n times as large:", of_growth(rows)),
+        *section("How well shuffles mix:", of_shuffles(rows)),
+    ]
+    return "".join(f"{part}\n" for part in parts).replace("\n\n\n", "\n\n")
+
+
+def about(found: dict[str, Any]) -> str:
+    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    return (
+        f"Measured on {found['date']}: {found['machine']}, a load of {found['load']:g} when it "
+        f"began; Python {found['python']}, NumPy {found['numpy']}, lazyckpt {found['lazyckpt']}, "
+        f"{packages}. Medians of up to {found['rounds']} rounds, all contestants in turn, each "
+        "library as its documentation advises, the best of its ways.\n"
+    )
+
+
+def behind(rows: Sequence[Row]) -> str:
+    ours = [(f"{row.name} {row.compared}", row.to_peer) for row in rows if row.to_peer]
+    lost = [f"{what} ({ratio:.2f})" for what, ratio in ours if ratio > 1]
+    said = f"Another library is ahead in {len(lost)} of {len(ours)} rows"
+    return f"{said}: {'; '.join(lost)}.\n" if lost else f"{said}.\n"
+
+
+def section(words: str, lines: Iterable[Sequence[str]]) -> list[str]:
+    head, *body = lines
+    return [f"{words}\n", *table(head, *body)] if body else []
+
+
+def table(head: Sequence[str], *body: Sequence[str]) -> Iterator[str]:
+    for cells in (head, ["---"] * len(head), *body):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+def of_contests(rows: Sequence[Row], libraries: Sequence[str]) -> Iterator[list[str]]:
+    """A column for each library, the least of each row in bold."""
+    names = [name for name in libraries if any(row.contestant == name for row in rows)]
+    yield ["workload", "unit", *names, "to by hand", "to the best other"]
+    for _, group in groupby(rows, key=lambda row: (row.name, row.compared.partition(":")[0])):
+        yield from of_contest(list(group), names)
+
+
+def of_contest(rows: Sequence[Row], names: Sequence[str]) -> Iterator[list[str]]:
+    outs = {row.contestant: row.remark.partition(":")[0] for row in rows if not row.values}
+    measured = [row for row in rows if row.values]
+    for what, group in groupby(measured, key=lambda row: row.compared):
+        found = {row.contestant: row for row in group}
+        fair = [row.median for row in found.values() if row.contestant != BY_HAND and exact(row)]
+        best = min(fair, default=0.0)
+        cells = [
+            cell(found[name], best) if name in found else outs.get(name, NO_WAY) for name in names
+        ]
+        first = next(iter(found.values()))
+        ours = found.get(OURS, first)
+        yield [f"{first.name} {what}", first.unit, *cells, *ratios(ours)]
+
+
+def exact(row: Row) -> bool:
+    return "not exact" not in row.remark
+
+
+def cell(row: Row, best: float) -> str:
+    _, wrong, more = row.remark.partition("not exact")
+    text = number(row.median) + (f", {wrong}{more}" if wrong else "")
+    return f"**{text}**" if row.median == best > 0 and row.contestant != BY_HAND else text
+
+
+def ratios(ours: Row) -> list[str]:
+    return ["" if ratio is None else f"{ratio:,.2f}" for ratio in (ours.to_hand, ours.to_peer)]
+
+
+def number(value: float) -> str:
+    """Three digits, as one reads them."""
+    short = float(f"{value:.3g}")
+    return f"{short:,.0f}" if abs(short) >= 100 else f"{short:g}"
+
+
+def of_ratios(rows: Sequence[Row]) -> Iterator[list[str]]:
+    yield ["compared", "median", "least", "most", "bound", ""]
     for row in rows:
-        if row.contestant and row.values:
-            contests.setdefault(f"{row.name}: {row.compared} ({row.unit})", []).append(row)
-    pairs = [row for row in rows if row.to_hand and not row.contestant]
-    panels = [*contests.items(), *([("ratios to the same by hand", pairs)] if pairs else [])]
-    if not panels:
-        return
-    heights = [len(found) + 2 for _, found in panels]
-    figure, all_axes = plt.subplots(
-        len(panels),
-        figsize=(9, 0.3 * sum(heights) + 1),
-        height_ratios=heights,
-        squeeze=False,
-        layout="constrained",
-    )
-    for axes, (title, found) in zip(all_axes[:, 0], panels, strict=True):
-        _panel(axes, title, found)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+        if row.values and not row.contestant and row.name != "W8":
+            values = [number(value) for value in (row.median, min(row.values), max(row.values))]
+            bound = "" if row.bound is None else f"{row.bound:.3g}"
+            missed = "missed" if row.met == "NO" else ""
+            unit = f", {row.unit}" if row.unit else ""
+            yield [f"{row.name} {row.compared}{unit}", *values, bound, missed]
+        elif not row.contestant and row.remark.startswith(("failed", "not installed")):
+            yield [row.name, row.remark, "", "", "", ""]
 
 
-def _panel(axes: Any, title: str, found: Sequence[Row]) -> None:
-    names = [row.contestant or f"{row.name} {row.compared}"[:60] for row in found]
-    colours = {OURS: "tab:orange", BY_HAND: "tab:gray"}
-    medians = [row.median for row in found]
-    spread = [[row.median - min(row.values) for row in found]]
-    spread += [[max(row.values) - row.median for row in found]]
-    axes.barh(
-        range(len(found)),
-        medians,
-        xerr=spread,
-        color=[colours.get(name, "tab:blue") for name in names],
-        error_kw={"lw": 0.7},
-    )
-    axes.set_yticks(range(len(found)), names, fontsize=7)
-    axes.invert_yaxis()
-    axes.set_title(title, fontsize=8, loc="left")
-    axes.tick_params(axis="x", labelsize=7)
-    positive = [value for value in medians if value > 0]
-    if len(positive) == len(medians) and max(positive) > 30 * min(positive):
-        axes.set_xscale("log")
+def of_growth(rows: Sequence[Row]) -> Iterator[list[str]]:
+    yield ["of what", "slope", "", "each size"]
+    for row in rows:
+        if row.name == "W8" and row.values:
+            said, _, each = row.remark.partition("; ")
+            yield [row.compared.removesuffix(": slope"), f"{row.median:.2f}", said, each]
+
+
+def of_shuffles(rows: Sequence[Row]) -> Iterator[list[str]]:
+    yield [
+        "order",
+        "half of all items move further than",
+        "an item comes earlier by at most",
+        "and later by at most",
+        "neighbours correlate by",
+        "chi-square of pairs, a degree of freedom",
+        "mean within a buffer varies by",
+    ]
+    shuffles = [row for row in rows if row.name == "shuffles"]
+    for name, group in groupby(shuffles, key=lambda row: row.contestant):
+        moved, *others = group
+        half = sorted(map(abs, moved.values))[len(moved.values) // 2]
+        lengths = [f"{x:.2f} buffers" for x in (half, -min(moved.values), max(moved.values))]
+        figures = [f"{row.median:.2f}".replace("-0.00", "0.00") for row in others]
+        yield [name, *lengths, *figures]

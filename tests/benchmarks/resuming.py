@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from contestant import Figures, Way
+from harness import spent
 
 AFTER = 20  # batches that must be the same
 TIMES = 5  # that a state is taken
@@ -84,5 +85,30 @@ def resumes(
     return figures
 
 
+def resumed(
+    batches: int, make: Callable[[], Any], take: str = "state_dict", load: str = "load_state_dict"
+) -> Way:
+    """The same of what `make` makes anew, whose states its own methods take and load."""
+
+    def start(text: bytes | None) -> Started:
+        run = make()
+        if text is not None:
+            getattr(run, load)(loaded(text))
+        return run, iter(run)
+
+    return resumes(batches, start, lambda run: dumped(getattr(run, take)()))
+
+
 def given_by(stream: Iterator[Any], count: int) -> list[str]:
     return [repr(batch) for batch in itertools.islice(stream, count)]
+
+
+def mixed(n: int, make: Callable[[], Any], save: Callable[[Any], bytes]) -> Way:
+    """Seconds of n items, with what is made for them; and the bytes of a state behind them."""
+
+    def go() -> Figures:
+        begun, run = perf_counter(), make()
+        spent(itertools.islice(run, n))
+        return {"seconds": perf_counter() - begun, "bytes": len(save(run))}
+
+    return go

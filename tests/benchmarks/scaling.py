@@ -14,8 +14,8 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+from data import add
 from harness import Action, Row, spent
-from wide import add
 
 import lazyckpt as lz
 

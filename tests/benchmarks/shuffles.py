@@ -8,15 +8,17 @@ within a buffer can be compared with one that mixes all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import sys
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from harness import Row
 from numpy.typing import NDArray
-from reservoir import by_randrange
 
 import lazyckpt as lz
 
@@ -27,13 +29,25 @@ SHOWN = 5  # buffers in a picture
 Order = NDArray[np.int64]
 
 
+def reservoir(items: Iterable[Any], size: int) -> Iterator[Any]:
+    """A shuffle with a buffer as one writes it by hand."""
+    stream, rng = iter(items), random.Random(0)
+    buffer = list(islice(stream, size))
+    for item in stream:
+        slot = rng.randrange(size)
+        yield buffer[slot]
+        buffer[slot] = item
+    rng.shuffle(buffer)
+    yield from buffer
+
+
 def orders() -> dict[str, Order]:
     n = SIZE * BUFFERS
     source = lz.source(range(n))
     found: dict[str, Any] = {
         "shuffle of everything": source | lz.shuffle(seed=0),
         f"shuffle({SIZE:,})": source | lz.shuffle(SIZE, seed=0),
-        f"reservoir of {SIZE:,}, by hand": by_randrange(range(n), SIZE),
+        f"reservoir of {SIZE:,}, by hand": reservoir(range(n), SIZE),
         f"block_shuffle({SIZE:,})": source | lz.block_shuffle(SIZE, seed=0),
         f"local_shuffle(16), blocks of {SIZE // 16}": (
             source | lz.local_shuffle(16, seed=0, block_size=SIZE // 16)
@@ -119,3 +133,7 @@ def picture(path: Path) -> None:
         below.set_xlabel("goes out later by (buffers)", fontsize=8)
     figure.savefig(path, dpi=60, metadata={"Software": None})
     plt.close(figure)
+
+
+if __name__ == "__main__":
+    picture(Path(sys.argv[1]))

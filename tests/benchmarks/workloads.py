@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contest import Contest
+from data import LINES
 from files import FIGURES
+from harness import Contest
 
-LINES = 857_886  # of the standard library's own text, about; the last tenth varies
 STATES = {
     "bytes": ("bytes of a state", "B", 1.0),
     "take": ("take a state", "µs", 1e6),

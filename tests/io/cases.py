@@ -1,11 +1,12 @@
-"""Random files, and what every reader is held to."""
+"""Random files, what every reader is held to, and forks that may be killed."""
 
 from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Sequence
-from itertools import pairwise
+import signal
+from collections.abc import Callable, Sequence
+from itertools import count, pairwise
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -16,6 +17,7 @@ import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.io.decompress import zstd_module
 from lazyckpt.testing import equal
+from tests.helpers import HANGS
 
 zstd = zstd_module()  # the standard library's, or its backport
 
@@ -53,6 +55,9 @@ def check_reader(rows: lz.io.Rows[Any], expected: Sequence[Any]) -> None:
     assert equal(again[:], expected)
     if expected:
         check_spans(rows)
+    if getattr(rows, "block_starts", None) is not None:
+        mixed = rows | lz.local_shuffle(2, seed=0)
+        assert equal(sorted(mixed, key=repr), sorted(expected, key=repr))
     testing.check_pipeline(lz.source(rows) | lz.shuffle(seed=1) | lz.batch(2), limit=6)
 
 
@@ -70,3 +75,41 @@ def check_spans(rows: lz.io.Rows[Any]) -> None:
     ]
     (found,) = lz.trace(lz.source(rows), len(rows) - 1)
     assert found.row == places[-1]
+
+
+def in_fork(act: Callable[[], object]) -> int:
+    """The exit status of a fork that acts: what that gives, and a signal's number below zero."""
+    if not (child := os.fork()):
+        status = 255
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # in place of pytest's
+            signal.alarm(int(HANGS))
+            status = int(act() or 0)  # type: ignore[call-overload]
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def is_killed(act: Callable[[], object], number: int, when: str) -> bool:
+    """Whether a fork that acts moves so many files, and so is killed with the last of them.
+
+    Before it is moved, after that, or before with its file cut: "amid".
+    """
+
+    def acting() -> None:
+        move, moves = os.replace, count(1)
+
+        def moved(one: str, other: str) -> None:
+            is_last = next(moves) == number
+            if is_last and when == "amid":
+                os.truncate(one, 50)
+            if is_last and when != "after":
+                os.kill(os.getpid(), signal.SIGKILL)
+            move(one, other)
+            if is_last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        os.replace = moved  # type: ignore[assignment]
+        act()
+
+    return in_fork(acting) == -signal.SIGKILL

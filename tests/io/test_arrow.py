@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyarrow import feather
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
 from tests.io.cases import check_reader, folder
-from tests.io.tables import tables
-
-FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
+from tests.io.formats import ipc
 
 
-def written(found: list[Any], size: int, kind: str = "file", codec: str | None = None) -> lz.io.Files:  # fmt: skip  # noqa: E501
+def written(found: list[Any], size: int, kind: str = "file") -> lz.io.Files:
     """Tables as files, in record batches of so many rows."""
     place = folder()
-    options = pa.ipc.IpcWriteOptions(compression=codec)
     made = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
     for number, table in enumerate(found):
-        with made(f"{place}/{number:03}.arrow", table.schema, options=options) as out:
-            for batch in table.to_batches(size):
-                out.write_batch(batch)
+        ipc(table, f"{place}/{number:03}.arrow", size, made)
     return lz.io.files(f"{place}/*.arrow")
 
 
 def numbers(count: int, size: int = 10, **options: Any) -> lz.io.Files:
     words = pa.array(["even", "odd"] * (count // 2)).dictionary_encode()
     return written([pa.table({"n": range(count), "word": words})], size, **options)
-
-
-@FEW
-@given(
-    drawn=tables(),
-    size=st.integers(1, 5),
-    kind=st.sampled_from(["file", "stream"]),
-    codec=st.sampled_from([None, "lz4", "zstd"]),
-    cache=st.sampled_from([0, 1 << 28]),
-)
-def test_rows_keep_all_laws(drawn: Any, size: int, kind: str, codec: str, cache: int) -> None:
-    found, rows = drawn
-    check_reader(lz.io.read_arrow(written(found, size, kind, codec), cache_bytes=cache), rows)
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
@@ -80,8 +59,6 @@ def test_columns_are_chosen() -> None:
         lz.ArgumentError, match=r"no column 'z' in .*000.arrow, which has \['n', 'w"
     ):
         lz.io.read_arrow(files, columns=["z"])
-    with pytest.raises(lz.ArgumentError, match="columns must be a list of names"):
-        lz.io.read_arrow(files, columns="n")
 
 
 def test_feather_is_read() -> None:
@@ -103,13 +80,6 @@ def test_a_file_that_is_cut_is_named(kind: str, part: float) -> None:
         lz.io.read_arrow(path)
 
 
-def test_what_is_none_of_arrow_is_named() -> None:
-    path = folder() / "a.arrow"
-    path.write_bytes(b"no file of Arrow's at all")
-    with pytest.raises(lz.io.RecordError, match=r"a\.arrow: "):
-        lz.io.read_arrow(path)
-
-
 def test_a_file_that_changed_is_named() -> None:
     files = numbers(20)
     reader = lz.io.read_arrow(files, cache_bytes=0)
@@ -117,18 +87,3 @@ def test_a_file_that_changed_is_named() -> None:
     Path(files[0].path).write_bytes(b"longer" * 1000)
     with pytest.raises((lz.SourceChanged, lz.io.RecordError), match=r"000\.arrow changed since"):
         reader[15]
-
-
-def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = numbers(4)
-    monkeypatch.setitem(sys.modules, "pyarrow.ipc", None)
-    with pytest.raises(lz.PipelineError, match=r"read_arrow needs pyarrow: .*lazyckpt\[arrow\]"):
-        lz.io.read_arrow(files)
-
-
-def test_executors_give_the_rows() -> None:
-    pipeline = lz.io.read_arrow(numbers(100)) | lz.shuffle(seed=0) | lz.map(dict)
-    expected = list(pipeline)
-    for executor in (lz.threads(2), lz.processes(2)):
-        with lz.run(pipeline, executor=executor) as run:
-            assert list(run) == expected

@@ -17,7 +17,7 @@ from lazyckpt import testing
 from lazyckpt.io import framed
 from lazyckpt.io import gzip as gzip_content
 from tests.io.cases import folder, written, zstd
-from tests.io.test_compressed import bgzf
+from tests.io.formats import bgzf
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
 BLOCK = 1 << 16

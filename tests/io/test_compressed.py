@@ -7,7 +7,6 @@ import gzip
 import json
 import lzma
 import struct
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -24,16 +23,9 @@ from lazyckpt.io import gzip as gzip_content
 from lazyckpt.io import zstd as zstd_content
 from tests.helpers import printed
 from tests.io.cases import check_reader, folder, written, zstd
+from tests.io.formats import bgzf
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
-
-
-def bgzf(data: bytes) -> bytes:
-    """A block as bgzip writes them."""
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
-    body = deflate.compress(data) + deflate.flush()
-    head = struct.pack("<4BI2BH2BHH", 31, 139, 8, 4, 0, 0, 255, 6, 66, 67, 2, len(body) + 25)
-    return head + body + struct.pack("<2I", zlib.crc32(data), len(data))
 
 
 def skippable(data: bytes) -> bytes:
@@ -314,7 +306,6 @@ except lz.io.RecordError as error:
     print(error)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    message, grown = done.stdout.splitlines()
+    message, grown = printed(code).splitlines()
     assert "it has 67,108,864 bytes, and max_record_bytes is 1,000" in message
     assert int(grown) < 40_000  # KiB

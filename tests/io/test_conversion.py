@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
-from tests.io.cases import check_reader, folder, written
+from tests.io.cases import check_reader, folder, is_killed, written
 
 FEW = settings(max_examples=max(3, settings.default.max_examples // 20))
 FORMATS = ["parquet", "jsonl.zst", "tar", "tokens"]
@@ -108,40 +109,17 @@ def test_a_listing_has_counts_and_digests(form: str) -> None:
 def test_a_conversion_that_is_killed_ends_as_if_it_had_not_been(form: str) -> None:
     rows = some(form)
     undisturbed = folder()
-    lz.io.convert(rows, undisturbed, format=form, rows_per_file=5)
+    convert = partial(lz.io.convert, format=form, rows_per_file=5)  # type: ignore[arg-type]
+    convert(rows, undisturbed)
     for when in ("before", "after"):
-        number = 1
-        while _killed(number, when, place := folder(), form, rows):
-            files = lz.io.convert(rows, place, format=form, rows_per_file=5)
+        number, place = 1, folder()
+        while is_killed(partial(convert, rows, place), number, when):
+            files = convert(rows, place)
             assert content(place) == content(undisturbed), (when, number)
             assert equal(read(form, files)[:], expected(form, rows))
-            number += 1
+            number, place = number + 1, folder()
         assert number > 4  # what it begins with, two files, and the listing
         assert content(place) == content(undisturbed)
-
-
-def _killed(number: int, when: str, place: Path, form: str, rows: list[Any]) -> bool:
-    """Whether it is killed, where so many files are about to be there, or just are."""
-    if not (child := os.fork()):
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(30)
-        move, calls = os.replace, 0
-
-        def moved(one: str, other: str) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == number and when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            move(one, other)
-            if calls == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        os.replace = moved  # type: ignore[assignment]
-        try:
-            lz.io.convert(rows, place, format=form, rows_per_file=5)  # type: ignore[arg-type]
-        finally:
-            os._exit(0)
-    return os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
 _PARQUET = """

@@ -2,78 +2,36 @@
 
 from __future__ import annotations
 
-import io
 import random
 import sqlite3
 import struct
-import tarfile
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from gzip import compress as gzip
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from google_crc32c import value as crc32c
 from pyarrow import feather, parquet
 
 import lazyckpt as lz
-from tests.io.cases import folder, written, zstd
+from lazyckpt.testing import equal
+from tests.io.cases import folder, written
+from tests.io.formats import EXAMPLES, saved
 
-TEXT = "".join(f'{{"n": {n}, "é": "{"x" * (n % 9)}"}}\n' for n in range(60)).encode()
-
-
-def tokens(files: Any, **options: Any) -> lz.io.Rows[Any]:
-    return lz.io.read_tokens(files, length=5)
-
-
-def table(files: Any, **options: Any) -> lz.io.Rows[Any]:
-    return lz.io.read_sqlite(files, "t")
-
-
-def saved(write: Callable[[Any], None]) -> bytes:
-    out = io.BytesIO()
-    write(out)
-    return out.getvalue()
-
-
-def samples(out: Any) -> None:
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for n in range(6):
-            info = tarfile.TarInfo(f"{n}.txt")
-            info.size = 700
-            archive.addfile(info, io.BytesIO(b"%d" % n * 700))
-
-
-def records(out: Any) -> None:
-    for n in range(12):
-        length, data = struct.pack("<Q", 5), b"%05d" % n
-        sums = [(each >> 15 | each << 17) + 0xA282EAD8 for each in map(crc32c, (length, data))]
-        first, second = (struct.pack("<I", each & 0xFFFFFFFF) for each in sums)
-        out.write(length + first + data + second)
-
-
-def database(out: Any) -> None:
-    with closing(sqlite3.connect(":memory:")) as connection, connection:
-        connection.execute("CREATE TABLE t (a, b)")
-        connection.executemany("INSERT INTO t VALUES (?, ?)", [(n, f"{n}") for n in range(200)])
-        connection.commit()
-        out.write(connection.serialize())
-
-
-FORMATS: dict[str, tuple[bytes, Callable[..., lz.io.Rows[Any]]]] = {
-    ".txt": (TEXT, lz.io.read_text),
-    ".jsonl": (TEXT, lz.io.read_jsonl),
-    ".jsonl.gz": (gzip(TEXT) + gzip(TEXT), lz.io.read_jsonl),
-    ".jsonl.zst": (zstd.compress(TEXT) + zstd.compress(TEXT), lz.io.read_jsonl),
-    ".csv": (b"a,b\n" + b'1,"x\n""y"\n' * 20, lz.io.read_csv),
-    ".tar": (saved(samples), lz.io.read_tar),
-    ".tar.gz": (gzip(saved(samples)), lz.io.read_tar),
-    ".tfrecord": (saved(records), lz.io.read_tfrecord),
-    ".npy": (saved(lambda out: np.save(out, np.arange(50))), tokens),
-    ".npz": (saved(lambda out: np.savez(out, x=np.arange(50))), tokens),
-    ".db": (saved(database), table),
+OF_PYARROW = [".parquet", ".arrow"]
+NONE = {  # what is no file of its format at all
+    ".tar": [b"", b"no tar at all", b"x" * 2000],
+    ".parquet": [
+        b"",
+        b"PAR1",
+        b"no Parquet at all",
+        b"PAR1" + b"x" * 99,
+        b"PAR1" + b"x" * 50 + struct.pack("<I", 50) + b"PAR1",
+    ],
+    ".arrow": [b"no file of Arrow's at all"],
 }
 
 
@@ -94,9 +52,9 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
     return bytes(found)
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", [each for each in EXAMPLES if each not in OF_PYARROW])
 def test_damage_is_an_error_that_names_the_file(suffix: str) -> None:
-    content, read = FORMATS[suffix]
+    content, read = EXAMPLES[suffix]
     chance = random.Random(suffix)
     for _ in range(30):
         files = written([damaged(content, chance)], suffix)
@@ -117,6 +75,41 @@ def opened(read: Callable[..., lz.io.Rows[Any]], files: lz.io.Files) -> lz.io.Ro
     with pytest.raises(lz.PipelineError, match=files[0].path):
         read(files, index_dir=place)
     return None
+
+
+@pytest.mark.parametrize("suffix", NONE)
+def test_what_is_none_of_a_format_is_named(suffix: str) -> None:
+    for content in NONE[suffix]:
+        with pytest.raises(lz.io.RecordError, match=rf"000\{suffix}: "):
+            EXAMPLES[suffix][1](written([content], suffix))
+
+
+PLAIN = [each for each in EXAMPLES if not each.endswith((".db", ".gz", ".zst"))]
+
+
+@pytest.mark.parametrize("suffix", PLAIN)  # of a compressed file, what was read may be kept
+def test_a_file_that_changed_is_named(suffix: str) -> None:
+    content, read = EXAMPLES[suffix]
+    files = written([content, content], suffix)
+    reader = read(files, index_dir=folder())
+    expected = reader[0]
+    Path(files[1].path).write_bytes(content + content)
+    assert equal(reader[0], expected)
+    with pytest.raises((lz.SourceChanged, lz.io.RecordError), match=rf"001\{suffix} changed since"):
+        reader[len(reader) - 1]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "module"), [(".parquet", "pyarrow.parquet"), (".arrow", "pyarrow.ipc")]
+)
+def test_without_pyarrow_the_extra_is_named(
+    suffix: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, read = EXAMPLES[suffix]
+    monkeypatch.setitem(sys.modules, module, None)
+    message = rf"{read.__name__} needs pyarrow: .*lazyckpt\[arrow\]"
+    with pytest.raises(lz.PipelineError, match=message):
+        read(written([content], suffix))
 
 
 def no_text(out: Any, write: Callable[[Any, Any], None]) -> None:
@@ -155,12 +148,6 @@ def test_offsets_of_a_mapped_file_are_checked() -> None:
     reader = lz.io.read_arrow(written([content.replace(bounds, far)], ".arrow"))
     with pytest.raises(lz.io.RecordError, match=r"record 0 at byte \d+ of .*000\.arrow: "):
         reader[2]
-
-
-def test_a_footer_that_is_none_is_named() -> None:
-    footer = b"x" * 50 + struct.pack("<I", 50) + b"PAR1"
-    with pytest.raises(lz.io.RecordError, match=r"000\.parquet: "):
-        lz.io.read_parquet(written([b"PAR1" + footer], ".parquet"))
 
 
 def test_the_row_of_a_database_that_is_no_text_is_named() -> None:

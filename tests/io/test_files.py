@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.io import File, Files
 from lazyckpt.io.patterns import matching
-from tests.io.cases import folder
+from tests.io.cases import folder, in_fork
 
 
 @pytest.fixture
@@ -183,9 +183,7 @@ def test_a_folder_that_can_not_be_read_is_an_error(pattern: str) -> None:
             Path(top, name).mkdir()
             Path(top, name, "a.txt").touch()
         os.chmod(Path(top, "closed"), 0)
-        if not (child := os.fork()):
-            os._exit(_lists(f"{top}/{pattern}"))
-        status = os.waitpid(child, 0)[1]
+        status = in_fork(lambda: _lists(f"{top}/{pattern}"))
         os.chmod(Path(top, "closed"), 0o755)
         assert status == 0
 

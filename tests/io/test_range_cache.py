@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,8 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.io import range_cache
 from lazyckpt.io.range_cache import RangeCache
-from tests.io.cases import folder
+from tests.helpers import printed
+from tests.io.cases import folder, is_killed
 
 CONTENT = bytes(range(256)) * 4
 
@@ -136,43 +135,23 @@ def test_one_fetches_while_others_wait() -> None:
     assert fetch.asked == [(0, 400)]
 
 
+def read_all(cache: RangeCache, fetch: Fetch) -> None:
+    for start in range(0, 1000, 100):
+        cache.read_ranges("a", 1024, [(start, start + 100)], fetch)
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("when", ["before", "after", "amid"])
 def test_a_kill_leaves_whole_blocks_within_the_bound(when: str) -> None:
     for number in range(1, 5):
         cache, fetch = RangeCache(str(folder()), 300), Fetch()
-        if not (child := os.fork()):
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(30)
-            _kill_at(number, when)
-            for start in range(0, 1000, 100):
-                cache.read_ranges("a", 1024, [(start, start + 100)], fetch)
-            os._exit(0)
-        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+        assert is_killed(partial(read_all, cache, fetch), number, when)
         assert nbytes(cache) <= 300
         for start in range(0, 1000, 70):
             part = start, start + 70
             assert cache.read_ranges("a", 1024, [part], fetch) == [CONTENT[slice(*part)]]
             assert nbytes(cache) <= 300
         assert not [path for path in kept(cache) if path.suffix == ".tmp"]
-
-
-def _kill_at(number: int, when: str) -> None:
-    """Kill this process where so many blocks are about to be there, or just are."""
-    move, calls = os.replace, 0
-
-    def moved(one: str, other: str) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == number and when == "amid":
-            os.truncate(one, 50)
-        if calls == number and when != "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-        move(one, other)
-        if calls == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.replace = moved  # type: ignore[assignment]
 
 
 def test_without_room_it_is_read_and_not_kept() -> None:
@@ -186,8 +165,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 cache = RangeCache({str(place)!r}, 1 << 24)
 print(cache.read_ranges("a", 50_000, [(49_998, 50_000)], lambda ranges: [b"x" * 50_000]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[b'xx']\n"
+    assert printed(code) == "[b'xx']\n"
     assert not [path for path in place.rglob("*") if path.is_file()]
 
 

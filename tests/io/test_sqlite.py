@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from tests.io.cases import check_reader, folder
+from tests.io.cases import check_reader, folder, in_fork
 
 FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
 
@@ -102,18 +102,7 @@ def test_nothing_is_written() -> None:
     assert [each.name for each in path.parent.iterdir()] == ["a.db"]
 
 
-@pytest.mark.parametrize("executor", [lz.threads(3), lz.processes(2)], ids=str)
-def test_executors_give_the_rows(executor: Any) -> None:
-    reader = lz.io.read_sqlite(database([(n, str(n)) for n in range(99)]), ROWS, key="k")
-    pipeline = reader | lz.shuffle(seed=0) | lz.map(dict)
-    expected = list(pipeline)
-    with lz.run(pipeline, executor=executor) as run:
-        assert list(run) == expected
-
-
 def test_a_fork_has_a_connection_of_its_own() -> None:
     reader = lz.io.read_sqlite(database([(n, n) for n in range(9)]), ROWS, key="k")
-    if not (child := os.fork()):
-        os._exit(reader[7]["v"])
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert in_fork(lambda: reader[7]["v"]) == 7
     assert reader[8]["v"] == 8

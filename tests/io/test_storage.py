@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import lazyckpt as lz
 from lazyckpt.io import storage
 from lazyckpt.io.locks import ForkLock
 from lazyckpt.io.storage import LocalStorage
-from tests.io.cases import folder, written
+from tests.io.cases import folder, in_fork, written
 
 
 def is_open(path: str) -> bool:
@@ -59,10 +58,4 @@ def test_threads_share_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fork_finds_locks_free() -> None:
     lock = ForkLock()
     with lock:
-        child = os.fork()
-        if not child:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(20)
-            with lock:
-                os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_fork(lock.__enter__) == 0

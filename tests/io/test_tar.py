@@ -7,67 +7,22 @@ import io
 import tarfile
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io.tar import SampleScan
-from tests.io.cases import check_reader, folder, written, zstd
-
-FEW = settings(max_examples=max(5, settings.default.max_examples // 10))
-
-EXTENSIONS = st.sampled_from(["jpg", "txt", "seg.png", "cls"])
-SAMPLES = st.lists(
-    st.dictionaries(EXTENSIONS, st.binary(max_size=600), min_size=1, max_size=3), max_size=5
-)
-FORMATS = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-
-
-def archive(members: list[tuple[str, bytes]], form: int = tarfile.GNU_FORMAT) -> bytes:
-    """A tar file of members; a name that ends with a slash is a folder's."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as made:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
-            made.addfile(info, io.BytesIO(content))
-    return out.getvalue()
+from tests.io.cases import check_reader, folder, written
+from tests.io.formats import archive, members_of
 
 
 def packed(content: bytes, suffix: str) -> bytes:
-    return gzip.compress(content) if suffix == ".gz" else zstd.compress(content)
-
-
-def flat(samples: list[dict[str, bytes]], prefix: str = "d/") -> list[tuple[str, bytes]]:
-    return [(f"{prefix}{n}.{ext}", data) for n, each in enumerate(samples) for ext, data in each.items()]  # fmt: skip  # noqa: E501
-
-
-@FEW
-@given(
-    files=st.lists(SAMPLES, min_size=1, max_size=3),
-    form=FORMATS,
-    long=st.booleans(),
-    others=st.booleans(),
-)
-def test_samples_keep_all_laws(files: Any, form: int, long: bool, others: bool) -> None:
-    prefix = "ü/" + "long/" * (30 if long and form != tarfile.USTAR_FORMAT else 0)
-    contents, rows = [], []
-    for samples in files:
-        members = flat(samples, prefix)
-        for place in range(0, len(members) + 1, 2) if others else ():
-            members.insert(place, ("folder/", b"") if place % 4 else ("README", b"no sample"))
-        contents.append(archive(members, form))
-        rows += [{"__key__": f"{prefix}{n}", **each} for n, each in enumerate(samples)]
-    check_reader(lz.io.read_tar(written(contents, ".tar")), rows)
+    return content if suffix == ".tar" else gzip.compress(content)
 
 
 def test_an_index_of_energon_is_read() -> None:
-    files = written([archive(flat([{"txt": b"a"}, {"txt": b"b", "cls": b"1"}]))], ".tar")
+    files = written([archive(members_of([{"txt": b"a"}, {"txt": b"b", "cls": b"1"}]))], ".tar")
     path = Path(f"{files[0].path}.idx")
     np.array([0, 1024, 3072], "<u8").tofile(path)
     assert [row["txt"] for row in lz.io.read_tar(files, index_dir=folder())] == [b"a", b"b"]
@@ -80,7 +35,7 @@ def test_an_index_of_energon_is_read() -> None:
 
 @pytest.mark.parametrize("bounds", [[], [0], [5, 9], [0, 1024, 512], [0, 10**9]])
 def test_a_stale_index_of_energon_is_named(bounds: list[int]) -> None:
-    files = written([archive(flat([{"txt": b"a"}]))], ".tar")
+    files = written([archive(members_of([{"txt": b"a"}]))], ".tar")
     np.array(bounds, "<u8").tofile(f"{files[0].path}.idx")
     with pytest.raises(lz.io.RecordError, match=r"000\.tar\.idx: no index of .*000\.tar, or of an"):
         lz.io.read_tar(files, index_dir=folder())
@@ -113,8 +68,8 @@ SAMPLE = [{"txt": b"a" * 600, "cls": b"1"} for _ in range(3)]  # 2,560 bytes eac
     ],
 )
 def test_an_archive_that_is_cut(suffix: str, size: int, good: int, bad: int) -> None:
-    content = archive(flat(SAMPLE))[:size]
-    files = written([content if suffix == ".tar" else packed(content, ".gz")], suffix)
+    content = archive(members_of(SAMPLE))[:size]
+    files = written([packed(content, suffix)], suffix)
     reader = lz.io.read_tar(files)
     assert len(reader) == good + bad
     with lz.run(lz.source(reader), on_error="skip") as run:
@@ -128,10 +83,9 @@ def test_an_archive_that_is_cut(suffix: str, size: int, good: int, bad: int) -> 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
 def test_a_damaged_header_ends_what_can_be_read(suffix: str) -> None:
-    content = bytearray(archive(flat(SAMPLE)))
+    content = bytearray(archive(members_of(SAMPLE)))
     content[2560 + 20] ^= 255
-    found = bytes(content) if suffix == ".tar" else packed(bytes(content), ".gz")
-    reader = lz.io.read_tar(written([found], suffix))
+    reader = lz.io.read_tar(written([packed(bytes(content), suffix)], suffix))
     assert reader[0]["cls"] == b"1"
     with pytest.raises(lz.io.RecordError, match=r"record 1 at byte 2,560 of .*: "):
         reader[1]
@@ -171,13 +125,13 @@ def test_sparse_members_are_whole(suffix: str, form: int) -> None:
     content = sparse(form)
     with tarfile.open(fileobj=io.BytesIO(content)) as found:
         assert found.getmembers()[0].issparse()
-    files = written([content if suffix == ".tar" else packed(content, ".gz")], suffix)
+    files = written([packed(content, suffix)], suffix)
     check_reader(lz.io.read_tar(files), [{"__key__": "d/1", "txt": bytes(5) + b"abc", "cls": b"7"}])
 
 
 @pytest.mark.parametrize("kind", [b"0", b"x", b"L"])
 def test_a_size_below_zero_ends_what_can_be_read(kind: bytes) -> None:
-    content = bytearray(archive(flat(SAMPLE)))
+    content = bytearray(archive(members_of(SAMPLE)))
     header = content[2560 : 2560 + 512]
     header[124:136] = b"\xff" * 12
     header[156:157] = kind
@@ -210,24 +164,6 @@ def test_two_members_of_one_extension() -> None:
 
 
 def test_a_large_sample_is_not_read() -> None:
-    reader = lz.io.read_tar(written([archive(flat(SAMPLE))], ".tar"), max_record_bytes=2000)
+    reader = lz.io.read_tar(written([archive(members_of(SAMPLE))], ".tar"), max_record_bytes=2000)
     with pytest.raises(lz.io.RecordError, match="it has 2,560 bytes, and max_record_bytes is 2,0"):
         reader[1]
-
-
-def test_executors_give_the_samples() -> None:
-    reader = lz.io.read_tar(written([archive(flat(SAMPLE * 20))], ".tar"))
-    pipeline = reader | lz.shuffle(seed=0) | lz.map(dict)
-    expected = list(pipeline)
-    for executor in (lz.threads(2), lz.processes(2)):
-        with lz.run(pipeline, executor=executor) as run:
-            assert list(run) == expected
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_compressed_archives_have_their_samples(suffix: str) -> None:
-    contents = [archive(flat(SAMPLE * 5)), archive([]), archive(flat(SAMPLE[:1]))]
-    plain = list(lz.io.read_tar(written(contents, ".tar")))
-    reader = lz.io.read_tar(written([packed(each, suffix) for each in contents], f".tar{suffix}"))
-    check_reader(reader, plain)
-    assert len(plain) == 16

@@ -19,34 +19,9 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.io import content, text
 from lazyckpt.io.storage import LocalStorage
-from tests.io.cases import check_reader, folder, written
+from tests.io.cases import folder, written
 
 FEW = settings(max_examples=max(4, settings.default.max_examples // 12))
-
-LINES = st.lists(st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=9))
-ENDS = st.sampled_from(["\n", "\r\n"])
-
-
-@st.composite
-def text_files(draw: st.DrawFn) -> tuple[list[bytes], list[str]]:
-    """Contents of files, some of which end without a newline, and their lines."""
-    contents, lines = [], []
-    for _ in range(draw(st.integers(1, 4))):
-        found = draw(LINES)
-        end = draw(ENDS)
-        text = "".join(line + end for line in found)
-        if found and found[-1] and draw(st.booleans()):
-            text = text.removesuffix(end)
-        contents.append(text.encode())
-        lines += found
-    return contents, lines
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=4,
-)
 
 
 @pytest.fixture(params=[1, 2, 3, 7, 1 << 20])
@@ -55,24 +30,6 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     monkeypatch.setattr(content, "CHUNK", request.param)
     found: int = request.param
     return found
-
-
-@FEW
-@given(text_files())
-def test_lines_keep_all_laws(drawn: tuple[list[bytes], list[str]]) -> None:
-    contents, lines = drawn
-    files = written(contents, ".txt")
-    check_reader(lz.io.read_text(files), lines)
-
-
-@FEW
-@given(st.lists(st.lists(VALUES, max_size=6), min_size=1, max_size=3), ENDS, st.booleans())
-def test_json_lines_keep_all_laws(values: list[list[Any]], end: str, is_ended: bool) -> None:
-    texts = ["".join(f"{json.dumps(v)}{end}{end * (n % 3 == 2)}" for n, v in enumerate(found))
-             for found in values]  # fmt: skip
-    files = written([(t if is_ended else t.rstrip()).encode() for t in texts], ".jsonl")
-    for loads in (None, json.loads):
-        check_reader(lz.io.read_jsonl(files, loads=loads), [*chain(*values)])
 
 
 BLANKS = b"\n\r\n1\n\r\n\n\n22\r\n\n3\r\n\r\n\r"
@@ -218,22 +175,6 @@ def test_what_storage_does_not_give_is_asked_for_once(monkeypatch: pytest.Monkey
     assert asked == [[(0, 6)]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"encoding": "utf-16"}, "encoding must be an encoding in which a newline is one byte"),
-        ({"encoding": "no-such"}, "encoding must be"),
-        ({"errors": "loose"}, "errors must be one of Python's ways"),
-        ({"compression": "xz"}, "compression must be 'infer', 'none', 'gzip' or 'zstd'"),
-        ({"max_record_bytes": 0}, "max_record_bytes must be an int >= 1"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
-    files = written([b"a\n"], ".txt")
-    with pytest.raises(lz.ArgumentError, match=message):
-        lz.io.read_text(files, **arguments)
-
-
 @FEW
 @given(st.data())
 def test_rows_come_in_any_order_from_any_file(data: st.DataObject) -> None:
@@ -262,8 +203,6 @@ def test_numbers_of_rows_are_ints() -> None:
     for wrong in ([1.5], ["a"]):
         with pytest.raises(TypeError, match="read_text: rows have ints as numbers"):
             rows.__getitems__(wrong)  # type: ignore[arg-type]
-    with pytest.raises(lz.ArgumentError, match="executor must be"):
-        lz.io.read_text(rows.files, executor=4)  # type: ignore[arg-type]
     assert repr(rows.row_index).startswith("<Index of 1 files, 2 rows, in /")
 
 
@@ -293,12 +232,3 @@ def test_a_source_says_files_rows_and_a_digest() -> None:
     again = lz.io.files(f"{files.root}/*.txt")
     with pytest.raises(lz.StateMismatch, match=f'digest="{files.digest}"'):
         lz.run(lz.source(lz.io.read_text(again)), state)
-
-
-def test_executors_give_the_rows() -> None:
-    files = written([b"%d\n" % n * 40 for n in range(5)], ".txt")
-    expected = [str(n) for n in range(5) for _ in range(40)]
-    for executor in (lz.threads(2), lz.processes(2)):
-        rows = lz.io.read_text(files, index_dir=folder(), executor=executor)
-        with lz.run(rows | lz.map(str.strip), executor=executor) as run:
-            assert list(run) == expected

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import struct
-from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.io import content, crc32c
-from tests.io.cases import check_reader, folder, written
-
-FEW = settings(max_examples=max(5, settings.default.max_examples // 6))
-
-
-def masked(data: bytes) -> bytes:
-    found = google_crc32c.value(data)
-    return struct.pack("<I", ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def record(data: bytes) -> bytes:
-    length = struct.pack("<Q", len(data))
-    return length + masked(length) + data + masked(data)
+from tests.io.cases import folder, written
+from tests.io.formats import record
 
 
 @given(st.binary(max_size=1500))
@@ -40,14 +26,6 @@ def test_checksums_of_rows(size: int, count: int, random: Any) -> None:
     rows = np.frombuffer(random.randbytes(size * count), np.uint8).reshape(count, size)
     expected = [google_crc32c.value(row.tobytes()) for row in rows]
     assert crc32c.crc32c_rows(rows).tolist() == expected
-
-
-@FEW
-@given(st.lists(st.lists(st.binary(max_size=40), max_size=6), min_size=1, max_size=3), st.booleans())  # fmt: skip  # noqa: E501
-def test_records_keep_all_laws(files: list[list[bytes]], check_crc: bool) -> None:
-    listed = written([b"".join(map(record, found)) for found in files], ".tfrecord")
-    rows = [row for found in files for row in found]
-    check_reader(lz.io.read_tfrecord(listed, check_crc=check_crc), rows)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 11, 12, 13, 29, 1 << 20])
@@ -119,18 +97,3 @@ def test_a_large_record_is_not_read() -> None:
     with pytest.raises(lz.io.RecordError, match="it has 1,016 bytes, and max_record_bytes is 100"):
         reader[0]
     assert reader[1] == b"y"
-
-
-def test_a_file_that_changed_is_named() -> None:
-    files = written([record(b"x"), record(b"y")], ".tfrecord")
-    reader = lz.io.read_tfrecord(files)
-    Path(files[1].path).write_bytes(record(b"longer"))
-    with pytest.raises(lz.SourceChanged, match=r"001\.tfrecord changed since it was listed"):
-        reader[1]
-    with pytest.raises(lz.ArgumentError, match="check_crc must be True or False"):
-        lz.io.read_tfrecord(files, check_crc=1)  # type: ignore[arg-type]
-
-
-def test_compressed_files_have_their_records() -> None:
-    content = b"".join(map(record, ROWS * 9))
-    check_reader(lz.io.read_tfrecord(written([gzip.compress(content)], ".gz")), ROWS * 9)

@@ -207,24 +207,6 @@ def test_the_index_of_another_file_is_named() -> None:
         lz.io.read_tokens(f"{files.root}/*.bin")
 
 
-def test_a_file_that_changed_is_named() -> None:
-    files = listed([np.arange(10), np.arange(10)], "npy")
-    reader = lz.io.read_tokens(files, length=2)
-    np.save(files[1].path, np.arange(20))
-    assert reader[4].tolist() == [8, 9]
-    with pytest.raises(lz.SourceChanged, match=r"001\.npy changed since it was listed"):
-        reader[5]
-
-
-def test_executors_give_the_rows() -> None:
-    reader = lz.io.read_tokens(listed([np.arange(500)], "npy"), length=5)
-    pipeline = reader | lz.shuffle(seed=0) | lz.batch(4, collate=lz.stack)
-    expected = list(pipeline)
-    for executor in (lz.threads(2), lz.processes(2)):
-        with lz.run(pipeline, executor=executor) as run:
-            assert equal(list(run), expected)
-
-
 def test_a_file_of_20_gb_takes_no_memory() -> None:
     path = f"{folder()}/large.bin"
     size = 20 * 10**9

@@ -4,57 +4,97 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import random
 import tarfile
 from bisect import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from itertools import accumulate, chain, islice
+from mmap import mmap
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Thread
 from time import perf_counter
 from typing import Any
 
-import executors
 import numpy as np
 import orjson
-import transport
 from contestant import Figures, Way
-from data import BINS, LENGTH, WEIGHTS, Documents, buffer_size, busy, files, lines_of
+from data import (
+    BINS,
+    BLOCK,
+    LARGE,
+    LENGTH,
+    WEIGHTS,
+    Documents,
+    add,
+    blocks_shuffled,
+    buffer_size,
+    busy,
+    by_length,
+    keep,
+    large,
+    lines,
+    table,
+)
 from files import corpus, figures
-from grouping import by_hand as by_length
 from harness import by_workers, fresh, spent, spent_by_workers
 from resuming import Started, resumes
-from wide import add, by_hand, by_take, table
+from shuffles import reservoir
 
 try:
     from compression import zstd  # from Python 3.14 on
 except ImportError:
     from backports import zstd
 
+MESSAGE = 256  # items
+SLOTS = 8
+
 
 def w1(n: int) -> Way:
-    data = list(range(n))
-    return lambda: by_hand(data)
+    numbers = list(range(n))
+
+    def loop() -> None:
+        batch: list[int] = []
+        for x in numbers:
+            y = add(x)
+            if keep(y):
+                batch.append(y)
+                if len(batch) == 32:
+                    batch = []
+
+    return loop
 
 
 def w2(n: int) -> Way:
     x, y = table(n)
-    return lambda: by_take(x, y)
+
+    def take() -> None:
+        order = np.random.default_rng(0).permutation(n)
+        for begin in range(0, n, 256):
+            some = order[begin : begin + 256]
+            _ = {"x": x.take(some, axis=0), "y": y.take(some)}
+
+    return take
 
 
 def w3(n: int) -> Way:
-    paths = files(n)
-    return lambda: spent(by_length(paths))
+    def loop() -> None:
+        rng = random.Random(0)
+        spent(by_length(blocks_shuffled(lines(n), BLOCK, rng), rng))
+
+    return loop
 
 
-def reread(n: int, shuffled: Callable[[Iterator[bytes], int], Iterator[bytes]]) -> Way:
+def reread(n: int, shuffled: Callable[[Iterator[bytes], int], Iterable[bytes]]) -> Way:
     """The state is a count of batches: to go on from it, all before are read again."""
 
     def batches(place: list[int], skip: int) -> Iterator[list[bytes]]:
-        stream = (line for path in files(n) for line in lines_of(path))
-        lines = shuffled(stream, buffer_size(n))
-        while batch := list(islice(lines, 32)):
+        stream = iter(shuffled(lines(n), buffer_size(n)))
+        while batch := list(islice(stream, 32)):
             place[0] += 1
             if place[0] > skip:
                 yield batch
@@ -67,36 +107,21 @@ def reread(n: int, shuffled: Callable[[Iterator[bytes], int], Iterator[bytes]]) 
 
 
 def w4stream(n: int) -> Way:
-    def shuffled(stream: Iterator[bytes], size: int) -> Iterator[bytes]:
-        rng, buffer = random.Random(0), list(islice(stream, size))
-        for line in stream:
-            slot = rng.randrange(size)
-            yield buffer[slot]
-            buffer[slot] = line
-        rng.shuffle(buffer)
-        yield from buffer
-
-    return reread(n, shuffled)
+    return reread(n, reservoir)
 
 
 def w4blocks(n: int) -> Way:
-    def shuffled(stream: Iterator[bytes], size: int) -> Iterator[bytes]:
-        rng = random.Random(0)
-        while block := list(islice(stream, size)):
-            rng.shuffle(block)
-            yield from block
-
-    return reread(n, shuffled)
+    return reread(n, lambda lines, size: blocks_shuffled(lines, size, random.Random(0)))
 
 
 def w4indexed(n: int) -> Way:
-    data = list(range(n))
+    numbers = list(range(n))
 
     def batches(place: list[int]) -> Iterator[list[int]]:
         order = np.random.default_rng(0).permutation(n)
         for begin in range(place[0], n, 32):
             place[0] = begin + 32
-            yield [add(data[i]) for i in order[begin : begin + 32].tolist()]
+            yield [add(numbers[i]) for i in order[begin : begin + 32].tolist()]
 
     def start(text: bytes | None) -> Started:
         place = json.loads(text) if text else [0]
@@ -105,16 +130,77 @@ def w4indexed(n: int) -> Way:
     return resumes(n // 32, start, lambda place: json.dumps(place).encode())
 
 
+def messages(n: int) -> Iterator[list[int]]:
+    for begin in range(0, n, MESSAGE):
+        yield list(range(begin, min(begin + MESSAGE, n)))
+
+
+def produce(pipe: Connection[Any, Any], n: int) -> None:
+    for message in messages(n):
+        pipe.send(message)
+    pipe.send(None)
+
+
+def piped(n: int) -> Iterator[list[int]]:
+    """The messages of another process."""
+    mine, theirs = multiprocessing.Pipe(duplex=False)
+    worker = multiprocessing.Process(target=produce, args=(theirs, n))
+    worker.start()
+    theirs.close()
+    while (message := mine.recv()) is not None:
+        yield message
+    worker.join()
+
+
 def w5i(n: int) -> Way:
-    return by_workers(lambda: chain.from_iterable(executors.piped(n)), n)
+    return by_workers(lambda: chain.from_iterable(piped(n)), n)
+
+
+def queued(n: int) -> Iterator[list[int]]:
+    """The messages of another thread."""
+    queue: SimpleQueue[list[int] | None] = SimpleQueue()
+
+    def put() -> None:
+        for message in messages(n):
+            queue.put(message)
+        queue.put(None)
+
+    worker = Thread(target=put)
+    worker.start()
+    while (message := queue.get()) is not None:
+        yield message
+    worker.join()
 
 
 def w5t(n: int) -> Way:
-    return by_workers(lambda: chain.from_iterable(executors.queued(n)), n)
+    return by_workers(lambda: chain.from_iterable(queued(n)), n)
+
+
+def ring(n: int) -> Iterator[np.ndarray]:
+    """Arrays of another process, through slots of shared memory."""
+    fork = multiprocessing.get_context("fork")
+    free, full = fork.Semaphore(SLOTS), fork.Semaphore(0)
+    slots = np.frombuffer(mmap(-1, SLOTS * LARGE), np.uint8).reshape(SLOTS, LARGE)
+
+    def work() -> None:
+        for i in range(n):
+            array = large(i)
+            free.acquire()
+            slots[i % SLOTS] = array
+            full.release()
+
+    worker = fork.Process(target=work, daemon=True)
+    worker.start()
+    for i in range(n):
+        full.acquire()
+        array = slots[i % SLOTS].copy()
+        free.release()
+        yield array
+    worker.join()
 
 
 def w5a(n: int) -> Way:
-    return by_workers(lambda: transport.ring(n), n)
+    return by_workers(lambda: ring(n), n)
 
 
 def w6(n: int) -> Way:
@@ -199,7 +285,7 @@ def filled(row: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return tokens, segments
 
 
-def lines(n: int, kind: str, opened: Callable[..., Any], decode: Callable[[Any], Any]) -> Way:
+def read(n: int, kind: str, opened: Callable[..., Any], decode: Callable[[Any], Any]) -> Way:
     def loop() -> Iterator[Any]:
         for path in corpus(kind, n):
             with opened(path) as file:
@@ -210,19 +296,19 @@ def lines(n: int, kind: str, opened: Callable[..., Any], decode: Callable[[Any],
 
 
 def w11text(n: int) -> Way:
-    return lines(n, "txt", open, lambda line: line.rstrip("\n"))
+    return read(n, "txt", open, lambda line: line.rstrip("\n"))
 
 
 def w11jsonl(n: int) -> Way:
-    return lines(n, "jsonl", partial(open, mode="rb"), orjson.loads)
+    return read(n, "jsonl", partial(open, mode="rb"), orjson.loads)
 
 
 def w11gzip(n: int) -> Way:
-    return lines(n, "jsonl.gz", gzip.open, orjson.loads)
+    return read(n, "jsonl.gz", gzip.open, orjson.loads)
 
 
 def w11zstd(n: int) -> Way:
-    return lines(n, "jsonl.zst", zstd.open, orjson.loads)
+    return read(n, "jsonl.zst", zstd.open, orjson.loads)
 
 
 def w11tar(n: int) -> Way:

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import random
-
 import cytoolz
+import cytoolz.curried
 from contestant import Way
-from cytoolz import curried
-from data import files, lines_of
-from grouping import BLOCK, WINDOW, of_like_length
-from harness import fresh, spent
-from wide import add, keep
+from harness import fresh
+
+from contestants import of_toolz
 
 
 def w1(n: int) -> Way:
-    data = list(range(n))
-    return lambda: spent(
-        cytoolz.pipe(data, curried.map(add), curried.filter(keep), curried.partition_all(32))
-    )
+    return of_toolz.w1(n, cytoolz)
 
 
 def w3(n: int) -> Way:
-    rng = random.Random(0)
-
-    def mixed(block: tuple[bytes, ...]) -> list[bytes]:
-        return rng.sample(block, len(block))
-
-    def grouped(window: tuple[bytes, ...]) -> list[list[bytes]]:
-        return of_like_length([*window], rng)
-
-    return lambda: spent(
-        cytoolz.pipe(
-            files(n),
-            curried.mapcat(lines_of),
-            curried.partition_all(BLOCK),
-            curried.mapcat(mixed),
-            curried.partition_all(WINDOW),
-            curried.mapcat(grouped),
-        )
-    )
+    return of_toolz.w3(n, cytoolz)
 
 
 def w7(n: int) -> Way:

@@ -8,19 +8,28 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import random
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import datasets
-from contestant import Figures, Way
-from data import LENGTH, WEIGHTS, Documents, buffer_size, files
+from contestant import Way
+from data import (
+    BLOCK,
+    LENGTH,
+    WEIGHTS,
+    WINDOW,
+    Documents,
+    add,
+    buffer_size,
+    files,
+    keep,
+    of_like_length,
+    table,
+)
 from files import BATCH, corpus, figures, rows_of, timed
-from grouping import BLOCK, WINDOW, of_like_length
 from harness import fresh, spent
-from resuming import Started, dumped, loaded, resumes
-from wide import add, keep, table
+from resuming import dumped, mixed, resumed
 
 datasets.disable_progress_bars()
 Columns = dict[str, list[Any]]
@@ -86,16 +95,6 @@ def w4indexed(n: int) -> Way:
     return resumed(n // 32, make)
 
 
-def resumed(count: int, make: Any) -> Way:
-    def start(text: bytes | None) -> Started:
-        stream = make()
-        if text is not None:
-            stream.load_state_dict(loaded(text))
-        return stream, iter(stream)
-
-    return resumes(count, start, lambda stream: dumped(stream.state_dict()))
-
-
 def w7(n: int) -> Way:
     rows = "datasets.Dataset.from_dict({'x': range(10)}).to_iterable_dataset()"
     return fresh("import datasets", f"next(iter({rows}.map(lambda row: {{'x': abs(row['x'])}})))")
@@ -109,17 +108,14 @@ def numbers(n: int) -> Any:
 def w9(n: int) -> Way:
     share = [weight / sum(WEIGHTS) for weight in WEIGHTS]
 
-    def mixed() -> Figures:
-        begun = perf_counter()
+    def make() -> Any:
         streams = [
             datasets.IterableDataset.from_generator(numbers, gen_kwargs={"n": n + i})
             for i in range(len(WEIGHTS))
         ]
-        stream = datasets.interleave_datasets(streams, probabilities=share, seed=0)
-        spent(islice(stream, n))
-        return {"seconds": perf_counter() - begun, "bytes": len(dumped(stream.state_dict()))}
+        return datasets.interleave_datasets(streams, probabilities=share, seed=0)
 
-    return mixed
+    return mixed(n, make, lambda stream: dumped(stream.state_dict()))
 
 
 def cut(rows: Columns) -> Columns:

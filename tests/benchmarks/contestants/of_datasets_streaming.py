@@ -6,12 +6,10 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-
 import datasets
 from contestant import Way
 from files import BATCH, BUFFER, corpus, figures, rows_of
-
-from contestants.of_datasets import resumed
+from resuming import resumed
 
 
 def read(kind: str, form: str, n: int, *, has_columns: bool = False) -> Way:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import grain
 import numpy as np
+import resuming
 from absl import flags
-from contestant import Figures, Way
+from contestant import Way
 from data import (
     BINS,
     LENGTH,
@@ -20,11 +20,14 @@ from data import (
     ROWS,
     WEIGHTS,
     Documents,
+    add,
     buffer_size,
     busy,
     files,
+    keep,
     large,
     lines_of,
+    table,
     texts,
     tokenize,
 )
@@ -38,8 +41,7 @@ from grain.experimental import (
     WindowShuffleIterDataset,
 )
 from harness import by_workers, fresh, spent
-from resuming import Started, resumes
-from wide import add, keep, table
+from resuming import dumped, mixed
 
 flags.FLAGS.mark_as_parsed()  # as a program that uses absl's flags has
 ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # advised for what is in memory
@@ -102,13 +104,7 @@ def w4indexed(n: int) -> Way:
 
 
 def resumed(count: int, make: Callable[[], Any]) -> Way:
-    def start(text: bytes | None) -> Started:
-        run = iter(make())
-        if text is not None:
-            run.set_state(json.loads(text))
-        return run, run
-
-    return resumes(count, start, lambda run: json.dumps(run.get_state()).encode())
+    return resuming.resumed(count, lambda: iter(make()), "get_state", "set_state")
 
 
 def in_blocks(n: int) -> Any:
@@ -141,14 +137,8 @@ def w7(n: int) -> Way:
     return fresh("import grain", "next(iter(grain.MapDataset.range(10).map(abs)))")
 
 
-def mixture(mixed: Any, n: int) -> Way:
-    def go() -> Figures:
-        begun, run = perf_counter(), iter(mixed)
-        spent(islice(run, n))
-        state = json.dumps(run.get_state())
-        return {"seconds": perf_counter() - begun, "bytes": len(state)}
-
-    return go
+def mixture(mixture: Any, n: int) -> Way:
+    return mixed(n, lambda: iter(mixture), lambda run: dumped(run.get_state()))
 
 
 def w9(n: int) -> Way:

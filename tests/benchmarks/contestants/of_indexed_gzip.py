@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from contestant import Way
-from files import corpus
+from files import corpus, seeking
 from indexed_gzip import IndexedGzipFile
-from seeking import seeking
 
 
 def opened(path: str) -> Any:
@@ -15,4 +14,4 @@ def opened(path: str) -> Any:
 
 
 def w11gzip(n: int) -> Way:
-    return seeking([str(path) for path in corpus("jsonl.gz", n)], opened, opened)
+    return seeking([str(path) for path in corpus("jsonl.gz", n)], opened)

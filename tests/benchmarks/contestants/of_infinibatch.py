@@ -6,12 +6,23 @@ from bisect import bisect
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from itertools import accumulate, islice
-from time import perf_counter
 from typing import Any
 
 from contestant import Figures, Way
-from data import WEIGHTS, buffer_size, busy, files, lines_of, nothing
-from grouping import BLOCK, SIZE, WINDOW
+from data import (
+    BLOCK,
+    SIZE,
+    WEIGHTS,
+    WINDOW,
+    add,
+    buffer_size,
+    busy,
+    files,
+    keep,
+    lines_of,
+    nothing,
+    table,
+)
 from harness import fresh, spent, spent_by_workers
 from infinibatch.iterators import (
     BlockwiseShuffleIterator,
@@ -28,8 +39,7 @@ from infinibatch.iterators import (
     RandomIterator,
     SelectManyIterator,
 )
-from resuming import Started, dumped, loaded, resumes
-from wide import add, keep, table
+from resuming import dumped, mixed, resumed
 
 
 def w1(n: int) -> Way:
@@ -69,37 +79,27 @@ def w3(n: int) -> Way:
 
 
 def w4stream(n: int) -> Way:
-    def start() -> CheckpointableIterator:
+    def make() -> CheckpointableIterator:
         return FixedBatchIterator(BufferedShuffleIterator(lines(n), buffer_size(n), seed=0), 32)
 
-    return resumed(n, start)
+    return resumed(n // 32, make, "getstate", "setstate")
 
 
 def w4blocks(n: int) -> Way:
-    def start() -> CheckpointableIterator:
+    def make() -> CheckpointableIterator:
         return FixedBatchIterator(BlockwiseShuffleIterator(lines(n), buffer_size(n), seed=0), 32)
 
-    return resumed(n, start)
+    return resumed(n // 32, make, "getstate", "setstate")
 
 
 def w4indexed(n: int) -> Way:
     data = list(range(n))
 
-    def start() -> CheckpointableIterator:
+    def make() -> CheckpointableIterator:
         order = InfinitePermutationSourceIterator(data, seed=0)
         return FixedBatchIterator(MapIterator(order, add), 32)
 
-    return resumed(n, start)
-
-
-def resumed(n: int, make: Any) -> Way:
-    def start(text: bytes | None) -> Started:
-        run = make()
-        if text is not None:
-            run.setstate(loaded(text))
-        return run, run
-
-    return resumes(n // 32, start, lambda run: dumped(run.getstate()))
+    return resumed(n // 32, make, "getstate", "setstate")
 
 
 def ahead(n: int, make: Callable[[CheckpointableIterator], CheckpointableIterator]) -> Way:
@@ -136,11 +136,8 @@ def w9(n: int) -> Way:
     bounds = list(accumulate(WEIGHTS))
     data = list(range(n))
 
-    def mixed() -> Figures:
-        begun = perf_counter()
+    def make() -> CheckpointableIterator:
         choices = MapIterator(RandomIterator(0), lambda r: bisect(bounds, r * bounds[-1]))
-        run = MultiplexIterator(choices, [NativeCheckpointableIterator(data) for _ in WEIGHTS])
-        spent(islice(run, n))
-        return {"seconds": perf_counter() - begun, "bytes": len(dumped(run.getstate()))}
+        return MultiplexIterator(choices, [NativeCheckpointableIterator(data) for _ in WEIGHTS])
 
-    return mixed
+    return mixed(n, make, lambda run: dumped(run.getstate()))

@@ -6,30 +6,33 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
-from time import perf_counter
 from typing import Any
 
 from contestant import Figures, Way
 from data import (
     BINS,
+    BLOCK,
     LENGTH,
     ROW,
     ROWS,
+    SIZE,
     WEIGHTS,
+    WINDOW,
     Documents,
+    add,
     buffer_size,
     busy,
     files,
+    keep,
     large,
     lines_of,
+    table,
     texts,
     tokenize,
 )
 from files import BATCH, BLOCKS, corpus, figures, timed
-from grouping import BLOCK, SIZE, WINDOW
 from harness import fresh, spent, spent_by_workers
-from resuming import AFTER, Started, resumes
-from wide import add, keep, table
+from resuming import AFTER, Started, mixed, resumes
 
 import lazyckpt as lz
 
@@ -111,12 +114,7 @@ def w7(n: int) -> Way:
 def w9(n: int) -> Way:
     pipeline = lz.mix([lz.source(range(n)) for _ in WEIGHTS], WEIGHTS, seed=0)
 
-    def mixed() -> Figures:
-        begun, run = perf_counter(), lz.run(pipeline)
-        spent(islice(run, n))
-        return {"seconds": perf_counter() - begun, "bytes": len(run.state.to_json())}
-
-    return mixed
+    return mixed(n, lambda: lz.run(pipeline), lambda run: run.state.to_json().encode())
 
 
 def w10split(n: int) -> Way:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from time import perf_counter
 from typing import Any
 
 import torch
-from contestant import Figures, Way
-from data import WEIGHTS, busy, large, nothing
+from contestant import Way
+from data import WEIGHTS, add, busy, keep, large, nothing, table
 from harness import by_workers, fresh, spent
-from resuming import Started, dumped, loaded, resumes
+from resuming import dumped, mixed, resumed
 from torch.utils.data import BatchSampler, RandomSampler
 from torchdata.nodes import (
     Batcher,
@@ -22,7 +20,6 @@ from torchdata.nodes import (
     Prefetcher,
     SamplerWrapper,
 )
-from wide import add, keep, table
 
 
 def w1(n: int) -> Way:
@@ -48,13 +45,7 @@ def w4indexed(n: int) -> Way:
         order = RandomSampler(range(n), generator=torch.Generator().manual_seed(0))
         return Loader(Batcher(Mapper(SamplerWrapper(order), add), 32))
 
-    def start(text: bytes | None) -> Started:
-        loader = make()
-        if text is not None:
-            loader.load_state_dict(loaded(text))
-        return loader, iter(loader)
-
-    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()))
+    return resumed(n // 32, make)
 
 
 def w5i(n: int) -> Way:
@@ -91,13 +82,10 @@ def w7(n: int) -> Way:
 
 
 def w9(n: int) -> Way:
-    def mixed() -> Figures:
-        begun = perf_counter()
+    def make() -> Any:
         names = [f"{i}" for i in range(len(WEIGHTS))]
         nodes = {name: IterableWrapper(range(n)) for name in names}
         weights = dict(zip(names, map(float, WEIGHTS), strict=True))
-        loader = Loader(MultiNodeWeightedSampler(nodes, weights, seed=0))
-        spent(islice(loader, n))
-        return {"seconds": perf_counter() - begun, "bytes": len(dumped(loader.state_dict()))}
+        return Loader(MultiNodeWeightedSampler(nodes, weights, seed=0))
 
-    return mixed
+    return mixed(n, make, lambda loader: dumped(loader.state_dict()))

@@ -7,8 +7,7 @@ from typing import Any
 
 import rapidgzip
 from contestant import Way
-from files import corpus
-from seeking import seeking
+from files import corpus, seeking
 
 
 def opened(path: str) -> Any:
@@ -16,4 +15,4 @@ def opened(path: str) -> Any:
 
 
 def w11gzip(n: int) -> Way:
-    return seeking([str(path) for path in corpus("jsonl.gz", n)], opened, opened)
+    return seeking([str(path) for path in corpus("jsonl.gz", n)], opened)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import seqtools as st
 from contestant import Way
-from data import busy, large
+from data import add, busy, large, table
 from harness import by_workers, fresh, spent
 from resuming import Started, resumes
-from wide import add, table
 
 
 def fields(rows: Iterable[Any]) -> list[Any]:

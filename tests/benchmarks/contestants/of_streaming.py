@@ -6,11 +6,10 @@ from tempfile import mkdtemp
 from typing import Any
 
 from contestant import Way
-from data import nothing
-from resuming import Started, dumped, loaded, resumes
+from data import add, nothing
+from resuming import resumed
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory
-from wide import add
 
 
 def w4indexed(n: int) -> Way:
@@ -24,10 +23,4 @@ def w4indexed(n: int) -> Way:
         data = StreamingDataset(local=folder, shuffle=True, shuffle_seed=0, batch_size=32)
         return StreamingDataLoader(data, batch_size=32, collate_fn=nothing)
 
-    def start(text: bytes | None) -> Started:
-        loader = make()
-        if text is not None:
-            loader.load_state_dict(loaded(text))
-        return loader, iter(loader)
-
-    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()))
+    return resumed(n // 32, make)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import toolz
+import toolz.curried
 from contestant import Way
-from data import files, lines_of
-from grouping import BLOCK, WINDOW, of_like_length
+from data import BLOCK, WINDOW, add, files, keep, lines_of, of_like_length
 from harness import fresh, spent
-from toolz import curried
-from wide import add, keep
 
 
-def w1(n: int) -> Way:
-    data = list(range(n))
-    return lambda: spent(
-        toolz.pipe(data, curried.map(add), curried.filter(keep), curried.partition_all(32))
-    )
+def w1(n: int, library: Any = toolz) -> Way:
+    data, curried = list(range(n)), library.curried
+    stages = curried.map(add), curried.filter(keep), curried.partition_all(32)
+    return lambda: spent(library.pipe(data, *stages))
 
 
-def w3(n: int) -> Way:
-    rng = random.Random(0)
+def w3(n: int, library: Any = toolz) -> Way:
+    rng, curried = random.Random(0), library.curried
 
     def mixed(block: tuple[bytes, ...]) -> list[bytes]:
         return rng.sample(block, len(block))
@@ -30,7 +28,7 @@ def w3(n: int) -> Way:
         return of_like_length([*window], rng)
 
     return lambda: spent(
-        toolz.pipe(
+        library.pipe(
             files(n),
             curried.mapcat(lines_of),
             curried.partition_all(BLOCK),

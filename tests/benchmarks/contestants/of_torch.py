@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from itertools import chain, cycle
 from typing import Any
@@ -9,13 +10,26 @@ from typing import Any
 import numpy as np
 import torch
 from contestant import Way
-from data import ROW, ROWS, busy, files, large, nothing, texts, tokenize
-from grouping import by_hand as by_length
+from data import (
+    BLOCK,
+    ROW,
+    ROWS,
+    add,
+    blocks_shuffled,
+    busy,
+    by_length,
+    keep,
+    large,
+    lines,
+    nothing,
+    table,
+    texts,
+    tokenize,
+)
 from harness import by_workers, fresh, spent
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
-from wide import add, keep, table
 
-Loader: Any = DataLoader
+Loader: Any = DataLoader  # torchdata's takes the same, and its place
 
 
 class Stream(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
@@ -59,7 +73,8 @@ class Grouped(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be m
         self.n = n
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        return by_length(files(self.n))
+        rng = random.Random(0)
+        return by_length(blocks_shuffled(lines(self.n), BLOCK, rng), rng)
 
 
 class Packed(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
@@ -79,9 +94,9 @@ class Packed(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be mi
                 held = held[ROW:]
 
 
-def w1(n: int) -> Way:
+def w1(n: int, kind: Any = Loader) -> Way:
     data = Stream(list(range(n)))
-    return lambda: spent(Loader(data, batch_size=32, collate_fn=nothing))
+    return lambda: spent(kind(data, batch_size=32, collate_fn=nothing))
 
 
 def w2(n: int) -> Way:
@@ -90,36 +105,36 @@ def w2(n: int) -> Way:
     return lambda: spent(Loader(rows, batch_size=256, shuffle=True))
 
 
-def w2_getitems(n: int) -> Way:
+def w2_getitems(n: int, kind: Any = Loader) -> Way:
     rows = Batches(n)
-    return lambda: spent(Loader(rows, batch_size=256, shuffle=True, collate_fn=nothing))
+    return lambda: spent(kind(rows, batch_size=256, shuffle=True, collate_fn=nothing))
 
 
-def w3(n: int) -> Way:
-    return lambda: spent(Loader(Grouped(n), batch_size=None))
+def w3(n: int, kind: Any = Loader) -> Way:
+    return lambda: spent(kind(Grouped(n), batch_size=None))
 
 
-def w5i(n: int) -> Way:
-    loader = Loader(range(n), batch_size=256, num_workers=1, collate_fn=nothing)
+def w5i(n: int, kind: Any = Loader) -> Way:
+    loader = kind(range(n), batch_size=256, num_workers=1, collate_fn=nothing)
     return by_workers(lambda: chain.from_iterable(loader), n)
 
 
-def w5a(n: int) -> Way:
+def w5a(n: int, kind: Any = Loader) -> Way:
     arrays = Mapped(n, large)
-    return by_workers(lambda: Loader(arrays, batch_size=None, num_workers=1), n)
+    return by_workers(lambda: kind(arrays, batch_size=None, num_workers=1), n)
 
 
-def w6(n: int) -> Way:
+def w6(n: int, kind: Any = Loader) -> Way:
     items = Mapped(n, busy)
-    return by_workers(lambda: Loader(items, batch_size=16, num_workers=2, collate_fn=nothing), n)
+    return by_workers(lambda: kind(items, batch_size=16, num_workers=2, collate_fn=nothing), n)
 
 
 def w7(n: int) -> Way:
     return fresh("from torch.utils.data import DataLoader", "next(iter(DataLoader(range(10))))")
 
 
-def w12(n: int) -> Way:
+def w12(n: int, kind: Any = Loader) -> Way:
     from training import trained
 
     rows = Packed(texts(n))
-    return trained(n, lambda: Loader(rows, batch_size=ROWS, num_workers=2))
+    return trained(n, lambda: kind(rows, batch_size=ROWS, num_workers=2))

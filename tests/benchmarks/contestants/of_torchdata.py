@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import torch
 from contestant import Way
-from data import ROWS, buffer_size, busy, files, large, lines_of, nothing, texts
-from harness import by_workers, fresh, spent
-from resuming import Started, dumped, loaded, resumes
+from data import add, buffer_size, lines, nothing
+from harness import fresh
+from resuming import resumed
 from torch.utils.data import IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
-from wide import add
 
-from contestants.of_torch import Batches, Grouped, Mapped, Packed, Stream
+from contestants import of_torch
 
 Loader: Any = StatefulDataLoader
 
 
 def w1(n: int) -> Way:
-    data = Stream(list(range(n)))
-    return lambda: spent(Loader(data, batch_size=32, collate_fn=nothing))
+    return of_torch.w1(n, Loader)
 
 
 def w2(n: int) -> Way:
-    rows = Batches(n)
-    return lambda: spent(Loader(rows, batch_size=256, shuffle=True, collate_fn=nothing))
+    return of_torch.w2_getitems(n, Loader)
 
 
 def w3(n: int) -> Way:
-    return lambda: spent(Loader(Grouped(n), batch_size=None))
+    return of_torch.w3(n, Loader)
 
 
 class Shuffled(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be missing
@@ -43,48 +39,34 @@ class Shuffled(IterableDataset):  # type: ignore[misc,type-arg]  # torch may be 
     def __iter__(self) -> Iterator[bytes]:
         from torch.utils.data.datapipes.iter import IterableWrapper, Shuffler
 
-        lines = (line for path in files(self.n) for line in lines_of(path))
-        pipe = IterableWrapper(lines, deepcopy=False)
+        pipe = IterableWrapper(lines(self.n), deepcopy=False)
         return iter(Shuffler(pipe, buffer_size=buffer_size(self.n)).set_seed(0))
 
 
 def w4stream(n: int) -> Way:
-    return resumed(n, lambda: Loader(Shuffled(n), batch_size=32, collate_fn=nothing))
+    return resumed(n // 32, lambda: Loader(Shuffled(n), batch_size=32, collate_fn=nothing))
 
 
 def w4indexed(n: int) -> Way:
-    items = Mapped(n, add)
+    items = of_torch.Mapped(n, add)
 
     def make() -> Any:
         order = torch.Generator().manual_seed(0)
         return Loader(items, batch_size=32, shuffle=True, generator=order, collate_fn=nothing)
 
-    return resumed(n, make)
-
-
-def resumed(n: int, make: Any) -> Way:
-    def start(text: bytes | None) -> Started:
-        loader = make()
-        if text is not None:
-            loader.load_state_dict(loaded(text))
-        return loader, iter(loader)
-
-    return resumes(n // 32, start, lambda loader: dumped(loader.state_dict()))
+    return resumed(n // 32, make)
 
 
 def w5i(n: int) -> Way:
-    loader = Loader(range(n), batch_size=256, num_workers=1, collate_fn=nothing)
-    return by_workers(lambda: chain.from_iterable(loader), n)
+    return of_torch.w5i(n, Loader)
 
 
 def w5a(n: int) -> Way:
-    arrays = Mapped(n, large)
-    return by_workers(lambda: Loader(arrays, batch_size=None, num_workers=1), n)
+    return of_torch.w5a(n, Loader)
 
 
 def w6(n: int) -> Way:
-    items = Mapped(n, busy)
-    return by_workers(lambda: Loader(items, batch_size=16, num_workers=2, collate_fn=nothing), n)
+    return of_torch.w6(n, Loader)
 
 
 def w7(n: int) -> Way:
@@ -93,7 +75,4 @@ def w7(n: int) -> Way:
 
 
 def w12(n: int) -> Way:
-    from training import trained
-
-    rows = Packed(texts(n))
-    return trained(n, lambda: Loader(rows, batch_size=ROWS, num_workers=2))
+    return of_torch.w12(n, Loader)

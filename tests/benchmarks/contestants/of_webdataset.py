@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from time import perf_counter
 
 import webdataset as wds
 from contestant import Figures, Way
-from data import WEIGHTS, files, lines_of
+from data import BLOCK, WEIGHTS, add, by_length, keep, lines
 from files import BUFFER, corpus, figures
-from grouping import BLOCK, WINDOW, of_like_length
 from harness import fresh, spent
-from wide import add, keep
 
 
 def w1(n: int) -> Way:
@@ -24,17 +22,10 @@ def w1(n: int) -> Way:
     return lambda: spent(pipeline)
 
 
-def grouped(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-    rng = random.Random(0)
-    while window := list(islice(lines, WINDOW)):
-        yield from of_like_length(window, rng)
-
-
 def w3(n: int) -> Way:
-    def lines() -> Iterator[bytes]:
-        return (line for path in files(n) for line in lines_of(path))
-
-    pipeline = wds.DataPipeline(lines, wds.shuffle(BLOCK, initial=BLOCK, seed=0), grouped)
+    shuffled = wds.shuffle(BLOCK, initial=BLOCK, seed=0)
+    grouped = partial(by_length, rng=random.Random(0))
+    pipeline = wds.DataPipeline(partial(lines, n), shuffled, grouped)
     return lambda: spent(pipeline)
 
 

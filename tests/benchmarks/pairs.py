@@ -1,0 +1,79 @@
+"""Ours beside the same by hand, in turn in one process; and the first item from processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from contestants import by_hand, of_lazyckpt
+from data import LINES, busy, large, pool
+from harness import Action, Case, Row, compared, seconds, spent
+
+import lazyckpt as lz
+
+ARRAYS = 2_000
+HEAVY = 1_000
+
+
+def pair(name: str, what: str, n: int, bound: float) -> Case:
+    """What both sides have for a row."""
+
+    def measured(rounds: int) -> Iterator[Row]:
+        ours, theirs = (getattr(side, name.lower())(n) for side in (of_lazyckpt, by_hand))
+        yield compared(name, what, ours, theirs, rounds, n, bound)
+
+    return measured
+
+
+w1 = pair("W1", "source(list)|map|filter|batch(32), 10**6 ints / loop", 10**6, 1.05)
+w2 = pair("W2", "columns|shuffle|batch(256, stack), 10**6 rows / permutation and take", 10**6, 1.3)
+w3 = pair("W3", "gzip|block_shuffle(65,536)|bucket_batch(64), all lines / loop", LINES, 1.05)
+
+
+def w5a(rounds: int) -> Iterator[Row]:
+    """Workers are started and ended within what is timed, on both sides, here and below."""
+    arrays = lz.source(range(ARRAYS)) | lz.map(large)
+    for workers, size in ((1, 1), (1, 2), (1, 8), (1, 32), (2, 2), (2, 32)):
+        executor = lz.processes(workers, buffer_size=size)
+        ours = afresh(partial(walked, arrays, executor))
+        theirs = afresh(lambda: spent(by_hand.ring(ARRAYS)))
+        what = f"processes({workers}, buffer_size={size}), 1 MB arrays / a ring of 8 slots"
+        yield compared("W5a", what, ours, theirs, rounds, ARRAYS, 1.3)
+
+
+def w6(rounds: int) -> Iterator[Row]:
+    few = max(1, rounds // 3)
+    yield from pair("W6", "processes(2), 1 ms an item / pool.map(chunksize=16)", HEAVY, 1.0)(few)
+    alone = lz.source(range(HEAVY)) | lz.map(busy)
+    ours = of_lazyckpt.w6(HEAVY)
+    yield compared("W6", "processes(2) / inline", ours, lambda: spent(alone), few, HEAVY)
+
+
+def first_items(rounds: int) -> Iterator[Row]:
+    for method in multiprocessing.get_all_start_methods():
+        executor = lz.processes(2, start_method=method)
+        times = [seconds(partial(first, executor)) * 1e3 for _ in range(rounds)]
+        bound = 150.0 if method != "spawn" else None
+        yield Row("W7", f"first item from processes(2), {method}, and its end", times, "ms", bound)
+
+
+def first(executor: lz.Executor) -> None:
+    with lz.run(lz.source(range(10)) | lz.map(abs), executor=executor) as run:
+        next(run)
+
+
+def walked(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> None:
+    with lz.run(pipeline, executor=executor) as run:
+        spent(run)
+
+
+def afresh(action: Action) -> Action:
+    """Have each run make its arrays, in whichever process."""
+
+    def go() -> None:
+        pool.cache_clear()
+        action()
+
+    return go
