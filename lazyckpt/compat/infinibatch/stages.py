@@ -17,7 +17,7 @@ from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled
 from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch import mersenne
 from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
-from lazyckpt.compat.infinibatch.reservoir import Reservoir
+from lazyckpt.compat.infinibatch.reservoir import reservoir
 from lazyckpt.core.blocks import pass_over
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
@@ -192,7 +192,7 @@ def infinibatch_random_map(
 @combinator(**_DRAWN)
 def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
     """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
-    return Reservoir(upstream, buffer_size, seed).machine()
+    return reservoir(upstream, buffer_size, seed)
 
 
 def _orders(seed: Seed) -> Callable[..., Words]:
