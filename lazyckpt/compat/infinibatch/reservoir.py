@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.compat.infinibatch.mersenne import Seed, Words, origin_of
+from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
+from lazyckpt.core.checks import positive
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import stateful
+from lazyckpt.decorators import combinator
 from lazyckpt.errors import SourceChanged
 
 _NAME = "BufferedShuffleIterator"
@@ -21,7 +23,8 @@ _AT_ONCE = 1 << 13  # draws, which so stay in the processor's cache
 _MOST = 1 << 62  # inputs
 
 
-def reservoir(upstream: Machine[Any], size: int, seed: Seed) -> Machine[Any]:
+@combinator(registered=False, checks={"buffer_size": positive, "seed": seedable})
+def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
     """A streaming shuffle whose buffer is a function of the slots drawn.
 
     An input goes to the slot drawn for it, whose occupant, if there is one, is
@@ -34,31 +37,31 @@ def reservoir(upstream: Machine[Any], size: int, seed: Seed) -> Machine[Any]:
 
     Args:
         upstream: The machine before it.
-        size: How many items are held.
+        buffer_size: How many items are held.
         seed: The seed of the `random.Random` that draws slots.
     """
-    block = min(max(size, 256), 1 << 16)
+    block = min(max(buffer_size, 256), 1 << 16)
 
     def check(start: Any, count: Any, *mark: Any) -> None:
         within(_NAME, count, _MOST), within(_NAME, start, count)
-        Words(seed, *mark)
+        check_place(*mark)
 
     def flow(position: Position) -> Flow[Any]:
         anchor, start, count, *mark = position
         before, words = upstream.flow(anchor), Words(seed, *mark)
         ticks: Iterator[int] = iterate(())
-        ahead = count  # the count when ticks run out
+        ahead: int = count  # the count when ticks run out
 
         def drawn() -> Iterator[Iterator[int]]:
             """Slots, many at once; they are asked for when their first input has been read."""
             nonlocal anchor, start, mark, ticks, ahead
-            inputs = np.full(size, _MOST)  # of each slot, that which it holds
+            inputs = np.full(buffer_size, _MOST)  # of each slot, that which it holds
             places = {start: (anchor, mark)}  # where a state may begin
             first = start
             while True:
                 opens = first > 0 and first % block == 0
                 stop = first + 1 if opens else min(_next(first, block), _next(first, _AT_ONCE))
-                slots = words.below(size, stop - first)
+                slots = words.below(buffer_size, stop - first)
                 if opens:
                     places[stop] = before.snapshot(), [*words.mark]
                     start = max(place for place in places if place <= inputs.min())
@@ -75,7 +78,7 @@ def reservoir(upstream: Machine[Any], size: int, seed: Seed) -> Machine[Any]:
         def outputs() -> Iterator[Any]:
             nonlocal ticks, ahead
             ahead = start
-            held = [_MISSING] * size
+            held = [_MISSING] * buffer_size
             arriving = zip(before, chain.from_iterable(drawn()), strict=False)
             for item, slot in islice(arriving, count - start):
                 held[slot] = item
@@ -102,7 +105,7 @@ def reservoir(upstream: Machine[Any], size: int, seed: Seed) -> Machine[Any]:
         upstream,
         first=(0, 0, origin_of(seed), 0),
         check=check,
-        rate=Rate(1, size),
+        rate=Rate(1, buffer_size),
         rereads=lambda position: [Reread(position[0], position[2] - position[1])],
         flow=flow,
         length=upstream.length,
