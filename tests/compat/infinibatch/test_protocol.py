@@ -298,3 +298,4 @@ def test_a_long_run_resumes_everywhere_twice(name: str) -> None:
         twice.setstate(once.getstate())
         assert next(twice) == expected[cut + 1]
         assert next(it) == expected[cut]
+        assert place(once.getstate()) == place(it.getstate())
