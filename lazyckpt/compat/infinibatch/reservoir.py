@@ -60,7 +60,7 @@ def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) 
             first = start
             while True:
                 opens = first > 0 and first % block == 0
-                stop = first + 1 if opens else min(_next(first, block), _next(first, _AT_ONCE))
+                stop = first + 1 if opens else min(first - first % block + block, first + _AT_ONCE)
                 slots = words.below(buffer_size, stop - first)
                 if opens:
                     places[stop] = before.snapshot(), [*words.mark]
@@ -110,8 +110,3 @@ def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) 
         flow=flow,
         length=upstream.length,
     )
-
-
-def _next(number: int, step: int) -> int:
-    """The first multiple of a step that is more than a number."""
-    return number - number % step + step
