@@ -125,17 +125,14 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def __len__(self) -> int:
         """Batches of the epoch under way, or else of the next one."""
-        size: int = len(self._sampler)
-        if self._batch_size is None:
-            return size
-        if self._last_batch == "keep":
-            return -(-size // self._batch_size)
-        if self._last_batch == "discard":
-            return size // self._batch_size
+        items: int = len(self._sampler)
+        size = self._batch_size or 1
+        if self._last_batch != "rollover":
+            return items // size if self._last_batch == "discard" else -(-items // size)
         latest = self._latest()
         is_under_way = latest is not None and not latest.ended
         epoch = self._epochs.epoch if is_under_way else self._epochs.following
-        return len(rolled(size, self._batch_size, epoch))
+        return len(rolled(items, size, epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, after the last batch delivered: a dict of JSON values."""

@@ -16,6 +16,7 @@ from lazyckpt.compat.infinibatch.protocol import (
     PipelineIterator,
     prefetched,
 )
+from lazyckpt.compat.infinibatch.reservoir import infinibatch_reservoir
 from lazyckpt.core.checks import Unfit, at_least, boolean, brief, checked, positive
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
@@ -201,7 +202,7 @@ class BufferedShuffleIterator(PipelineIterator):
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
-        super().__init__(stages.infinibatch_reservoir(buffer_size, seed), source_iterator)
+        super().__init__(infinibatch_reservoir(buffer_size, seed), source_iterator)
 
 
 class BlockwiseShuffleIterator(PipelineIterator):

@@ -156,7 +156,6 @@ class Words:
     def __init__(self, seed: Seed, origin: int, words: int) -> None:
         check_place(origin, words)
         self.origin, self.drawn = origin, words
-        self.second = words  # where the second number of the last `below` was drawn from
         self._begin = seed, origin, words
         self._ready = np.empty(0, np.uint32)
 
@@ -189,11 +188,9 @@ class Words:
         """`randrange(bound)`, so many times."""
         parts, left = [np.empty(0, np.int64)], count
         while left:  # so many words are needed at least
-            begin, drawn = self.drawn, self.tried(bound, left)
-            fit = np.flatnonzero(drawn < bound)
-            if left == count and len(fit):
-                self.second = begin + int(fit[0]) + 1
-            parts.append(drawn[fit].astype(np.int64))
+            drawn = self.tried(bound, left)
+            fit = drawn[drawn < bound].astype(np.int64)
+            parts.append(fit)
             left -= len(fit)
         return np.concatenate(parts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import copyreg
 import logging
 import multiprocessing
 import pickle
@@ -108,9 +107,8 @@ class PipelineIterator(CheckpointableIterator):
         for each in self._sources:
             each.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = self._pipeline, self._sources, self.getstate()
-        return copyreg.__newobj__, (type(self),), state  # type: ignore[attr-defined]  # for pickle
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._pipeline, self._sources, self.getstate()
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         pipeline, sources, checkpoint = state

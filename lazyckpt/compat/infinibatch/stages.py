@@ -17,12 +17,10 @@ from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled
 from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch import mersenne
 from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
-from lazyckpt.compat.infinibatch.reservoir import Reservoir
 from lazyckpt.core.blocks import pass_over
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
 from lazyckpt.core.flow import Flow, Position, Table, View, counted
-from lazyckpt.core.iterators import ENDLESS, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import sourced, stateful
@@ -38,7 +36,6 @@ _DRAWN: Options = {
         "batch_size": lambda value: value if callable(value) else integer(value),
         "block_size": positive,
         "boundary_key": optional(function),
-        "buffer_size": positive,
         "fn": function,
         "key": optional(function),
         "read_ahead": positive,
@@ -123,12 +120,8 @@ def infinibatch_random(seed: Seed) -> Machine[float]:
 
     def flow(position: Position) -> Flow[float]:
         epoch, index, origin = position
-        calls = repeat((), ENDLESS)
-        items = starmap(mersenne.placed(seed, origin, 2 * index).random, calls)
-
-        def taken() -> int:
-            return ENDLESS - remaining(calls)
-
+        draw = mersenne.placed(seed, origin, 2 * index).random
+        items, taken = counted(starmap(draw, repeat(())))
         return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
@@ -187,12 +180,6 @@ def infinibatch_random_map(
         flow=flow,
         length=upstream.length,
     )
-
-
-@combinator(**_DRAWN)
-def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
-    """A streaming shuffle. State and resume are those of `shuffle(buffer_size)`."""
-    return Reservoir(upstream, buffer_size, seed).machine()
 
 
 def _orders(seed: Seed) -> Callable[..., Words]:

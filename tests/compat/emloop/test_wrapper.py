@@ -20,7 +20,7 @@ steps = st.sampled_from(["next", "next", "next", "with", "leave", "allow"])
 
 
 @given(sizes, epoch_sizes, st.integers(1, 3), st.lists(steps, max_size=20), st.integers(1, 3))
-def test_el6_with_a_buffer_it_is_what_it_is_without(
+def test_el5_el6_with_a_buffer_inside_and_outside_of_with_it_is_what_it_is_without(
     sizes: list[int], epoch_size: int, buffer_size: int, script: list[str], more: int
 ) -> None:
     source = Source(*sizes)
@@ -104,22 +104,6 @@ def test_el5_with_a_buffer_the_first_batch_is_had_within_with_alone() -> None:
         pass
     assert asked(stream.__enter__(), 4) == [(0, 2), (0, 3), (0, 4), END]
     stream.__exit__(None, None, None)
-
-
-@given(sizes, epoch_sizes, st.integers(1, 3), st.lists(st.integers(1, 4), max_size=6))
-def test_el5_after_leaving_batches_go_on(
-    sizes: list[int], epoch_size: int, buffer_size: int, legs: list[int]
-) -> None:
-    stream = StreamWrapper(Source(*sizes), buffer_size, epoch_size)
-    model = StreamWrapper(Source(*sizes), 0, epoch_size)
-    with stream:
-        pass
-    for times in legs:
-        with stream:
-            assert asked(stream, times) == asked(model, times)
-        assert asked(stream, times) == asked(model, times)
-        assert list(stream) == list(model)
-        assert not workers()
 
 
 def test_el5_what_is_ready_comes_first_and_no_thread_is_left_behind() -> None:

@@ -130,11 +130,13 @@ def naive_of(lengths: list[Any], options: dict[str, Any]) -> Naive:
 
 
 @WARNS
-@given(bucketings())
-def test_gl17_fixed_bucket_sampler(case: Any) -> None:
+@given(bucketings(), st.integers(0, 9))
+def test_gl17_gl18_fixed_bucket_sampler_and_its_len(case: Any, shards: int) -> None:
     lengths, options = case
-    sampler, naive = FixedBucketSampler(lengths, **options), naive_of(lengths, options)
-    assert list(sampler) == naive.batches == list(sampler)
+    sampler = FixedBucketSampler(lengths, num_shards=shards, **options)
+    naive = naive_of(lengths, options)
+    assert list(sampler) == naive.sharded(shards) == list(sampler)
+    assert len(sampler) == len(list(sampler)) == -(-len(naive.batches) // max(shards, 1))
     assert sampler.stats() == (
         f"FixedBucketSampler:\n  sample_num={len(lengths)}, batch_num={len(naive.batches)}\n"
         f"  key={list(naive.buckets)}\n  cnt={[len(b) for b in naive.buckets.values()]}\n"
@@ -143,8 +145,8 @@ def test_gl17_fixed_bucket_sampler(case: Any) -> None:
 
 
 @WARNS
-@given(bucketings(), st.integers(0, 4), st.integers(0, 3))
-def test_gl17_shuffled_buckets_are_the_same_sets(case: Any, shards: int, seed: int) -> None:
+@given(bucketings(), st.integers(0, 9), st.integers(0, 3))
+def test_gl17_gl18_shuffled_buckets_are_the_same_sets(case: Any, shards: int, seed: int) -> None:
     lengths, options = case
     naive = naive_of(lengths, options)
     bucket_of = {i: key for key, bucket in naive.buckets.items() for i in bucket}
@@ -154,6 +156,7 @@ def test_gl17_shuffled_buckets_are_the_same_sets(case: Any, shards: int, seed: i
 
     sampler = make()
     epochs = [list(sampler) for _ in range(3)]
+    assert {len(epoch) for epoch in epochs} == {len(sampler)}
     same = make()
     assert [list(same) for _ in range(3)] == epochs
     for epoch in epochs:
@@ -199,18 +202,6 @@ def test_gl17_what_is_left_out_is_warned_of() -> None:
         FixedBucketSampler([1, 9], 1, bucket_keys=[2, 4, 9])
     with pytest.warns(UserWarning, match=r"ratio=0.5 is not used"):
         FixedBucketSampler([1], 9, 1, ratio=0.5, use_average_length=True)
-
-
-@WARNS
-@given(bucketings(), st.integers(0, 9), st.booleans())
-def test_gl18_len_with_shards(case: Any, shards: int, shuffle: bool) -> None:
-    lengths, options = case
-    sampler = FixedBucketSampler(lengths, num_shards=shards, shuffle=shuffle, seed=0, **options)
-    naive = naive_of(lengths, options)
-    assert len(sampler) == len(list(sampler)) == len(naive.sharded(shards))
-    assert len(sampler) == -(-len(naive.batches) // max(shards, 1))
-    if not shuffle:
-        assert list(sampler) == naive.sharded(shards)
 
 
 @pytest.mark.parametrize("shards", range(3, 12))

@@ -14,23 +14,12 @@ from infinibatch import iterators as old
 
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import datasets, iterators
-from tests.compat.infinibatch.cases import (
-    MAKES,
-    SEEDS,
-    control,
-    native,
-    same,
-    some,
-    stream,
-    through_json,
-)
+from tests.compat.infinibatch.cases import SEEDS, control, native, some, through_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
-def test_ib20_multiplex_ends_with_control() -> None:
-    it = MAKES["multiplex"](iterators)
-    assert some(it) == some(MAKES["multiplex"](old))
+def test_ib20_multiplex_refuses() -> None:
     for indices in ([0, 0, 0], [-1], [2], ["0"], [None]):
         chosen = iterators.NativeCheckpointableIterator(indices)
         it = iterators.MultiplexIterator(chosen, [native(iterators, 2), native(iterators, 2)])
@@ -88,9 +77,7 @@ def test_ib24_buffered_shuffle(n: int, size: int, seed: Any, data: Any) -> None:
     assert some(other, n) == some(it, n) == expected[cut:]
 
 
-def test_ib25_buffered_shuffle_at_every_cut() -> None:
-    make = lambda it: it.BufferedShuffleIterator(stream(it, 60), 20, 1)  # noqa: E731
-    same(make, 100)
+def test_ib25_buffered_shuffle_keeps_none_and_refuses() -> None:
     items = [None, 1, None, 2, None]
     for size in (1, 2, 9):
         it = iterators.BufferedShuffleIterator(iterators.NativeCheckpointableIterator(items), size)

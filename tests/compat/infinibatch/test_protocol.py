@@ -78,37 +78,21 @@ def test_ib2_a_state_covers_the_pipeline(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ib3_none_is_the_beginning(name: str) -> None:
+def test_ib3_ib4_ib5_states_from_anywhere_in_any_order(name: str) -> None:
     it = MAKES[name](iterators)
-    first = some(it)
-    it.setstate(None)
-    assert some(it) == first == some(MAKES[name](old))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_ib4_states_from_anywhere_in_any_order(name: str) -> None:
-    it = MAKES[name](iterators)
-    expected, states = some(it), []
-    it.setstate(None)
-    for _ in expected:
+    expected, states, kept = some(it), [], []
+    it.setstate(None)  # the beginning
+    for item in expected:
         states.append(it.getstate())
-        next(it)
+        kept.append(copy.deepcopy(states[-1]))
+        assert next(it) == item
+    assert states == kept  # going on changes none
     for cut in [*range(1, len(states), 7), *range(len(states) - 1, -1, -5)]:
         it.setstate(states[cut])
         assert some(it, len(expected) - cut) == expected[cut:]
     if len(expected) < MOST:
         it.setstate(it.getstate())
         assert some(it) == [] == some(it)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_ib5_going_on_changes_no_state(name: str) -> None:
-    it = MAKES[name](iterators)
-    some(it, 4)
-    state = it.getstate()
-    kept = copy.deepcopy(state)
-    some(it, 5)
-    assert state == kept
 
 
 def test_ib6_close_goes_upstream() -> None:
@@ -181,15 +165,6 @@ def test_d_a_state_is_checked() -> None:
     assert next(batches) == [4, 5, 6, 7]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_d_copies_go_on_on_their_own(name: str) -> None:
-    it = MAKES[name](iterators)
-    some(it, 3)
-    copies = [copy.copy(it), copy.deepcopy(it)]
-    rest = some(it, 20)
-    assert [some(each, 20) for each in copies] == [rest, rest]
-
-
 AHEAD: dict[str, Make] = {
     "prefetch": lambda it: it.PrefetchIterator(stream(it), 3),
     "parallel": lambda it: it.ParallelMapIterator(stream(it), str, 2, 3),
@@ -201,14 +176,17 @@ AHEAD: dict[str, Make] = {
 
 @pytest.mark.parametrize("name", [*NAMES, *AHEAD])
 @pytest.mark.parametrize("cut", [0, 3])
-def test_d_pickles_go_on(name: str, cut: int) -> None:
+def test_d_copies_and_pickles_go_on_on_their_own(name: str, cut: int) -> None:
     it = {**MAKES, **AHEAD}[name](iterators)
     some(it, cut)
-    found = cloudpickle.loads(cloudpickle.dumps(it))
-    assert type(found) is type(it)
-    assert place(found.getstate()) == place(it.getstate())
-    assert some(found, 20) == some(it, 20)
-    found.close(), it.close()
+    copies = [copy.copy(it), copy.deepcopy(it), cloudpickle.loads(cloudpickle.dumps(it))]
+    state, rest = it.getstate(), some(it, 20)
+    for found in copies:
+        assert type(found) is type(it)
+        assert place(found.getstate()) == place(state)
+        assert some(found, 20) == rest
+        found.close()
+    it.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -320,3 +298,4 @@ def test_a_long_run_resumes_everywhere_twice(name: str) -> None:
         twice.setstate(once.getstate())
         assert next(twice) == expected[cut + 1]
         assert next(it) == expected[cut]
+        assert place(once.getstate()) == place(it.getstate())
