@@ -171,15 +171,6 @@ def test_pipelines_cannot_be_changed(value: Any) -> None:
     assert repr(value) == before
 
 
-@given(strategies.pipelines())
-def test_pickling_keeps_value_and_meaning(pipeline: lz.Pipeline[Any]) -> None:
-    copy = pickle.loads(pickle.dumps(pipeline))
-    assert repr(copy) == repr(pipeline)
-    assert copy.entries == pipeline.entries
-    assert equal(list(copy), list(pipeline))
-    assert copy.calls[0].site == pipeline.calls[0].site
-
-
 # --- composing ---
 
 

@@ -36,21 +36,6 @@ class Stream:
 # --- the state, and going on ---
 
 
-def test_the_state_at_every_moment() -> None:
-    run = lz.run(PIPELINE)
-    assert run.state == lz.init(PIPELINE) == run.state
-    states = [run.state]
-    for number, item in enumerate(run):
-        assert item == ITEMS[number]
-        states.append(run.state)
-        assert run.state == lz.state_at(PIPELINE, number + 1)
-    assert [s.items for s in states] == [0, 1, 2, 3, 4]
-    end = run.state
-    assert list(run) == []
-    assert run.state == end
-    assert len({*states, end, lz.init(PIPELINE, epoch=1)}) == len(states) + 1
-
-
 @pytest.mark.parametrize("form", ["to_json", "to_dict", "itself", "bytes"])
 @pytest.mark.parametrize("cut", range(5))
 def test_resuming_from_every_form_of_state(cut: int, form: str) -> None:
@@ -64,13 +49,6 @@ def test_resuming_from_every_form_of_state(cut: int, form: str) -> None:
     run = lz.run(PIPELINE, given)
     assert run.state == state
     assert list(run) == ITEMS[cut:]
-
-
-def test_with_state() -> None:
-    found = list(lz.run(PIPELINE).with_state())
-    assert [item for item, _ in found] == ITEMS
-    for number, (_, state) in enumerate(found):
-        assert list(lz.run(PIPELINE, state)) == ITEMS[number + 1 :]
 
 
 def test_state_dict_has_no_side_effects_and_loads_anywhere() -> None:
@@ -259,22 +237,6 @@ def test_an_item_whose_state_cannot_be_taken_comes_again(
         assert [(item, state.items) for item, state in rest] == [
             (i, i + 1) for i in range(at + 1, 9)
         ]
-
-
-def test_a_state_changed_in_place_is_safe() -> None:
-    def step(seen: dict[str, list[int]], item: int) -> tuple[dict[str, list[int]], int]:
-        seen["all"].append(item)
-        return seen, sum(seen["all"])
-
-    init: dict[str, list[int]] = {"all": []}
-    pipeline = lz.source(range(6)) | lz.scan(step, init)
-    expected = [0, 1, 3, 6, 10, 15]
-    for _ in range(2):
-        found = list(lz.run(pipeline).with_state())
-        assert [item for item, _ in found] == list(pipeline) == expected
-        for number, (_, state) in enumerate(found):
-            assert list(lz.run(pipeline, state)) == expected[number + 1 :]
-    assert init == {"all": []}
 
 
 # --- streams of unusual size ---

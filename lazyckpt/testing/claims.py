@@ -96,13 +96,16 @@ def positions(pipeline: Pipeline[Any], limit: int) -> None:
         parts = places(pipeline.entries, position)
         same("a position from its parts", position_of(pipeline.entries, parts), position)
         here = position
-        for machine, call in zip(pipeline.machines[::-1], pipeline.calls[::-1], strict=True):
+        rows = [*zip(pipeline.machines, pipeline.calls, parts, strict=True)]
+        for machine, call, part in rows[::-1]:
             try:
                 with fitting(here):
                     machine.check(here)
             except InvalidState as error:
                 raise AssertionError(f"{call!r} refuses its place in {position}: {error}") from None
-            here = apart(machine, here)[0]
+            if machine.upstream is not None:
+                here, own = apart(machine, here)
+                same(f"{call!r}, its own part", own, part.own or ())
 
 
 def sharing(pipeline: Pipeline[Any], limit: int) -> None:

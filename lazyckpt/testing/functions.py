@@ -92,7 +92,8 @@ def noisy(rng: np.random.Generator, item: Any) -> Any:
 
 def held(items: list[int], item: Any) -> tuple[list[int], Any]:
     items.append(crc(item) % 7)
-    return (items, []) if len(items) < 3 else ([], lazily((items, item)))
+    made = piped if items[-1] % 2 else lazily
+    return (items, []) if len(items) < 3 else ([], made((items, item)))
 
 
 def growing(seen: list[int], item: Any) -> tuple[list[int], list[int]]:
@@ -117,6 +118,7 @@ def falling_lists(left: list[int]) -> tuple[list[int], list[int]] | None:
 
 def countdown(left: list[int]) -> tuple[list[int], int] | None:
     if not left[0]:
+        left.clear()
         return None
     left[0] -= 1
     return left, left[0]

@@ -159,6 +159,7 @@ def algebra(pipeline: Pipeline[Any], limit: int) -> None:
     assert repr(copy) == repr(pipeline), f"pickle gave {copy!r}"
     same("a pickled pipeline", list(islice(copy, limit)), trace.items)
     same("a pickled pipeline's entries", copy.entries, pipeline.entries)
+    assert copy.calls[0].site == pipeline.calls[0].site, "pickle forgets where it was built"
 
 
 def exhaustion(pipeline: Pipeline[Any], limit: int) -> None:

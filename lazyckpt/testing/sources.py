@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 import lazyckpt as lz
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.testing.functions import countdown, crc, falling_lists, kept, parity, tagged, tokens
+from lazyckpt.testing.functions import (
+    countdown,
+    crc,
+    falling_lists,
+    features,
+    halved,
+    kept,
+    parity,
+    tagged,
+    tokens,
+)
 from lazyckpt.testing.laws import Stream
 
 seeds = st.integers(0, 2**70)
@@ -24,6 +34,7 @@ _weights = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
 
 
 overflows = st.sampled_from(["split", "truncate", "drop"])
+remainders = st.sampled_from([None, "drop", "pad", "repeat"])
 indices = st.lists(st.integers(-5, 4), max_size=8)
 _steps = st.sampled_from([1, 2, -1, -2])
 spans = st.builds(range, st.integers(-5, 4), st.integers(-6, 5), _steps)
@@ -47,6 +58,10 @@ def array(indices: list[int]) -> NDArray[np.int64]:
     return np.array(indices, np.int64)
 
 
+def small(indices: list[int]) -> NDArray[np.int8]:
+    return np.array(indices, np.int8)
+
+
 def _sampled(items: list[Any], seed: int, replacement: bool, more: int | None) -> Pipeline[Any]:
     weights = [1 + crc(item) % 3 if number else 0 for number, item in enumerate(items)]
     if not any(weights):
@@ -67,9 +82,10 @@ def _oversampled(items: list[Any], seed: int) -> Pipeline[Any]:
 
 def _planned(items: list[Any], length: int, overflow: Any, window: Any, seed: int) -> Pipeline[Any]:
     sizes = [len(tokens(item)) for item in items]
+    made = features if seed % 2 else tokens
     options: dict[str, Any] = {"seed": seed, "overflow": overflow, "window_size": window}
     plan = lz.plan_packing(sizes, length, **options)
-    return lz.source(items) | lz.map(tokens) | lz.pack_by_plan(plan)
+    return lz.source(items) | lz.map(made) | lz.pack_by_plan(plan)
 
 
 class Blocks(list[Any]):
@@ -84,6 +100,10 @@ def _in_blocks(items: list[Any], starts: list[int], window: int, seed: int) -> P
     return lz.source(data) | lz.map(tagged) | lz.local_shuffle(window, seed=seed)
 
 
+def _halves(n: int, kind: Any) -> Pipeline[Any]:
+    return lz.source(kind(np.arange(n))) | lz.map(halved, vectorized=True)
+
+
 def _first(endless: st.SearchStrategy[Pipeline[Any]]) -> st.SearchStrategy[Pipeline[Any]]:
     return st.builds(lambda pipeline, n: pipeline | lz.take(n), endless, _lengths)
 
@@ -93,19 +113,22 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "source(stream)": _items.map(Stream).map(lz.source),
     "source(range)": _lengths.map(range).map(lz.source),
     "source(array)": _lengths.map(lambda n: lz.source(np.arange(2 * n).reshape(n, 2))),
+    "source(vectorized)": st.builds(_halves, _lengths, st.sampled_from([np.asarray, list, Stream])),
     "source(blocks)": st.builds(_in_blocks, _items, st.lists(counts), st.integers(1, 3), seeds),
     "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
     "balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
     "oversample": st.builds(_oversampled, _items, seeds),
-    "pack_by_plan": st.builds(_planned, _items, sizes, overflows, st.none() | sizes, seeds),
+    "pack_by_plan": st.builds(
+        _planned, _items, st.sampled_from([1, 2, 3, 6]), overflows, st.none() | sizes, seeds
+    ),
     "columns": _lengths.map(lambda n: lz.columns(x=np.arange(n), y=np.linspace(0, 1, n))),
     "unfold": st.builds(
         lambda step, n: lz.unfold(step, [n]), st.sampled_from([countdown, falling_lists]), _lengths
     ),
-    "count": _first(st.builds(lz.count, st.integers(), st.integers(-9, 9))),
+    "count": _first(st.builds(lz.count, st.integers(), st.integers())),
     "random_floats": _first(st.builds(lz.random_floats, seed=seeds)),
     "random_indices": _first(st.builds(lz.random_indices, _weights, seed=seeds)),
-    "once": st.none().map(lz.once),
+    "once": st.sampled_from([None, 3, [1, 2], "text", {"a": 1}]).map(lz.once),
 }
 
 

@@ -47,19 +47,23 @@ from lazyckpt.testing.sources import (
     indices,
     overflows,
     ranges,
+    remainders,
     seeds,
     sizes,
+    small,
     sources,
     spans,
 )
 
 
 @st.composite
-def _shards(draw: st.DrawFn, contiguous: bool) -> Stage[Any, Any]:
+def _shards(draw: st.DrawFn, remainder: Any = None, contiguous: bool = False) -> Stage[Any, Any]:
     num_shards = draw(sizes)
     index = draw(st.integers(0, num_shards - 1))
-    remainder: Any = draw(st.sampled_from([None, "drop", "pad", "repeat"]))
-    return lz.shard(num_shards=num_shards, index=index, contiguous=contiguous, remainder=remainder)
+    options: Any = {"pad": draw(st.none() | st.integers(-9, 9))} if remainder == "pad" else {}
+    return lz.shard(
+        num_shards=num_shards, index=index, contiguous=contiguous, remainder=remainder, **options
+    )
 
 
 @lru_cache
@@ -124,7 +128,9 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     ),
     "take_while": st.just(lz.take_while(kept)),
     "drop_while": st.just(lz.drop_while(kept)),
-    "gather": st.one_of(indices, indices.map(array), spans, falling).map(lz.gather),
+    "gather": st.one_of(
+        indices, indices.map(tuple), indices.map(array), indices.map(small), spans, falling
+    ).map(lz.gather),
     "without": ranges.map(lz.without),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
@@ -191,10 +197,11 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.booleans(),
     ),
     "pack_first_fit": st.builds(
-        lambda fn, n, bins: lz.map(fn) | lz.pack_first_fit(4 + n, num_bins=bins),
+        lambda fn, n, bins, long: lz.map(fn) | lz.pack_first_fit(n, num_bins=bins, overflow=long),
         st.sampled_from([tokens, features]),
+        st.sampled_from([2, 3, 6]),
         sizes,
-        sizes,
+        overflows,
     ),
     "pack_best_fit": st.builds(
         lambda fn, n, bins, long: lz.map(fn) | lz.pack_best_fit(n, num_bins=bins, overflow=long),
@@ -217,8 +224,11 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "local_shuffle": st.builds(lz.local_shuffle, sizes, seed=seeds, block_size=sizes),
     "repeat": st.builds(lz.repeat, st.integers(0, 3)),
     "repeat for ever": counts.map(lambda n: lz.repeat() | lz.take(n)),
-    "shard": _shards(contiguous=False),
-    "shard(contiguous)": _shards(contiguous=True),
+    "shard": _shards(),
+    "shard(drop)": _shards("drop"),
+    "shard(pad)": _shards("pad"),
+    "shard(repeat)": _shards("repeat"),
+    "shard(contiguous)": remainders.flatmap(lambda each: _shards(each, contiguous=True)),
 }
 
 

@@ -90,6 +90,7 @@ def lanes(pipeline: Pipeline[Any], limit: int) -> None:
                 f"length is {machine.length}, there are {len(trace.items)} items"
             )
     if machine.skip is not None:
+        assert machine.length is not None, "there is random access, and no length"
         trace = Trace(machine, 0, limit)
         for index in trace.cuts()[:-1]:
             same(f"pipeline[{index}]", pipeline[index], trace.items[index])

@@ -45,6 +45,8 @@ BETWEEN: dict[str, Any] = {
     "map, filter": lz.map(int) | lz.filter(rare),
     "filter, map": lz.filter(rare) | lz.map(int),
     "map, filter, two maps": lz.map(int) | lz.filter(rare) | lz.map(abs) | lz.map(int),
+    "filter, tap": lz.filter(rare) | lz.tap(int),
+    "filter, flat_map": lz.filter(rare) | lz.flat_map(halves),
     "two filters": lz.filter(bool) | lz.map(int) | lz.filter(rare),
 }
 

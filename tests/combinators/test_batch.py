@@ -11,15 +11,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.testing.laws import Stream
 from tests.combinators.cases import alike
-
-
-@pytest.mark.parametrize("kind", [list, Stream])
-def test_a_last_batch_is_filled_up_and_a_full_one_left_alone(kind: Any) -> None:
-    assert list(lz.source(kind([1, 2, 3])) | lz.batch(2, pad=0)) == [[1, 2], [3, 0]]
-    assert list(lz.source(kind([1, 2])) | lz.batch(2, pad=0)) == [[1, 2]]
-    assert list(lz.source(kind([])) | lz.batch(2, pad=0)) == []
 
 
 def test_a_table_is_padded_whichever_lane_reads_it() -> None:

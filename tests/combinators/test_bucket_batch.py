@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,48 +12,12 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.testing import equal
 from lazyckpt.testing.laws import Stream
-from tests.combinators.cases import LENGTHS, same
+from tests.combinators.cases import same
 
 
 def bucketed(size: Any = 2, **more: Any) -> Any:
     given: dict[str, Any] = {"key": same, "window_size": 6, "shuffle": False}
     return lz.bucket_batch(size, **given | more)
-
-
-@pytest.mark.parametrize(
-    ("stage", "message"),
-    [
-        (lambda: bucketed(0), "batch_size must be an int >= 1 or a function of an item"),
-        (lambda: bucketed(True), "got batch_size=True"),
-        (lambda: bucketed(2.0), "got batch_size=2.0"),
-        (lambda: bucketed(window_size=0), "window_size must be an int >= 1"),
-        (lambda: bucketed(key=3), "key must be callable or None, got key=3"),
-        (lambda: bucketed(boundary_key=False), "boundary_key must be callable or None"),
-        (lambda: bucketed(shuffle=1), "shuffle must be True or False"),
-        (lambda: bucketed(shuffle=True), "a shuffle needs a seed"),
-        (lambda: bucketed(seed=-1), "seed must be an int >= 0 or None"),
-        (lambda: lz.bucket_batch(2, key=len), "missing a required.*window_size"),
-        (lambda: lz.bucket_by_boundaries([3, 3], 2, length=len), "increasing numbers"),
-        (lambda: lz.bucket_by_boundaries([float("nan")], 2, length=len), "increasing numbers"),
-        (lambda: lz.bucket_by_boundaries(3, 2, length=len), "increasing numbers"),
-        (lambda: lz.bucket_by_boundaries(["a", 1], 2, length=len), "increasing numbers"),
-        (lambda: lz.bucket_by_boundaries([3], [2], length=len), "2 buckets, got 1 batch sizes"),
-        (lambda: lz.bucket_by_boundaries([3], [2, 0], length=len), "or a list of such"),
-        (lambda: lz.bucket_by_boundaries([3], 2, length=4), "length must be callable"),
-        (lambda: lz.bucket_by_boundaries([3], 2, length=len, max_wait=1), "an int >= 2 or None"),
-        (
-            lambda: lz.bucket_by_boundaries([], 4, length=len, max_wait=10**30),
-            f"an int <= {sys.maxsize} or None",
-        ),
-        (
-            lambda: lz.bucket_by_boundaries([3], 2, length=len, max_wait=4, drop_last=True),
-            "take one of them",
-        ),
-    ],
-)
-def test_bad_arguments_are_named(stage: Any, message: str) -> None:
-    with pytest.raises(lz.ArgumentError, match=message):
-        stage()
 
 
 @given(st.integers(0, 40), st.integers(1, 9), st.integers(1, 15))
@@ -130,37 +92,6 @@ def test_boundaries_that_are_arrays_are_compared_by_value() -> None:
     rows = np.array([[1, 2], [1, 2], [3, 4]])
     found = list(rows | bucketed(5, key=None, boundary_key=same))
     assert [len(batch) for batch in found] == [2, 1]
-
-
-@given(lengths=LENGTHS, window=st.integers(1, 20), size=st.integers(1, 5))
-def test_nothing_is_lost_and_each_window_stays_together(
-    lengths: list[int], window: int, size: int
-) -> None:
-    shuffled = list(lengths | bucketed(size, window_size=window, shuffle=True, seed=0))
-    plain = list(lengths | bucketed(size, window_size=window))
-    assert Counter(map(tuple, shuffled)) == Counter(map(tuple, plain))
-    for start in range(0, len(lengths), window):
-        part = lengths[start : start + window]
-        batches = -(-len(part) // size)
-        mine, shuffled = shuffled[:batches], shuffled[batches:]
-        assert Counter(x for batch in mine for x in batch) == Counter(part)
-    assert not shuffled
-
-
-def test_batches_come_in_another_order_in_each_epoch_and_window() -> None:
-    orders = list(range(64)) * 2 | bucketed(1, window_size=64, shuffle=True, seed=3) | lz.repeat(2)
-    found = [x for (x,) in orders]
-    windows = [tuple(found[i : i + 64]) for i in range(0, 256, 64)]
-    assert len(set(windows)) == 4
-
-
-def test_a_resume_reads_one_window_again_and_between_windows_nothing() -> None:
-    data = Stream(range(30))
-    pipeline = lz.source(data) | bucketed(2)
-    states = [lz.state_at(pipeline, n) for n in range(4)]
-    assert [state.position for state in states] == [
-        ((0, 0), 0, 0), ((0, 0), 0, 1), ((0, 0), 0, 2), ((0, 6), 1, 0),
-    ]  # fmt: skip
 
 
 def test_a_window_that_became_shorter_is_noticed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice, pairwise
 from typing import Any
 
@@ -33,17 +32,6 @@ def test_a_length_at_a_boundary_is_in_the_upper_bucket() -> None:
 def test_a_length_must_be_a_number(length: Any) -> None:
     with pytest.raises(TypeError, match="length must give a number, got"):
         list([1] | lz.bucket_by_boundaries([3], 2, length=lambda x: length))
-
-
-@given(lengths=LENGTHS, wait=st.none() | st.integers(2, 30), size=st.integers(1, 6))
-def test_nothing_is_lost_and_no_batch_mixes_buckets(
-    lengths: list[int], wait: int | None, size: int
-) -> None:
-    found = list(lengths | by_boundaries(size=size, max_wait=wait))
-    assert Counter(x for batch in found for x in batch) == Counter(lengths)
-    for batch in found:
-        assert 1 <= len(batch) <= size
-        assert len({(x >= 10) + (x >= 20) for x in batch}) == 1
 
 
 @given(lengths=LENGTHS, wait=st.integers(2, 20))

@@ -6,33 +6,8 @@ from collections.abc import Hashable
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lazyckpt as lz
-
-few = st.lists(st.integers(0, 6), max_size=80)
-
-
-@given(few)
-def test_a_window_of_everything_gives_each_once(items: list[int]) -> None:
-    assert list(lz.source(items) | lz.dedupe(int, window=80)) == list(dict.fromkeys(items))
-
-
-@given(few, st.integers(1, 9), st.data())
-def test_a_resume_reads_at_most_two_windows(
-    items: list[int], window: int, data: st.DataObject
-) -> None:
-    read: list[int] = []
-    pipeline = lz.source(items) | lz.tap(read.append) | lz.dedupe(int, window=window)
-    expected = list(pipeline)
-    cut = data.draw(st.integers(0, len(expected)))
-    state = lz.state_at(pipeline, cut)
-    read.clear()
-    run = lz.run(pipeline, state)
-    assert list(run) == expected[cut:]
-    assert len(read) < len(items) + 2 * window
-    assert lz.resume_cost(pipeline, state).items < 2 * window
 
 
 def test_memory_is_one_window() -> None:

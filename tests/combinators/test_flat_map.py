@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import lazyckpt as lz
-from lazyckpt.testing.laws import Stream
 
 
 @given(st.data())
@@ -69,27 +68,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-
-
-def twice(x: int) -> list[int]:
-    return [x, -x]
-
-
-def same(x: int) -> int:
-    return x
-
-
-@pytest.mark.parametrize("between", [lz.tap(same), lz.flat_map(twice), lz.map(same)])
-def test_a_resume_judges_nothing_again_that_was_dropped(between: lz.Stage[int, int]) -> None:
-    judged: list[int] = []
-
-    def is_rare(x: int) -> bool:
-        judged.append(x)
-        return x % 1000 == 7
-
-    for data in (range(5000), Stream(range(5000))):
-        pipeline = lz.source(data) | lz.filter(is_rare) | between | lz.flat_map(twice)
-        state = lz.state_at(pipeline, 5)
-        judged.clear()
-        next(lz.run(pipeline, state))
-        assert len(judged) == 1

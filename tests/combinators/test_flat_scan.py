@@ -3,33 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
 from tests.helpers import wants
-
-
-def test_transition_gives_none_to_many_outputs_an_item() -> None:
-    def repeated(state: int, item: int) -> tuple[int, list[int]]:
-        return state + 1, [item] * item
-
-    pipeline = lz.source([0, 3, 0, 1]) | lz.flat_scan(repeated, 0, flush=lambda n: [f"{n} items"])
-    assert list(pipeline) == [3, 3, 3, 1, "4 items"]
-    testing.check_pipeline(pipeline | lz.repeat(2))
-    assert list(lz.source([]) | lz.flat_scan(repeated, 7, flush=lambda n: [n, None])) == [7, None]
-    assert list(lz.source([0, 0]) | lz.flat_scan(repeated, 0)) == []
-
-
-def test_transition_dedupes() -> None:
-    def novel(last: list[Any], item: Any) -> tuple[list[Any], list[Any]]:
-        return [item], [] if last == [item] else [item]
-
-    pipeline = lz.source(["a", "a", None, None, "a"]) | lz.flat_scan(novel, list[Any]())
-    assert list(pipeline) == ["a", None, "a"]
-    testing.check_pipeline(pipeline)
 
 
 def test_transition_flushes_once_and_leaves_its_state_alone() -> None:
@@ -52,15 +31,6 @@ def test_transition_flushes_once_and_leaves_its_state_alone() -> None:
     testing.check_pipeline(pipeline)
     middle = lz.state_at(pipeline, 2)
     assert list(lz.run(pipeline, middle.to_json())) == [3]
-
-
-def test_transition_outputs_may_be_pipelines_and_generators() -> None:
-    def read(state: int, item: int) -> tuple[int, Any]:
-        return state + 1, lz.source(range(item)) | lz.shuffle(seed=state)
-
-    testing.check_pipeline(lz.source([4, 0, 3]) | lz.flat_scan(read, 0))
-    lazy = lz.flat_scan(lambda s, x: (s + x, (s + i for i in range(x))), 0)
-    assert list(lz.source([2, 0, 3]) | lazy) == [0, 1, 2, 3, 4]
 
 
 def test_transition_refuses_what_is_no_state_and_no_outputs() -> None:

@@ -145,13 +145,6 @@ GOLDEN: dict[str, list[int]] = {
 }
 
 
-def test_each_epoch_has_its_own_order() -> None:
-    epochs = list(lz.source(range(200)) | lz.local_shuffle(3, seed=1, block_size=8) | lz.repeat(3))
-    every = [tuple(epochs[i : i + 200]) for i in (0, 200, 400)]
-    assert len({*every}) == 3
-    assert all(sorted(epoch) == list(range(200)) for epoch in every)
-
-
 @pytest.mark.parametrize("window", [1, 4, 16])
 def test_it_mixes_as_it_says(window: int) -> None:
     n = 100_000

@@ -9,8 +9,6 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.testing.laws import Stream
-from tests.combinators.cases import noise
 from tests.helpers import wants
 
 
@@ -28,16 +26,6 @@ def test_starmap_and_tap() -> None:
     assert seen == [(3, 4)]
     assert list(lz.source([None, 0, np.arange(0)]) | lz.tap(id))[:2] == [None, 0]
     wants("must be an iterable", lambda: lz.source([3]) | lz.starmap(max))
-
-
-@pytest.mark.parametrize("kind", [np.asarray, list, Stream])
-def test_a_vectorized_map_gives_what_it_gives_item_by_item(kind: Any) -> None:
-    pipeline = lz.source(kind(np.arange(12.0))) | lz.map(doubled, vectorized=True)
-    assert list(pipeline) == [2.0 * i for i in range(12)]
-    batches = list(pipeline | lz.batch(5, collate=lz.stack))
-    assert [b.tolist() for b in batches] == [[0, 2, 4, 6, 8], [10, 12, 14, 16, 18], [20, 22]]
-    testing.check_pipeline(pipeline)
-    testing.check_pipeline(pipeline | lz.batch(5, collate=lz.stack))
 
 
 def test_a_vectorized_map_gets_whole_batches_of_columns() -> None:
@@ -71,22 +59,6 @@ def test_a_vectorized_map_must_keep_the_number() -> None:
 def test_vectorized_is_no_part_of_a_state() -> None:
     plain, fast = (lz.source([1, 2]) | lz.map(doubled, vectorized=v) for v in (False, True))
     assert lz.init(plain) == lz.init(fast)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: lz.starmap(3), "starmap: fn must be callable"),
-        (lambda: lz.tap(None), "tap: fn must be callable"),
-        (lambda: lz.enumerate("1"), "enumerate: start must be an int"),
-        (lambda: lz.random_map(noise), "seed"),
-        (lambda: lz.random_map(noise, 0), "random_map"),
-        (lambda: lz.random_map(noise, seed=1.5), "random_map: seed must be an int >= 0"),
-        (lambda: lz.flat_scan(None, 0), "flat_scan: step must be callable"),
-    ],
-)
-def test_bad_arguments_are_refused(build: Any, message: str) -> None:
-    wants(message, build)
 
 
 @pytest.mark.parametrize(

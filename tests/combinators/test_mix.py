@@ -148,18 +148,6 @@ def test_what_is_empty_cannot_begin_again(stop: Any, chance: Any) -> None:
     assert list(lz.mix([some, lz.source([])], [1, 1], **chance)) == until_it_is_chosen
 
 
-def test_all_exhausted_gives_every_item_at_least_once_and_shuffles_anew() -> None:
-    small = lz.source(range(5)) | lz.shuffle(seed=0)
-    large = lz.source(range(100, 140))
-    mixed = lz.mix([small, large], [1, 1], seed=1, stop="all_exhausted")
-    every = list(mixed)
-    assert [x for x in every if x >= 100] == list(range(100, 140))
-    passes = [x for x in every if x < 100]
-    assert sorted(passes[:5]) == sorted(passes[5:10]) == list(range(5))
-    assert passes[:5] != passes[5:10]
-    assert list(mixed | lz.repeat(2))[: len(every)] == every
-
-
 def test_counts_are_read_through_stages_behind() -> None:
     mixed = lz.mix([lz.source(range(99)), lz.source([None, np.arange(2)] * 9)], [3, 1], seed=2)
     for behind, expected in (

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.testing import equal
 from lazyckpt.testing.laws import Stream
 
 SIZES = st.lists(st.integers(0, 9), max_size=40)
@@ -28,84 +27,7 @@ def segments(row: dict[str, Any]) -> list[list[int]]:
     return [row["tokens"][ids == i].tolist() for i in range(1, ids.max(initial=0) + 1)]
 
 
-def well_made(row: dict[str, Any], length: int) -> None:
-    ids, places = row["segment_ids"], row["positions"]
-    assert row["tokens"].shape == ids.shape == places.shape == (length,)
-    assert ids.dtype == places.dtype == np.int32
-    filled = int((ids > 0).sum())
-    assert (ids[:filled] > 0).all()
-    assert not row["tokens"][filled:].any()
-    assert not places[filled:].any()
-    for number in range(1, ids.max(initial=0) + 1):
-        assert places[ids == number].tolist() == list(range((ids == number).sum()))
-
-
-@pytest.mark.parametrize(
-    ("stage", "message"),
-    [
-        (lambda: lz.concat_then_split(0), "length must be an int >= 1, got length=0"),
-        (lambda: lz.concat_then_split(4, drop_last=None), "drop_last must be True or False"),
-        (lambda: lz.pack_first_fit(0, num_bins=1), "length must be an int >= 1"),
-        (lambda: lz.pack_first_fit(4, num_bins=0), "num_bins must be an int >= 1"),
-        (lambda: lz.pack_first_fit(4, 2), "too many positional"),
-        (lambda: lz.pack_best_fit(0, num_bins=1), "length must be an int >= 1"),
-        (
-            lambda: lz.pack_best_fit(4, num_bins=1, overflow="cut"),
-            "overflow must be 'error', 'split', 'truncate' or 'drop', got overflow='cut'",
-        ),
-    ],
-)
-def test_bad_arguments_are_named(stage: Any, message: str) -> None:
-    with pytest.raises(lz.ArgumentError, match=message):
-        stage()
-
-
-@given(sizes=SIZES, length=st.integers(1, 12))
-def test_rows_are_all_tokens_in_order(sizes: list[int], length: int) -> None:
-    data = sequences(sizes)
-    rows = list(data | lz.concat_then_split(length))
-    tokens = [token for row in rows for part in segments(row) for token in part]
-    assert tokens == list(range(1, sum(sizes) + 1))
-    assert len(rows) == -(-sum(sizes) // length)
-    for row in rows:
-        well_made(row, length)
-    whole = list(data | lz.concat_then_split(length, drop_last=True))
-    assert equal(whole, rows[: sum(sizes) // length])
-
-
 PACKS = pytest.mark.parametrize("pack", [lz.pack_first_fit, lz.pack_best_fit])
-
-
-@PACKS
-@given(sizes=SIZES, extra=st.integers(0, 12), bins=st.integers(1, 5))
-def test_bins_hold_every_sequence_whole_and_once(
-    pack: Any, sizes: list[int], extra: int, bins: int
-) -> None:
-    data = sequences(sizes)
-    length = 9 + extra
-    rows = list(data | pack(length, num_bins=bins))
-    found = [part for row in rows for part in segments(row)]
-    assert sorted(found) == [each for each in data if each]
-    for row in rows:
-        well_made(row, length)
-
-
-@PACKS
-@given(sizes=SIZES, length=st.integers(1, 9), bins=st.integers(1, 5))
-def test_what_is_longer_than_a_row_is_split_cut_or_left_out(
-    pack: Any, sizes: list[int], length: int, bins: int
-) -> None:
-    data = sequences(sizes)
-    kept = {
-        "split": [each[i : i + length] for each in data for i in range(0, len(each), length)],
-        "truncate": [each[:length] for each in data if each],
-        "drop": [each for each in data if 0 < len(each) <= length],
-    }
-    for overflow, expected in kept.items():
-        rows = list(data | pack(length, num_bins=bins, overflow=overflow))
-        assert sorted(part for row in rows for part in segments(row)) == expected
-        for row in rows:
-            well_made(row, length)
 
 
 @PACKS
@@ -128,22 +50,6 @@ def test_more_bins_leave_less_room_empty(pack: Any) -> None:
     sizes = [(i * 37) % 60 + 1 for i in range(2000)]
     rows = [len(list(sequences(sizes) | pack(64, num_bins=n))) for n in (1, 8, 64)]
     assert rows[0] > rows[1] > rows[2] >= -(-sum(sizes) // 64)
-
-
-def test_the_best_fit_is_the_fullest_row_with_room() -> None:
-    data = [[1] * 2, [2] * 4, [3]]
-    first, best = (data | pack(5, num_bins=3) for pack in (lz.pack_first_fit, lz.pack_best_fit))
-    assert [row["tokens"].tolist() for row in first] == [[1, 1, 3, 0, 0], [2, 2, 2, 2, 0]]
-    assert [row["tokens"].tolist() for row in best] == [[1, 1, 0, 0, 0], [2, 2, 2, 2, 3]]
-
-
-def test_a_loss_mask_goes_with_its_tokens() -> None:
-    turns = [{"tokens": [7, 8, 9], "loss_mask": [0, 1, 1]}, {"tokens": [4, 5], "loss_mask": [0, 1]}]
-    for stage in STAGES:
-        for row in lz.source(turns) | stage:
-            assert not row["loss_mask"][row["segment_ids"] == 0].any()
-            answered = row["tokens"][row["loss_mask"] == 1].tolist()
-            assert answered in ([8, 9], [8, 9, 5], [5])
 
 
 def test_features_go_together_and_keep_their_types() -> None:
@@ -206,19 +112,6 @@ def test_a_sequence_too_long_to_pack_is_named_and_nothing_before_it_is_lost() ->
     assert run.state.items == 1
 
 
-def test_a_sequence_much_longer_than_a_row_is_cut_into_many() -> None:
-    pipeline = [list(range(10))] | lz.concat_then_split(3)
-    assert [row["positions"].tolist() for row in pipeline] == [[0, 1, 2]] * 3 + [[0, 0, 0]]
-    assert lz.state_at(pipeline, 2).position == ((0, 0), 6)
-
-
-def test_a_resume_reads_one_sequence_again() -> None:
-    data = [[1, 2], [3, 4, 5], [6, 7], [8]]
-    pipeline = lz.source(data) | lz.concat_then_split(4)
-    states = [state.position for _, state in lz.run(pipeline).with_state()]
-    assert states == [((0, 1), 2), ((0, 4), 0)]
-
-
 @given(sizes=SIZES, old=st.integers(1, 9), new=st.integers(1, 9), cut=st.integers(0, 5))
 def test_another_length_goes_on_where_the_old_one_was(
     sizes: list[int], old: int, new: int, cut: int
@@ -231,13 +124,6 @@ def test_another_length_goes_on_where_the_old_one_was(
     assert tokens == list(range(1, sum(sizes) + 1))
 
 
-def test_a_resume_reads_the_rows_that_are_filled_at_once() -> None:
-    data = [[1] * 3, [2] * 3, [3], [4] * 4, [5]]
-    pipeline = lz.source(data) | lz.pack_first_fit(4, num_bins=2)
-    states = [state.position for _, state in lz.run(pipeline).with_state()]
-    assert states == [((0, 0), 1), ((0, 3), 0), ((0, 3), 1), ((0, 5), 0)]
-
-
 def test_a_sequence_that_became_shorter_is_noticed() -> None:
     state = lz.state_at(lz.source([[1] * 9]) | lz.concat_then_split(4), 2)
     with pytest.raises(lz.SourceChanged, match="after token 8 of a sequence that now has 5"):
@@ -246,14 +132,6 @@ def test_a_sequence_that_became_shorter_is_noticed() -> None:
     state = lz.state_at(lz.source(Stream([[1] * 4, [2] * 4])) | packed, 1)
     with pytest.raises(lz.SourceChanged, match="after row 1 of 1"):
         list(lz.run(lz.source(Stream([[1] * 4])) | packed, state))
-
-
-@pytest.mark.parametrize("stage", STAGES, ids=repr)
-def test_empty_sequences_leave_no_trace(stage: Any) -> None:
-    assert list([] | stage) == list([[], np.zeros(0), []] | stage) == []
-    (row,) = [[], [1], [], [2], []] | stage
-    assert row["tokens"].tolist() == [1, 2, 0, 0]
-    assert row["segment_ids"].tolist() == [1, 2, 0, 0]
 
 
 DROPPING = {

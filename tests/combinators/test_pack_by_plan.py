@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.testing import check_pipeline, equal
 from lazyckpt.testing.laws import Stream
-
-LENGTHS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
 
 
 class Documents:
@@ -38,53 +30,6 @@ def planned(lengths: list[int], length: int = 8) -> Any:
     return lz.source(Documents(lengths)) | lz.pack_by_plan(plan)
 
 
-def tokens(rows: Any) -> Iterator[tuple[int, ...]]:
-    return (tuple(row["tokens"].tolist()) for row in rows)
-
-
-@given(lengths=LENGTHS, length=st.integers(1, 12), overflow=st.sampled_from(["split", "truncate"]))
-def test_rows_have_the_pieces_that_the_plan_says(
-    lengths: list[int], length: int, overflow: Any
-) -> None:
-    data = [np.arange(size) for size in lengths]
-    plan = lz.plan_packing(lengths, length, seed=0, overflow=overflow)
-    rows = data | lz.pack_by_plan(plan)
-    assert len(rows) == len(plan)
-    for row, pieces in zip(rows, plan, strict=True):
-        for number, (document, start, stop) in enumerate(pieces, 1):
-            here = row["segment_ids"] == number
-            assert row["tokens"][here].tolist() == data[document][start:stop].tolist()
-            assert row["positions"][here].tolist() == list(range(stop - start))
-        assert row["tokens"].shape == row["segment_ids"].shape == (length,)
-        assert row["segment_ids"].dtype == row["positions"].dtype == np.int32
-    assert equal([rows[i] for i in range(len(rows))], list(rows))
-
-
-@given(
-    lengths=LENGTHS,
-    shards=st.integers(1, 4),
-    others=st.integers(1, 4),
-    cut=st.integers(0, 9),
-)
-def test_another_number_of_ranks_goes_on_exactly(
-    lengths: list[int], shards: int, others: int, cut: int
-) -> None:
-    rows = planned(lengths) | lz.shuffle(seed=1) | lz.repeat(2)
-
-    def part(num_shards: int, index: int) -> Any:
-        return rows | lz.shard(num_shards=num_shards, index=index)
-
-    steps = min(cut, len(rows) // shards)
-    runs = [lz.run(part(shards, index)) for index in range(shards)]
-    before = [row for run in runs for row in islice(run, steps)]
-    assert len({run.state.to_json() for run in runs}) == 1
-    after: list[Any] = []
-    for index in range(others):
-        pipeline = part(others, index)
-        after += lz.run(pipeline, lz.rebase(runs[0].state, pipeline))
-    assert sorted(tokens(before + after)) == sorted(tokens(rows))
-
-
 def test_only_documents_of_the_rows_asked_for_are_read() -> None:
     rows = planned([3, 8, 5, 2, 6, 4] * 5)
     data = rows.calls[0].arguments["data"]
@@ -95,34 +40,6 @@ def test_only_documents_of_the_rows_asked_for_are_read() -> None:
     list(rows | lz.skip(4) | lz.shard(num_shards=3, index=0))
     wanted = [piece.document for row in range(4, len(plan), 3) for piece in plan[row]]
     assert sorted(data.read) == sorted(wanted)
-
-
-def test_it_keeps_the_laws_over_shuffles_and_executors() -> None:
-    rows = planned([3, 8, 5, 2, 6, 0, 14, 4])
-    check_pipeline(rows | lz.shuffle(seed=3) | lz.batch(2))
-    check_pipeline(rows | lz.repeat(2) | lz.shard(num_shards=2, index=1))
-    expected = list(tokens(rows))
-    for executor in (lz.threads(2), lz.processes(1)):
-        with lz.run(rows, executor=executor) as run:
-            found = [(row["tokens"].tolist(), state) for row, state in run.with_state()]
-        assert [tuple(row) for row, _ in found] == expected
-        assert [state for _, state in found] == [s for _, s in lz.run(rows).with_state()]
-
-
-def test_documents_may_be_features_of_mapped_items() -> None:
-    def tokenized(text: str) -> dict[str, Any]:
-        ids = np.frombuffer(text.encode(), np.uint8)
-        return {"tokens": ids, "loss_mask": ids > ord("m")}
-
-    texts = ["to", "be", "or", "not", "to", "be"]
-    plan = lz.plan_packing([len(text) for text in texts], 8, seed=0)
-    rows = lz.source(texts) | lz.map(tokenized) | lz.pack_by_plan(plan)
-    assert all(list(row) == ["tokens", "loss_mask", "segment_ids", "positions"] for row in rows)
-    for row in rows:
-        assert ((row["tokens"] > ord("m")) == row["loss_mask"]).all()
-    assert sum(row["loss_mask"].sum() for row in rows) == sum(
-        letter > "m" for text in texts for letter in text
-    )
 
 
 def test_a_row_is_from_its_documents_which_are_not_read_for_that() -> None:

@@ -35,12 +35,6 @@ def test_without_replacement_each_next_one_is_drawn_by_weight() -> None:
         assert abs(times / 20_000 - expected) < 5 * math.sqrt(expected / 20_000)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=60).filter(any), SEEDS)
-def test_without_replacement_nothing_comes_twice(weights: list[int], seed: int) -> None:
-    pipeline = lz.source(range(len(weights))) | lz.sample(weights, seed=seed, replacement=False)
-    assert sorted(pipeline) == [index for index, weight in enumerate(weights) if weight]
-
-
 @given(CLASSES, SEEDS, st.integers(1, 90))
 def test_every_few_items_have_one_of_each_class(labels: list[str], seed: int, size: int) -> None:
     data = list(enumerate(labels))
@@ -74,12 +68,6 @@ def test_a_list_of_labels_and_an_array_are_the_same() -> None:
         for each in (labels, np.array(labels))
     )
     assert one == two
-
-
-def test_an_epoch_is_another_one() -> None:
-    stage = lz.sample([1] * 100, seed=0)
-    first, second = (lz.source(range(100)) | stage | lz.repeat(2)) | lz.batch(100)
-    assert first != second
 
 
 def test_orders_stay_what_they_are() -> None:
@@ -146,11 +134,6 @@ def test_bad_weights(weights: Any) -> None:
 def test_bad_labels(labels: Any) -> None:
     with pytest.raises(lz.ArgumentError, match="labels must be"):
         lz.balanced(labels, seed=0)
-
-
-def test_an_empty_source() -> None:
-    assert list(lz.source([]) | lz.balanced([], seed=0, num_samples=3)) == []
-    assert list(lz.source([]) | lz.oversample([], seed=0)) == []
 
 
 def test_a_state_holds_no_weights() -> None:

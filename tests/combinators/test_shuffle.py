@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,18 +20,6 @@ def test_views_keep_the_laws_across_their_windows(n: int, block: int, shards: in
 
 def test_permutations_keep_the_laws_beyond_what_is_sorted() -> None:
     keep_laws(lz.source(range(20_000)) | lz.shuffle(seed=1) | lz.skip(17_000) | lz.repeat(2))
-
-
-@pytest.mark.parametrize(
-    "shuffle", [lz.shuffle(seed=3), lz.shuffle(50, seed=3), lz.block_shuffle(50, seed=3)]
-)
-def test_each_epoch_and_each_seed_has_its_own_order(shuffle: lz.Stage[int, int]) -> None:
-    pipeline = lz.source(range(200)) | shuffle | lz.repeat(3)
-    every = list(pipeline)
-    epochs = [every[i : i + 200] for i in (0, 200, 400)]
-    assert all(sorted(epoch) == list(range(200)) for epoch in epochs)
-    assert len({tuple(epoch) for epoch in epochs}) == 3
-    assert all(sum(a == b for a, b in zip(epochs[0], e, strict=True)) < 30 for e in epochs[1:])
 
 
 def test_golden_orders() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import testing
-from lazyckpt.testing.laws import Stream
-from tests.helpers import Costly, wants
+from tests.helpers import Costly
 
 
 def test_case_computes_the_chosen_one_alone() -> None:
@@ -23,21 +22,6 @@ def test_case_computes_the_chosen_one_alone() -> None:
     assert pipeline[1] == 10
     assert [each.read for each in data] == [[1, 1], [3, 4], [0, 2]]
     assert len(pipeline) == 5
-
-
-def test_case_over_streams_keeps_pace() -> None:
-    streams = [lz.source(Stream(range(n, n + 5))) for n in (0, 100)]
-    assert list(lz.case(lz.source([0, 1, 0, 1]), *streams)) == [0, 101, 2, 103]
-    mixed = lz.case(lz.source(Stream([0, 1, 0])), streams[0], lz.count(7))
-    assert list(mixed) == [0, 8, 2]
-    testing.check_pipeline(mixed | lz.repeat(2))
-
-
-def test_case_and_switch_end_with_the_shortest() -> None:
-    short, long = lz.source([1]), lz.source([5, 6])
-    assert list(lz.case(lz.source([1, 1, 1]), short, long)) == [5]
-    assert list(lz.switch(lz.source([0, 0]), lz.source([]), long)) == []
-    assert list(lz.switch(lz.once("true"), long, short)) == [5]
 
 
 @pytest.mark.parametrize(
@@ -102,27 +86,3 @@ def test_a_switch_of_what_is_there_has_a_place_before_each_item() -> None:
         found = list(islice(run, cut))
         assert run.state == lz.state_at(pipeline, cut)
         assert [*found, *lz.run(pipeline, run.state)] == [i if i % 3 else n + i for i in range(n)]
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: lz.case(lz.count()), "case: at least one pipeline to pick from is needed"),
-        (lambda: lz.case([0], lz.count()), r"case: every argument must be a pipeline, got \[0\]"),
-        (lambda: lz.switch(lz.count(), [1], lz.count()), "switch: every argument must be a pip"),
-        (lambda: lz.switch(lz.count(), lz.count()), "if_false"),
-        (lambda: lz.take_while(None), "take_while: predicate must be callable"),
-        (lambda: lz.drop_while(3), "drop_while: predicate must be callable"),
-        (lambda: lz.gather(), "indices"),
-    ],
-)
-def test_bad_arguments_are_refused(build: Any, message: str) -> None:
-    wants(message, build)
-
-
-def test_random_draws_may_choose() -> None:
-    """`random_indices` and `case` mix sources by weight, with random access."""
-    mixed = lz.case(lz.random_indices([1, 3], seed=0), lz.count(), lz.count(1000))
-    some = list(islice(mixed, 400))
-    assert 60 < sum(item < 1000 for item in some) < 140
-    assert mixed[399] == some[399]

@@ -22,12 +22,6 @@ def test_take_while_reads_one_item_more_and_stays_at_its_end() -> None:
     assert list(lz.source(data) | lz.take_while(small) | lz.repeat(2)) == [0, 10, 0, 10]
 
 
-def test_take_while_and_drop_while_part_a_stream() -> None:
-    for items in ([], [1], [50], [1, 2, 40, 3], [40, 1], [1, 2]):
-        both = [list(lz.source(items) | s(small)) for s in (lz.take_while, lz.drop_while)]
-        assert both[0] + both[1] == items
-
-
 def test_drop_while_asks_no_more_once_it_has_begun() -> None:
     asked: list[int] = []
     pipeline = lz.source(range(28, 34)) | lz.drop_while(lambda x: asked.append(x) or small(x))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,25 +10,6 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from tests.combinators.cases import LENGTHS
-
-
-@given(LENGTHS, st.integers(1, 60), st.integers(1, 9), st.none() | st.integers(1, 5))
-def test_no_batch_is_above_the_budget_and_none_could_take_the_next_item(
-    lengths: list[int], budget: int, multiple: int, most: int | None
-) -> None:
-    stage = lz.token_batch(
-        budget, key=abs, pad_to_multiple_of=multiple, max_items=most, drop_longer=True
-    )
-
-    def cost(batch: list[int]) -> int:
-        return -(-max(batch) // multiple) * multiple * len(batch)
-
-    batches = list(lz.source(lengths) | stage)
-    fitting = [size for size in lengths if cost([size]) <= budget]
-    assert [size for batch in batches for size in batch] == fitting
-    assert all(cost(batch) <= budget and len(batch) <= (most or 60) for batch in batches)
-    for batch, after in pairwise(batches):
-        assert len(batch) == most or cost([*batch, after[0]]) > budget
 
 
 def test_an_item_above_the_budget_is_named_and_nothing_is_lost() -> None:
@@ -74,16 +54,3 @@ def test_what_ranks_cannot_share(item: Any, cost: Any) -> None:
     stage = lz.shard_batch(num_shards=2, index=0, key=lambda _: cost)
     with pytest.raises(TypeError, match="shard_batch: "):
         list(lz.source([item]) | stage)
-
-
-@given(LENGTHS, st.integers(0, 300))
-def test_a_limit_is_the_longest_beginning_within_it(lengths: list[int], tokens: int) -> None:
-    found = list(lz.source(lengths) | lz.limit(tokens, key=int))
-    assert found == lengths[: len(found)]
-    assert sum(found) <= tokens
-    assert found == lengths or sum(lengths[: len(found) + 1]) > tokens
-
-
-def test_a_limit_of_all_epochs() -> None:
-    pipeline = lz.source([3, 4]) | lz.repeat() | lz.limit(15, key=int)
-    assert list(pipeline) == [3, 4, 3, 4]

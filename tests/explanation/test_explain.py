@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
 from rich.console import Console
 
 import lazyckpt as lz
 from lazyckpt.state.positions import layers
-from lazyckpt.testing import strategies
 
 
 class Untouched:
@@ -44,11 +42,6 @@ def long() -> lz.Pipeline[Any]:
 def wide() -> lz.Pipeline[Any]:
     branches = [lz.source(Untouched()) | lz.map(str) | lz.shuffle(9, seed=n) for n in range(50)]
     return lz.mix(branches, [1] * 50, seed=50) | lz.batch(8)
-
-
-@given(strategies.pipelines())
-def test_every_stage_has_its_number_and_place(pipeline: lz.Pipeline[Any]) -> None:
-    have_numbers_and_places(pipeline, EXECUTORS)
 
 
 def have_numbers_and_places(pipeline: lz.Pipeline[Any], executors: Iterable[Any]) -> None:

@@ -21,7 +21,8 @@ from lazyckpt.machines import (
     within,
 )
 from lazyckpt.testing.laws import Stream
-from tests.lineage.test_trace import Unread, check, never, places
+from tests.laws import trace
+from tests.lineage.test_trace import Unread, never, places
 
 
 @lz.combinator(registered=False, pointwise=True)
@@ -147,9 +148,9 @@ def _sums(**options: Any) -> Any:
     ids=["pointwise", "numbered", "itemwise", "ahead", "traced"],
 )
 def test_stages_of_ones_own_are_followed(numbers: lz.Pipeline[int], stage: Any) -> None:
-    check(numbers | stage)
-    check(numbers | stage | lz.batch(2) | lz.repeat(2))
-    check(numbers | stage | lz.filter(lambda n: n % 5))
+    trace(numbers | stage, 30)
+    trace(numbers | stage | lz.batch(2) | lz.repeat(2), 30)
+    trace(numbers | stage | lz.filter(lambda n: n % 5), 30)
 
 
 def test_of_a_stage_of_ones_own_the_very_items_are_told() -> None:
@@ -204,7 +205,7 @@ def _added(pipelines: Any, keeps_items: bool) -> lz.Pipeline[Any]:
 
 def test_what_joins_pipelines_and_looks_at_their_items_is_named() -> None:
     two = lz.source(range(9)), lz.source(range(9)) | lz.map(str) | lz.map(int)
-    check(_added(two, keeps_items=True))
+    trace(_added(two, keeps_items=True), 30)
     for pipeline in (_added(two, keeps_items=False), lz.concat(_added(two, keeps_items=False))):
         for told in (lz.trace, lz.seen):
             with pytest.raises(
@@ -223,4 +224,4 @@ def test_what_is_drawn_behind_a_stage_is_drawn_when_it_is_traced() -> None:
         return item, rng.random()
 
     data = lz.source(range(60)) | lz.shard(num_shards=3, index=1) | lz.enumerate()
-    check(data | lz.random_map(drawn, seed=0) | lz.filter(lambda pair: pair[1] > 0.5))
+    trace(data | lz.random_map(drawn, seed=0) | lz.filter(lambda pair: pair[1] > 0.5), 30)

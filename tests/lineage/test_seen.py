@@ -8,71 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.lineage.codes import Codes
-from lazyckpt.lineage.origins import origins
-from lazyckpt.lineage.tracing import Tracing, followed
-from lazyckpt.state.algebra import made_between
-from lazyckpt.testing import sources, strategies
-from tests.drawn import ending_with
-
-FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
-
-Row = tuple[int, str, int, int]
-
-
-def rows(found: lz.Seen) -> list[Row]:
-    """The rows of all blocks."""
-    return [
-        (int(item), block.stages[stage], int(epoch), int(place))
-        for block in found
-        for item, stage, epoch, place in zip(
-            block.item, block.stage, block.epoch, block.place, strict=True
-        )
-    ]
-
-
-def told(pipeline: lz.Pipeline[Any], state: lz.State) -> list[Row]:
-    """The rows of items that are read with their origins."""
-    machine = Tracing().pipeline(pipeline, "").machine
-    each = enumerate(made_between(machine, lz.init(pipeline), state))
-    found = ((n, origin) for n, item in each for origin in dict.fromkeys(origins(item)))
-    return [(n, origin.stage, origin.epoch, origin.place) for n, origin in found]
-
-
-def check(pipeline: lz.Pipeline[Any], limit: int = 40) -> None:
-    states = [state for _, state in islice(lz.run(pipeline).with_state(), limit)]
-    states = [lz.init(pipeline), *states]
-    whole, amid = states[-1], states[len(states) // 2]
-    found = rows(lz.seen(pipeline, whole))
-    assert found == told(pipeline, whole)
-    assert rows(lz.seen(pipeline, amid)) + rows(lz.seen(pipeline, whole, amid)) == found
-    assert rows(lz.seen(pipeline, amid, since=amid)) == []
-
-
-@FEW
-@given(strategies.pipelines())
-def test_it_is_what_is_read(pipeline: lz.Pipeline[Any]) -> None:
-    check(pipeline)
-
-
-@pytest.mark.parametrize("name", sorted(strategies.STAGES))
-@FEW
-@given(data=st.data())
-def test_every_stage(name: str, data: st.DataObject) -> None:
-    pipeline = ending_with(name, data)
-    if pipeline is not None:
-        check(pipeline)
-
-
-@pytest.mark.parametrize("name", sorted(strategies.JOINS))
-@FEW
-@given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
-def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
-    check(strategies.JOINS[name](*parts))
+from lazyckpt.lineage.tracing import followed
+from tests.laws import rows, told
+from tests.laws import seen as law
 
 
 @pytest.mark.parametrize("ask", [lz.Seen.times, lz.Seen.ranges], ids=["times", "ranges"])
@@ -149,12 +90,12 @@ def test_what_looks_at_items_is_traced(stage: Any) -> None:
 
 def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(20)) | lz.shuffle(4, seed=0) | lz.batch(2)
-    check(pipeline)
+    law(pipeline, 40)
     one_off = lambda self, source, epoch, place: place + 1  # noqa: E731
     with monkeypatch.context() as patch:
         patch.setattr(Codes, "code", one_off)
         with pytest.raises(AssertionError):
-            check(pipeline)
+            law(pipeline, 40)
 
 
 def test_many_epochs_of_several_sources_are_told_apart() -> None:

@@ -14,58 +14,18 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.lineage import tracing
 from lazyckpt.lineage.origins import Origin, Traced
-from lazyckpt.testing import equal, sources, strategies
 from lazyckpt.testing.laws import Stream
-from tests.drawn import ending_with
-
-
-def check(pipeline: lz.Pipeline[Any], limit: int = 30) -> None:
-    """Items are what they were where they come with origins, and these are told without reading."""
-    items = list(islice(pipeline, limit))
-    found = list(islice(tracing.Tracing().pipeline(pipeline, ""), limit))
-    plain = [tracing.plain(item) for item in found]
-    assert equal(plain, items), f"{plain}, expected {items}"
-    expected = [list(dict.fromkeys(tracing.origins(each))) for each in found]
-    for n in range(0, len(items), max(1, len(items) // 5)):
-        assert lz.trace(pipeline, n) == expected[n]
-        state = lz.state_at(pipeline, n)
-        assert lz.trace(pipeline, state) == expected[n]
-        until = lz.advance(pipeline, state, min(3, len(items) - n))
-        assert lz.trace(pipeline, state, until) == expected[n : until.items]
-    if len(items) < limit:
-        with pytest.raises(IndexError, match=f"at={len(items)}, but the pipeline has fewer"):
-            lz.trace(pipeline, len(items))
-        with pytest.raises(IndexError, match=f"after the state of {len(items)} items"):
-            lz.trace(pipeline, lz.state_at(pipeline, len(items)))
-
-
-@given(strategies.pipelines())
-def test_random_pipelines(pipeline: lz.Pipeline[Any]) -> None:
-    check(pipeline)
-
-
-@pytest.mark.parametrize("name", sorted(strategies.STAGES))
-@given(data=st.data())
-def test_every_stage(name: str, data: st.DataObject) -> None:
-    pipeline = ending_with(name, data)
-    if pipeline is not None:
-        check(pipeline)
-
-
-@pytest.mark.parametrize("name", sorted(strategies.JOINS))
-@given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
-def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
-    check(strategies.JOINS[name](*parts))
+from tests.laws import trace as law
 
 
 def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = lz.source(range(9)) | lz.map(str) | lz.batch(2, collate="".join)
-    check(pipeline)
+    law(pipeline, 30)
     wrong = lambda self, fn, item: Traced("?", [])  # noqa: E731
     with monkeypatch.context() as patch:
         patch.setattr(tracing.Tracing, "made", wrong)
         with pytest.raises(AssertionError):
-            check(pipeline)
+            law(pipeline, 30)
 
 
 class Unread:
@@ -138,7 +98,7 @@ def test_random_sources_are_seen_through() -> None:
         lz.random_floats(seed=0) | lz.take(9) | lz.block_shuffle(3, seed=0) | lz.shuffle(seed=0)
     )
     assert len(places(pipeline | lz.batch(2), 0)) == 2
-    check(pipeline | lz.filter(bool))
+    law(pipeline | lz.filter(bool), 30)
     assert places(pipeline | lz.filter(bool), 4) == places(pipeline, 4)
 
 
@@ -147,7 +107,7 @@ def test_what_wants_a_table_is_seen_through(data: lz.Pipeline[int]) -> None:
     shuffled = data | lz.take(9) | lz.block_shuffle(2, seed=5) | lz.cache(2) | lz.repeat(2)
     for stage in (lz.group_by(str), lz.filter(str), lz.flat_map(lambda x: [x, x])):
         for last in (lz.shuffle(seed=0), lz.gather(range(len(shuffled) - 1, -1, -1))):
-            check(shuffled | last | stage)
+            law(shuffled | last | stage, 30)
             places(shuffled | last | stage, 0)
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import State
-from lazyckpt.testing import sources, strategies
 from lazyckpt.testing.laws import Stream
-from tests.drawn import ending_with
 from tests.state.cases import DATA, PIPELINE, STREAM
 
 
@@ -27,12 +22,6 @@ def test_states_are_ordered_by_items() -> None:
     assert states[1] < states[2] <= states[2] >= states[1]
     assert not states[2] < states[2]
     assert states[3] > states[2] != states[3]
-
-
-@given(st.integers(0, 30), st.integers(0, 30))
-def test_the_order_is_that_of_the_items(n: int, m: int) -> None:
-    a, b = lz.state_at(PIPELINE, n), lz.state_at(PIPELINE, m)
-    assert [a < b, a <= b, a > b, a >= b, a == b] == [n < m, n <= m, n > m, n >= m, n == m]
 
 
 @pytest.mark.parametrize("operator", ["__lt__", "__le__", "__gt__", "__ge__"])
@@ -171,15 +160,6 @@ def test_states_of_two_pipelines_have_no_difference() -> None:
         lz.diff(one, other)
 
 
-@given(strategies.pipelines())
-def test_every_stage_is_told_from_the_state_alone(pipeline: lz.Pipeline[Any]) -> None:
-    names = {call.name for call in pipeline.calls}
-    for move in lz.diff(lz.init(pipeline), lz.init(pipeline, epoch=1)).moves:
-        is_joined = "[" in move.stage  # of which there may be no room for more than a digest
-        assert is_joined or move.name in names
-        assert "|" not in move.name
-
-
 def test_an_epoch_is_a_small_number_whatever_is_repeated() -> None:
     numbers = lz.source(range(3))
     once = numbers | lz.repeat() | lz.take(5)
@@ -201,27 +181,6 @@ def test_a_difference_tells_how_often_was_begun_again() -> None:
     ]  # fmt: skip
     assert lz.diff(states[4], states[6]).epochs == 1
     assert lz.diff(states[6], states[4]).epochs == -1
-
-
-@pytest.mark.parametrize("name", sorted(strategies.STAGES))
-@given(data=st.data(), epoch=st.integers(0, 3))
-def test_no_stage_makes_a_large_number_of_an_epoch(
-    name: str, data: st.DataObject, epoch: int
-) -> None:
-    pipeline = ending_with(name, data)
-    if pipeline is not None:
-        for _, state in islice(lz.run(pipeline, lz.init(pipeline, epoch=epoch)).with_state(), 9):
-            assert 0 <= state.epoch < 1_000
-
-
-@pytest.mark.parametrize("name", sorted(strategies.JOINS))
-@given(parts=st.lists(sources.sources(), min_size=1, max_size=4), epoch=st.integers(0, 3))
-def test_nor_does_what_joins_pipelines(
-    name: str, parts: list[lz.Pipeline[Any]], epoch: int
-) -> None:
-    pipeline = strategies.JOINS[name](*parts)
-    for _, state in islice(lz.run(pipeline, lz.init(pipeline, epoch=epoch)).with_state(), 9):
-        assert 0 <= state.epoch < 1_000
 
 
 class Opened:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.core.checks import positive
-from lazyckpt.core.machine import apart, machines
 from lazyckpt.machines import Machine
-from lazyckpt.state.positions import layers, places, position_of
-from lazyckpt.testing import strategies
+from lazyckpt.state.positions import layers
 
 LONG = "x" * 30
 
@@ -28,24 +24,6 @@ def long_pipeline(seed: int = 0, bucketed: bool = True) -> lz.Pipeline[Any]:
     for number in range(6):
         counted = counted | lz.scan(lambda s, x: (s, x), [LONG + str(number)] * 3)
     return counted | lz.take(200) | (buckets if bucketed else lz.batch(2))
-
-
-@given(strategies.pipelines(), st.integers(0, 20))
-def test_every_part_is_one_stages(pipeline: lz.Pipeline[Any], steps: int) -> None:
-    """What entries tell is what machines tell, from the last stage to the source."""
-    try:
-        state = lz.state_at(pipeline, steps)
-    except IndexError:
-        return
-    found = places(state.stages, state.position)
-    assert position_of(state.stages, found) == state.position
-    position = state.position
-    for machine, part in reversed([*zip(machines(pipeline.machine), found, strict=True)]):
-        if machine.upstream is None:
-            assert position == ((part.children, *(part.own or ())) if part.children else part.own)
-        else:
-            position, own = apart(machine, position)
-            assert own == (part.own or ())
 
 
 def test_a_difference_names_the_stage_that_moved_however_long_its_identity() -> None:

@@ -396,18 +396,6 @@ def test_rebase_to_the_same_is_the_same() -> None:
     assert lz.rebase(STATE, PIPELINE) == STATE
 
 
-@given(st.data())
-def test_rebase_keeps_every_item(data: st.DataObject) -> None:
-    size = st.integers(1, 5)
-    epochs = data.draw(st.integers(1, 3))
-    rows = lz.source(range(data.draw(st.integers(0, 30)))) | lz.shuffle(seed=0) | lz.repeat(epochs)
-    old, new = (rows | lz.batch(data.draw(size)) for _ in range(2))
-    cut = data.draw(st.integers(0, len(old)))
-    head = [x for batch in list(old)[:cut] for x in batch]
-    tail = [x for batch in lz.run(new, lz.rebase(lz.state_at(old, cut), new)) for x in batch]
-    assert head + tail == list(rows)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -16,12 +16,19 @@ from lazyckpt.testing.laws import Stream
 from lazyckpt.testing.models import MODELS
 from lazyckpt.testing.traces import Trace, same
 from tests.drawn import ending_with
+from tests.laws import LAWS, OF_WHAT_IS_TOLD
 
 
-@pytest.mark.parametrize("law", sorted(testing.LAWS))
+@pytest.mark.parametrize("law", sorted(LAWS))
 @given(pipeline=strategies.pipelines())
 def test_law_over_random_compositions(law: str, pipeline: lz.Pipeline[Any]) -> None:
-    testing.LAWS[law](pipeline, 60)
+    LAWS[law](pipeline, 60)
+
+
+@pytest.mark.parametrize("name", sorted(sources.SOURCES))
+@given(data=st.data())
+def test_every_source(name: str, data: st.DataObject) -> None:
+    keeps_all(data.draw(sources.SOURCES[name]))
 
 
 @pytest.mark.parametrize("name", sorted(strategies.STAGES))
@@ -29,13 +36,19 @@ def test_law_over_random_compositions(law: str, pipeline: lz.Pipeline[Any]) -> N
 def test_every_stage_over_every_source(name: str, data: st.DataObject) -> None:
     pipeline = ending_with(name, data)
     if pipeline is not None:
-        testing.check_pipeline(pipeline)
+        keeps_all(pipeline)
 
 
 @pytest.mark.parametrize("name", sorted(strategies.JOINS))
 @given(parts=st.lists(sources.sources(), min_size=1, max_size=4))
 def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
-    testing.check_pipeline(strategies.JOINS[name](*parts))
+    keeps_all(strategies.JOINS[name](*parts))
+
+
+def keeps_all(pipeline: lz.Pipeline[Any]) -> None:
+    testing.check_pipeline(pipeline)
+    for law in OF_WHAT_IS_TOLD.values():
+        law(pipeline, 40)
 
 
 def spoiled(item: Any) -> None:
