@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from lazyckpt.combinators.machines.token_rows import token_count
 from lazyckpt.core.checks import boolean, brief, function, optional, positive
-from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import Machine, Reread, begun
+from lazyckpt.core.flow import Flow, Position, noted
+from lazyckpt.core.machine import Machine, Reread, anchored, begun
 from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator, giving
@@ -99,7 +99,7 @@ def token_batch(
     >>> list(words | lz.token_batch(8, key=len))
     [['the', 'mind'], ['of', 'man'], ['is'], ['capable'], ['of'], ['anything']]
     """
-    jump, most = upstream.skip, max_items or math.inf
+    most = max_items or math.inf
 
     def size_of(item: A) -> int:
         size = _padded(key, pad_to_multiple_of, item)
@@ -111,39 +111,31 @@ def token_batch(
         return size
 
     def flow(position: Position) -> Flow[list[A]]:
-        before = upstream.flow(position)
-        read, given, mark, held = 0, 0, position, False
+        before, last = noted(anchored(upstream, position))
+        mark, held = position, False
 
         def batches() -> Iterator[list[A]]:
-            nonlocal read, given, mark, held
-            here, batch, longest = position, list[A](), 0
+            nonlocal mark, held
+            batch, longest = list[A](), 0
             for item in before:
                 size = size_of(item)
                 if size <= max_tokens:
                     width = max(longest, size)
                     if batch and width * (len(batch) + 1) > max_tokens:
-                        given, mark, held = read, here, True
+                        mark, held = last(), True
                         yield batch
                         batch, width = [], size
                     batch.append(item)
                     longest = width
-                read += 1
                 if len(batch) >= most or longest * (len(batch) + 1) > max_tokens:
                     held = False
                     yield batch
                     batch, longest = [], 0
-                if jump is None:
-                    here = before.snapshot()
             held = False
             if batch:
                 yield batch
 
-        def reached() -> Position:
-            if not held:
-                return before.snapshot()
-            return mark if jump is None else jump(position, given)[0]
-
-        return Flow(batches(), reached)
+        return Flow(batches(), lambda: mark if held else before.snapshot())
 
     return stateless(
         upstream, rereads=lambda position: [Reread(position, begun(upstream, position))], flow=flow

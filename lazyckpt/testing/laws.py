@@ -75,7 +75,7 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
 
     Each stage of a pipeline that is joined may add 40 bytes.
     """
-    room = ROOM + INNER * _inner_stages(pipeline)
+    room = room_of_states(pipeline)
     trace = Trace(pipeline.machine, 0, limit)
     for number, position in enumerate([*trace.positions, trace.end or trace.positions[0]]):
         state = State(pipeline.entries, number, position)
@@ -86,6 +86,11 @@ def codec(pipeline: Pipeline[Any], limit: int) -> None:
         assert "\n" not in text, f"more than a line: {text}"
         assert len(text) <= room or _carries_user_state(position), f"{len(text)} bytes: {text}"
         hash(state)
+
+
+def room_of_states(pipeline: Chain) -> int:
+    """The bytes that a state may have at most, without a state of the user's own."""
+    return ROOM + INNER * _inner_stages(pipeline)
 
 
 def _inner_stages(pipeline: Chain) -> int:
