@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
@@ -48,7 +48,7 @@ def test_every_join(name: str, parts: list[lz.Pipeline[Any]]) -> None:
 def keeps_all(pipeline: lz.Pipeline[Any]) -> None:
     testing.check_pipeline(pipeline)
     for law in OF_WHAT_IS_TOLD.values():
-        law(pipeline, 40)
+        law(pipeline, 20)
 
 
 def spoiled(item: Any) -> None:
@@ -80,6 +80,7 @@ MAKE_ITEMS = sorted({"unfold", "columns", *strategies.JOINS, *strategies.STAGES}
 
 
 @pytest.mark.parametrize("name", MAKE_ITEMS)
+@settings(max_examples=max(10, settings().max_examples // 5))
 @given(data=st.data())
 def test_who_changes_items_in_place_changes_none_that_come_later(
     name: str, data: st.DataObject
