@@ -12,9 +12,9 @@ import numpy as np
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.define import define
-from lazyckpt.core.flow import Flow, Position, noted
+from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.frames import is_frame
-from lazyckpt.core.machine import Machine, anchored
+from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.signatures import signature_of
 from lazyckpt.core.stages import stateless
@@ -64,19 +64,16 @@ def sieve(
     """
 
     def flow(position: Position) -> Flow[Any]:
-        return sieved(anchored(upstream, position), position)
-
-    def sieved(items: Flow[Any], position: Position) -> Flow[Any]:
+        before = upstream.flow(position)
         epoch, left_out = upstream.epoch(position), next_number(position, number)
-        before = items.before
 
         def kept() -> Iterator[Any]:
             nonlocal left_out
             in_a_row = 0
-            for item in items:
+            for item in before:
                 found = judge(*args, item)
                 if isinstance(found, Hole):
-                    skip_log.add(number, epoch, left_out, found.told(items.snapshot))
+                    skip_log.add(number, epoch, left_out, found.told(before.snapshot))
                     left_out += 1
                     in_a_row += 1
                     if in_a_row >= most:
@@ -88,15 +85,7 @@ def sieve(
                     in_a_row = 0
                     yield item
 
-        def placed(place: Callable[[], Position]) -> Callable[[], Position]:
-            return lambda: with_next_number(place(), number, left_out)
-
-        return Flow(
-            kept(),
-            placed(items.snapshot),
-            before=before and placed(before),
-            noting=None if before else lambda: sieved(noted(items)[0], position),
-        )
+        return Flow(kept(), lambda: with_next_number(before.snapshot(), number, left_out))
 
     return stateless(upstream, flow=flow)
 
