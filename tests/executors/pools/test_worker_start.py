@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -35,7 +34,6 @@ from tests.executors.faults import (
     seekable,
     wait,
 )
-from tests.helpers import until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -52,23 +50,18 @@ class Init:
         (self.folder / f"{index}-{os.getpid()}").open("x").close()
 
 
-def begun(folder: Path, x: int) -> int:
-    """The item, once two workers have begun; a thread begins with its first task."""
-    until(lambda: {path.name[0] for path in folder.iterdir()} == {"0", "1"})
-    return x
-
-
 @each({"threads": lz.threads(2), "fork": FORKED["fork2"]} | OTHERS)
 def test_worker_init(executor: Executor, flag: Path) -> None:
     executor = executor.public(**{**executor.arguments, "worker_init": Init(flag.parent)})
-    meets = int if executor.public is lz.threads else partial(begun, flag.parent)
-    with lz.run(seekable(meets, 99), executor=executor) as run:
+    with lz.run(seekable(int, 99), executor=executor) as run:
         for _ in range(2):
             error = fails(run, [], Sorry, "worker [01]")
             assert executor.public is lz.threads or "in lazyckpt-" in notes(error)
         flag.unlink()
         assert list(run) == list(range(99))
-        assert {path.name[0] for path in flag.parent.iterdir()} <= {"0", "1"}
+        numbers = {path.name[0] for path in flag.parent.iterdir()}
+        assert numbers
+        assert numbers <= {"0", "1"}  # one may have done all before the other has begun
 
 
 connection = threading.local()
