@@ -273,9 +273,7 @@ class Run(Iterator[T], Pictured):
         while True:
             try:
                 return next(self._items)
-            except (
-                StopIteration
-            ):  # or what an interrupt has ended, or a state that was loaded since
+            except StopIteration:  # also after an interrupt, and where a state was loaded
                 self._items = lasting(self._delivery.blocks)
                 self._delivery.check_open()
                 if self._delivery.is_ended:

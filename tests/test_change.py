@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -240,6 +241,28 @@ def test_another_function_is_refused_where_what_it_gave_is_held(name: str) -> No
     run.change(build(1))  # functions anew, which do the same
     given += [next(run) for _ in range(5)]
     np.testing.assert_equal(given, list(islice(build(1), 10)))
+
+
+class Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+
+@dataclass
+class Chooses:
+    by: Any
+
+
+@pytest.mark.parametrize("held", [Incomparable, lambda: Chooses(Incomparable().__eq__)])
+def test_what_cannot_be_compared_is_another_function(held: Any) -> None:
+    def build() -> lz.Pipeline[int]:
+        keep = partial(lambda it, x: it is not None, held())
+        return lz.source(range(40)) | lz.filter(keep) | lz.shuffle(8, seed=0)
+
+    run = lz.run(build())
+    next(run)
+    with pytest.raises(lz.StateMismatch, match="is another function"):
+        run.change(build())
 
 
 def test_another_function_holds_from_here_on_where_nothing_is_held() -> None:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeVar
 from lazyckpt.combinators.map import applied
 from lazyckpt.core.checks import brief, is_integer
 from lazyckpt.core.flow import Flow, Position, Table, View
-from lazyckpt.core.machine import End, Machine, Rate
+from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.registry import registry
-from lazyckpt.core.stages import stateless
+from lazyckpt.core.stages import stateless, step_by
 from lazyckpt.core.views import at_once, looked_up
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
@@ -204,11 +204,8 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
     if jump is None:
         return applied(upstream, lambda item: lambda: item)
 
-    def step(position: Position) -> tuple[Position, Callable[[], A]]:
-        after, passed = jump(position, 1)
-        if not passed:
-            raise End(after)
-        return after, lambda: upstream.step(position)[1]
+    def deferred(position: Position) -> Callable[[], A]:
+        return lambda: upstream.step(position)[1]
 
     alone: Any = upstream.item
     view = None
@@ -217,7 +214,7 @@ def _deferring(upstream: Machine[A]) -> Machine[Callable[[], A]]:
     return stateless(
         upstream,
         rate=Rate(),
-        step=step,
+        step=step_by(jump, deferred),
         skip=jump,
         item=partial(partial, alone),
         length=upstream.length,

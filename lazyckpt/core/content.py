@@ -11,7 +11,6 @@ import json
 import math
 import os
 import re
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from hashlib import blake2b
@@ -70,7 +69,7 @@ def alike_functions(one: Any, other: Any) -> bool:
     """Whether two functions do the same, as far as can be told: one code with like values."""
     try:
         return _alike(one, other)
-    except (RecursionError, ValueError):  # of what has itself, and of variables without a value
+    except Exception:  # of what has itself, of variables without a value, out of an `==`
         return False
 
 
@@ -85,10 +84,15 @@ def _alike(one: Any, other: Any) -> bool:
         return _alike(_parts(one), _parts(other))
     if isinstance(one, CodeType):
         return bool(one == other)
-    if not is_function(one):
-        with suppress(Unfit):
-            return bool(content(one, None) == content(other, None))
-    return bool(one == other) or (hasattr(one, "__dict__") and _alike(vars(one), vars(other)))
+    if dataclasses.is_dataclass(one) and not isinstance(one, type):
+        fields = [each.name for each in dataclasses.fields(one)]
+        return all(_alike(getattr(one, each), getattr(other, each)) for each in fields)
+    if is_function(one):
+        return bool(one == other) or (hasattr(one, "__dict__") and _alike(vars(one), vars(other)))
+    try:
+        return bool(content(one, None) == content(other, None))
+    except Unfit:
+        return bool(one == other)
 
 
 def _parts(function: Any) -> list[Any]:

@@ -276,6 +276,20 @@ def stepped_to(
     return lambda position, n: step(skip(position, n)[0])[1]
 
 
+def step_by(
+    skip: Callable[[Position, int], tuple[Position, int]], made: Callable[[Position], U]
+) -> Callable[[Position], tuple[Position, U]]:
+    """A step to where `skip` leads, with what is made of the position in place of the item."""
+
+    def step(position: Position) -> tuple[Position, U]:
+        after, passed = skip(position, 1)
+        if not passed:
+            raise End(after)
+        return after, made(position)
+
+    return step
+
+
 def stepping(
     step: Callable[[Position], tuple[Position, U]],
 ) -> Callable[[Position], Flow[U]]:

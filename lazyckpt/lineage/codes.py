@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from lazyckpt.core.call import Call
 from lazyckpt.core.flow import Position, Table, View
-from lazyckpt.core.machine import End, Machine
+from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import Indices, affine, as_array
-from lazyckpt.core.stages import passing, stepped_to
+from lazyckpt.core.stages import passing, step_by, stepped_to
 from lazyckpt.core.views import viewing
 from lazyckpt.decorators import combinator, source_combinator
 from lazyckpt.errors import PipelineError
@@ -116,11 +116,7 @@ def coded_source(call: Call, codes: Codes, number: int) -> Machine[int]:
     jump = machine.skip
     assert jump is not None
 
-    def step(position: Position) -> tuple[Position, int]:
-        after, passed = jump(position, 1)
-        if not passed:
-            raise End(after)
-        return after, codes.code(number, *position[:2])
+    step = step_by(jump, lambda position: codes.code(number, *position[:2]))
 
     def ahead(position: Position, offsets: Indices) -> Indices:
         return codes.ahead(number, position[0], affine(offsets, position[1]))

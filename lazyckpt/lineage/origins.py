@@ -14,7 +14,7 @@ from lazyckpt.core.frames import is_reader
 from lazyckpt.core.machine import End, Machine, Rate, apart
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.secrets import masked
-from lazyckpt.core.stages import stateless, stepped_to
+from lazyckpt.core.stages import stateless, step_by, stepped_to
 from lazyckpt.decorators import combinator, source_combinator
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.guards import unguarded
@@ -198,13 +198,10 @@ def placed(upstream: Machine[Any], call: Call) -> Machine[Any]:
     skip = machine.skip
     assert skip is not None
 
-    def step(position: Position) -> tuple[Position, Any]:
-        after, passed = skip(position, 1)
-        if not passed:
-            raise End(after)
-        return after, upstream.step(position[0] if machine.owns else position)[1]
+    def item(position: Position) -> Any:
+        return upstream.step(position[0] if machine.owns else position)[1]
 
-    return _with_lanes(machine, stateless(upstream, step=step))
+    return _with_lanes(machine, stateless(upstream, step=step_by(skip, item)))
 
 
 def _with_lanes(machine: Machine[Any], made: Machine[Any]) -> Machine[Any]:

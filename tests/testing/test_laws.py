@@ -66,14 +66,13 @@ _numbers = st.integers(0, 20).flatmap(
 )
 
 
-def over_numbers(name: str, data: st.DataObject) -> lz.Pipeline[Any] | None:
+def over_numbers(name: str, data: st.DataObject) -> lz.Pipeline[Any]:
     """A stage, a join or a source of that name, over numbers, which nobody can change."""
     if name in sources.SOURCES:
         return data.draw(sources.SOURCES[name])
     if name in strategies.JOINS:
         return strategies.JOINS[name](*data.draw(st.lists(_numbers, min_size=1, max_size=3)))
-    pipeline = data.draw(_numbers)
-    return pipeline | data.draw(strategies.STAGES[name])
+    return data.draw(_numbers) | data.draw(strategies.STAGES[name])
 
 
 MAKE_ITEMS = sorted({"unfold", "columns", *strategies.JOINS, *strategies.STAGES} - {"cache"})

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Position, Table, View
-from lazyckpt.core.machine import End, Machine, Rate
+from lazyckpt.core.machine import Machine, Rate
 from lazyckpt.core.registry import registry
-from lazyckpt.core.stages import stateless
+from lazyckpt.core.stages import stateless, step_by
 from lazyckpt.executors.plan.counting import with_machines
 
 
@@ -52,14 +52,10 @@ def _unmade(machine: Machine[Any], number: int) -> Machine[Unmade]:
         table: Table[Any] = Table(partial(Unmade, number), is_there=True)
         view = View(table, view.ahead)
 
-    def step(position: Position) -> tuple[Position, Unmade]:
-        after, passed = jump(position, 1)
-        if not passed:
-            raise End(after)
-        place = position if view is None else int(view.ahead(position, range(1))[0])
-        return after, Unmade(number, place)
+    def here(position: Position) -> Unmade:
+        return Unmade(number, position if view is None else int(view.ahead(position, range(1))[0]))
 
-    length = machine.length
+    step, length = step_by(jump, here), machine.length
     return stateless(machine, rate=Rate(), step=step, skip=jump, length=length, view=view)
 
 
