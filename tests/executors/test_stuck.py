@@ -120,8 +120,8 @@ def calls_per_item(executor: lz.Executor, n: int) -> dict[str, float]:
 def test_an_item_costs_the_consumer_no_more_with_many_ahead(make: Any) -> None:
     options: dict[str, Any] = {"start_method": "fork"} if make is lz.processes else {}
     found = calls_per_item(make(2, buffer_size=1500, **options), 50)
-    assert found["poll"] <= 100
-    assert found["all"] <= 1000
+    assert found["poll"] <= 300  # 9, and 420 of all; on a busy machine up to three times that
+    assert found["all"] <= 4000
 
 
 _alive: list[weakref.ref[Any]] = []
