@@ -184,7 +184,7 @@ class Prefetcher:
             return always(here)
         if task.is_run:  # whose own is after no item
             known = positions.__getitem__
-            return Places(lambda given: known(given) if given else here, positions.befores.get)
+            return Places(lambda given: known(given) if given else here, positions.before)
         return Places(partial(self._rereader.after, positions))
 
     def end_chunk(self) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.define import define
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.frames import is_frame
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.machine import Machine, anchored
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.signatures import signature_of
 from lazyckpt.core.stages import stateless
@@ -64,16 +64,18 @@ def sieve(
     """
 
     def flow(position: Position) -> Flow[Any]:
-        before = upstream.flow(position)
+        return kept_of(anchored(upstream, position), position)
+
+    def kept_of(items: Flow[Any], position: Position) -> Flow[Any]:
         epoch, left_out = upstream.epoch(position), next_number(position, number)
 
         def kept() -> Iterator[Any]:
             nonlocal left_out
             in_a_row = 0
-            for item in before:
+            for item in items:
                 found = judge(*args, item)
                 if isinstance(found, Hole):
-                    skip_log.add(number, epoch, left_out, found.told(before.snapshot))
+                    skip_log.add(number, epoch, left_out, found.told(items.snapshot))
                     left_out += 1
                     in_a_row += 1
                     if in_a_row >= most:
@@ -85,7 +87,19 @@ def sieve(
                     in_a_row = 0
                     yield item
 
-        return Flow(kept(), lambda: with_next_number(before.snapshot(), number, left_out))
+        def marked(place: Callable[[], Position]) -> Callable[[], Position]:
+            return lambda: with_next_number(place(), number, left_out)
+
+        def noting() -> Flow[Any]:
+            return kept_of(noted(items)[0], position)
+
+        before = items.before
+        return Flow(
+            kept(),
+            marked(items.snapshot),
+            before=before and marked(before),
+            noting=None if before else noting,
+        )
 
     return stateless(upstream, flow=flow)
 

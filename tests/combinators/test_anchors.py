@@ -51,15 +51,19 @@ BETWEEN: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("upstream", UPSTREAM)
-def test_a_resume_asks_for_the_item_and_for_none_before_it(upstream: str, between: str) -> None:
+def test_a_resume_asks_for_the_item_and_for_none_before_it(
+    upstream: str, between: str, on_error: Any
+) -> None:
     pipeline = UPSTREAM[upstream] | BETWEEN[between] | lz.flat_map(three)
     expected = list(lz.run(pipeline).with_state())
-    for executor in (lz.threads(1), lz.threads(2)):
-        assert list(lz.run(pipeline, executor=executor).with_state()) == expected
+    for executor in (lz.inline(), lz.threads(1), lz.threads(2)):
+        run = lz.run(pipeline, executor=executor, on_error=on_error)
+        assert list(run.with_state()) == expected
     for number, (item, state) in enumerate(expected[:-1]):
         calls.clear()
-        assert next(lz.run(pipeline, state)) == expected[number + 1][0]
+        assert next(lz.run(pipeline, state, on_error=on_error)) == expected[number + 1][0]
         if number % 3 < 2:  # within an expansion
             assert calls == [item]

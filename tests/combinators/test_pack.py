@@ -162,8 +162,8 @@ def test_what_is_dropped_is_counted_and_named(sizes: list[int], name: str, cut: 
         assert rest.state == run.state
 
 
-@given(SIZES, st.integers(0, 6), st.integers(1, 6), st.integers(0, 9))
-def test_what_a_smaller_budget_drops_is_counted(
+@given(SIZES, st.integers(0, 6), st.integers(1, 9), st.integers(0, 9))
+def test_what_a_changed_budget_drops_is_counted(
     sizes: list[int], turn: int, budget: int, cut: int
 ) -> None:
     pipeline, after = (

@@ -53,6 +53,11 @@ class Positions:
         found._numbers = numbers
         return found
 
+    def before(self, number: int) -> Position | None:
+        """The position just before an item, where that is in `befores`."""
+        found = self.befores.get(number)
+        return None if found is None else behind_others(found, self._numbers)
+
     def __getitem__(self, given: int) -> Any:
         """The position after so many items."""
         number = bisect_left(self._counts, given)

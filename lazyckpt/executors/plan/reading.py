@@ -42,6 +42,8 @@ class Reading:
             is_strict: Whether a position that can't be taken is an error of its item. Else that
                 is kept, for nobody may ever ask for it.
         """
+        if has_befores and flow.before is None and flow.noting is not None:
+            flow = flow.noting()
         self.flow, self._skip_log = flow, skip_log
         self._stream = iter(flow)
         self._is_counted, self._is_strict = is_counted, is_strict

@@ -187,11 +187,8 @@ def pointwise_tasks(
         before = _upstream_position(calls, position)
         has_place = before is not position  # one of the stages, of its own
         origin = upstream.epoch(before), upstream.share
-        flow = upstream.flow(before)
-        if not rereader.is_counting and flow.before is None and flow.noting is not None:
-            flow = flow.noting()
         reading = Reading(
-            flow,
+            upstream.flow(before),
             log,
             is_counted=rereader.is_counting,
             has_befores=not (rereader.is_counting or has_place),
@@ -206,7 +203,7 @@ def pointwise_tasks(
             end, earlier = None, log.drain()
             try:
                 if not reading.read(items, count, begun + _CHUNK_SECONDS):
-                    end = flow.snapshot()
+                    end = reading.flow.snapshot()
             except TaskLost:  # without its traceback, which holds open files
                 error = TaskLost()
             except Exception as raised:
@@ -220,7 +217,7 @@ def pointwise_tasks(
             assert skip is not None
             if items:
                 payload, size = (position, origin, items), len(items)
-                places = Places(_after(skip, position), positions.befores.get)
+                places = Places(_after(skip, position), positions.before)
                 yield Task(payload, size, None, places, skipped, seconds=seconds)
                 skipped = []
             if error is not None:
