@@ -27,7 +27,12 @@ from lazyckpt.executors.pools.forking import forking, resting
 from lazyckpt.executors.pools.pool import PendingTask, WorkerPool, pools
 from lazyckpt.executors.pools.progress import Patience, Progress, say_alive, shared_cells
 from lazyckpt.executors.pools.start_method import choose_start_method
-from lazyckpt.executors.pools.worker_main import WorkerSettings, has_threadpoolctl, serve
+from lazyckpt.executors.pools.worker_main import (
+    START_FAILED,
+    WorkerSettings,
+    has_threadpoolctl,
+    serve,
+)
 from lazyckpt.executors.pools.worker_process import (
     WorkerProcess,
     kill_all,
@@ -163,9 +168,11 @@ class ProcessPool(WorkerPool):
                 if not is_alive or patience.is_over:
                     raise self._loss(worker, is_late=is_alive)
         if pending.outcome is None:
-            found = opened(pending.came.get_nowait())
+            message = pending.came.get_nowait()
+            found = opened(message)
+            if message.number == START_FAILED:
+                self.stop()  # those too that have begun since: before the error is known
             pending.outcome = found if isinstance(found, Outcome) else Outcome(*found)
-        self._stop_if_broken(pending)  # it could not start
         return pending.outcome
 
     def _stop_if_broken(self, pending: PendingTask) -> None:
