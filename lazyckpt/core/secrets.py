@@ -23,8 +23,9 @@ _NAMED = rf"{_NAME}(?:\\*[\"'])?\s*(?:=+>?|:)\s*"  # up to what it is given
 _GIVEN = rf"(?:{_NAMED}|{_SHORT}(?:\s*=+>?|\\*[\"']\s*:)\s*)"
 _CONSTANTS = r"(?:None|null|true|false|str|bytes|int|float|Any)(?:[\s,;&)\]}|]|\Z)"  # and types
 
-_MARKS = (
-    r"[=:]|gh[pousr]_|github_|glpat-|hf_|xox|AIza|AKIA|ASIA|sk-|eyJ|bearer|Bearer|BEARER|-----BEGIN"
+_MARKS = (  # one of which is in all that a rule below finds, in small letters
+    r"@|pass|secret|credential|key|token|string|auth|pwd|sig|gh[pousr]_|github_|glpat-|hf_|xox"
+    r"|aiza|akia|asia|sk-|eyj|bearer|-----begin"
 )
 
 
@@ -85,7 +86,7 @@ def masked(text: str, *, in_data: bool = False) -> str:
 
     In data, names as short as `token` are those of other things too, and hide nothing.
     """
-    if not _has_mark()(text):
+    if not _has_mark()(text.casefold()):
         return text
     if len(text) > _MOST:
         text = text[:_MOST] + "..."
