@@ -1,7 +1,8 @@
 """Hypothesis profiles, chosen by HYPOTHESIS_PROFILE.
 
 dev is the default. It tries the same examples each time, as ci and brief do: the README's
-command passes or fails for everybody alike. deep takes long, and looks for new ones.
+command passes or fails for everybody alike. brief is for the second Python and those after it.
+deep takes long, and looks for new ones.
 """
 
 import os
@@ -12,9 +13,9 @@ from hypothesis import HealthCheck, settings
 _slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile(
-    "dev", max_examples=60, deadline=None, suppress_health_check=_slow, derandomize=True
+    "dev", max_examples=30, deadline=None, suppress_health_check=_slow, derandomize=True
 )
-settings.register_profile("brief", settings.get_profile("dev"), max_examples=20)
+settings.register_profile("brief", settings.get_profile("dev"), max_examples=10)
 settings.register_profile("ci", settings.get_profile("dev"), max_examples=200)
 settings.register_profile(
     "deep", max_examples=5000, deadline=None, suppress_health_check=_slow, derandomize=False

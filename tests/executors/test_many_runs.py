@@ -85,7 +85,7 @@ def held() -> tuple[int, int, int]:
 
 @pytest.mark.parametrize(
     ("executor", "cycles"),
-    [(lz.threads(), 500), (lz.threads(2), 500), (lz.processes(start_method="fork"), 100)],
+    [(lz.threads(), 200), (lz.threads(2), 200), (lz.processes(start_method="fork"), 50)],
     ids=["threads", "threads2", "fork"],
 )
 def test_opening_and_closing_leaks_nothing(executor: Executor, cycles: int) -> None:
