@@ -58,6 +58,7 @@ class Plan:
 
     def __init__(self, pool: WorkerPool, gate: PrefetchGate, skip_log: SkipLog | None) -> None:
         self._pool, self._gate, self._skip_log = pool, gate, skip_log
+        pool.skip_log = skip_log
         self._numbers = count()
 
     def machine(

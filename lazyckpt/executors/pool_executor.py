@@ -186,6 +186,7 @@ def _stream(chain: Chain, gate: PrefetchGate, pool: WorkerPool) -> Session:
 
 def _session(chain: Chain, work: Work) -> Session:
     work.gate.pools.append(work.pool)
+    work.pool.skip_log = work.skip_log
     return Session(chain.machine, partial(Prefetcher, work), work.gate)
 
 

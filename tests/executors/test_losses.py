@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 KILLED = {f"fork{n}": lz.processes(n, start_method="fork", retries=1) for n in (1, 2)}
 HUNG = {f"fork{n}": lz.processes(n, start_method="fork", timeout=LATE) for n in (1, 2)}
-PARENT = os.getpid()
 
 
 class Bad:
@@ -33,13 +33,19 @@ class Bad:
     def __init__(self, bad: set[int], fatal: Callable[[], Any], error: Exception) -> None:
         self.bad, self.fatal, self.error = bad, fatal, error
         self.raised = 0
+        self.known: set[int] | None = None  # items of an epoch before, if there are epochs
 
     def __call__(self, item: Any) -> Any:
         if int(item) in self.bad:
-            if os.getpid() == PARENT:
-                self.raised += 1
-                raise self.error
-            self.fatal()
+            if parent_process() is not None:
+                self.fatal()
+                return item
+            self.raised += 1
+            if self.known is not None:
+                if int(item) in self.known:
+                    raise lz.WorkerDied("left out, as it was before")
+                self.known.add(int(item))
+            raise self.error
         return item
 
 
@@ -105,6 +111,12 @@ def pair(fn: Any) -> Any:
     return lambda a, b: (fn(a), b)
 
 
+def in_epochs(fn: Any) -> Any:
+    if isinstance(fn, Bad):
+        fn.known = set()
+    return fn
+
+
 def numbers(size: int = 60) -> lz.Pipeline[int]:
     return lz.source(range(size))
 
@@ -112,7 +124,7 @@ def numbers(size: int = 60) -> lz.Pipeline[int]:
 SHAPES: dict[str, Callable[[Any], Any]] = {
     "map": lambda fn: numbers() | lz.map(fn),
     "shuffled": lambda fn: numbers() | lz.shuffle(seed=1) | lz.map(fn) | lz.batch(4),
-    "repeated": lambda fn: numbers(45) | lz.map(fn) | lz.repeat(2),
+    "repeated": lambda fn: numbers(45) | lz.map(in_epochs(fn)) | lz.repeat(2),
     "starmap": lambda fn: numbers() | lz.map(lambda x: (x, x)) | lz.starmap(pair(fn)),
     "tap": lambda fn: numbers() | lz.map(str) | lz.tap(fn),
     "filter": lambda fn: numbers() | lz.filter(lambda x: odd(fn(x))) | lz.map(str),
@@ -141,27 +153,39 @@ def delivered(run: lz.Run[Any]) -> tuple[Any, ...]:
     return list(run.with_state()), run.state, run.skipped.first
 
 
-def is_left_out_as_an_error_is(pipeline: Any, executor: Executor) -> None:
-    """In one go, and read again from the middle on: it is counted once."""
+def counted(pair: tuple[Any, lz.State]) -> tuple[Any, ...]:
+    """An item, its place, and how many were left out before, whatever is told of them."""
+    item, state = pair
+    return item, state.items, state.position, int(state.skipped)
+
+
+def left_out_as_errors_are(pipeline: Any, executor: Executor) -> list[Any]:
+    """The items and states of a run: those of one in which errors are in place of losses."""
     expected = delivered(lz.run(pipeline, on_error="skip"))
     assert expected[-1]
-    middle = len(expected[0]) // 2
-    for state, cut in ((None, 0), (expected[0][middle][1], middle + 1)):
-        with lz.run(pipeline, state, executor=executor, on_error="skip") as run:
-            assert delivered(run) == (expected[0][cut:], *expected[1:])
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        found = delivered(run)
+    assert found == expected
+    return [*found[0]]
 
 
 @shapes
 @each(KILLED)
 def test_a_record_that_kills_is_left_out(executor: Executor, shape: Any) -> None:
-    is_left_out_as_an_error_is(shape(killing({6, 7, 41})), executor)
+    """Read again from the middle on it is counted once."""
+    pipeline = shape(killing({6, 7, 41}))
+    whole = left_out_as_errors_are(pipeline, executor)
+    middle = len(whole) // 2
+    with lz.run(pipeline, whole[middle][1], executor=executor, on_error="skip") as run:
+        rest = [*run.with_state()]
+    assert [*map(counted, rest)] == [*map(counted, whole[middle + 1 :])]
 
 
 @pytest.mark.parametrize(
     ("name", "shape"), [("fork1", "map"), ("fork2", "lines"), ("fork2", "stream")]
 )
 def test_a_record_that_hangs_is_left_out(name: str, shape: str) -> None:
-    is_left_out_as_an_error_is(SHAPES[shape](hanging({41})), HUNG[name])
+    left_out_as_errors_are(SHAPES[shape](hanging({41})), HUNG[name])
 
 
 @settings(max_examples=4)
@@ -323,6 +347,7 @@ def test_a_resume_leaves_out_what_has_killed_without_another_try(shape: Any) -> 
     pipeline = shape(bad) | lz.filter(keep) | lz.shuffle(9, seed=1)  # which reads again
     with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
         given, last, first = delivered(run)
+        assert run.stats.restarts <= 15  # a new worker leaves out what others were lost at
     for cut in (2, len(given) // 2, len(given) - 1):
         _, state = given[cut]
         assert len(state.to_json()) <= 1024
@@ -335,6 +360,20 @@ def test_a_resume_leaves_out_what_has_killed_without_another_try(shape: Any) -> 
     bad.raised = 0
     lz.seen(pipeline, last)
     assert not bad.raised
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_nor_do_its_workers_try_it(method: str, tmp_path: Path) -> None:
+    bad = Counted(tmp_path / "tries", {6, 41})
+    pipeline = SHAPES["stream"](bad) | lz.shuffle(60, seed=1)  # which reads all again
+    executor = lz.processes(1, start_method=method)
+    with lz.run(pipeline, executor=executor, on_error="skip") as run:
+        whole = [*run.with_state()]
+    tries, (_, state) = bad.tries(), whole[9]
+    assert tries == 4  # two of each
+    with lz.run(pipeline, state.to_json(), executor=executor, on_error="skip") as rest:
+        assert [*rest.with_state()] == whole[10:]
+    assert bad.tries() == tries
 
 
 class Fatal:

@@ -21,6 +21,7 @@ from lazyckpt.executors.plan.reading import Reading
 from lazyckpt.failures.notes import Failure, as_failure
 from lazyckpt.failures.skip_log import SkipRecord
 from lazyckpt.failures.skipping import skip_log_of
+from lazyckpt.failures.watching import guarded_in, leave_out
 from lazyckpt.timers.timings import Timings, taken
 
 
@@ -85,6 +86,12 @@ class Handler(ABC):
     @abstractmethod
     def make(self, task: Any, items: list[Any], known: dict[str, Any], /) -> None:
         """Add a task's items, and note what else an outcome has, whatever it raises."""
+
+    def leave_out(self, names: tuple[int, ...]) -> None:
+        """Leave out the records of these names."""
+        leave_out(guarded_in(self.calls), names)
+        if (skip_log := skip_log_of(Chain(self.calls))) is not None:
+            skip_log.lose(names)
 
     def fresh(self) -> Handler:
         """The same, without the flows that this one has open."""

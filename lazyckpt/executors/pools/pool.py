@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from lazyckpt.executors.plan.handlers import Outcome
+from lazyckpt.failures.skip_log import SkipLog
 
 T = TypeVar("T")
 
@@ -67,6 +68,7 @@ class WorkerPool(ABC):
         losses: How often that was because one died or hung.
         is_stopped: Whether nothing started it after the last `stop`.
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
+        skip_log: What was left out of its pipeline: new workers leave out what killed others.
         retries: How often an item is tried again at which a worker was lost; None where
             nobody can tell which one that was, and end the worker.
     """
@@ -83,6 +85,7 @@ class WorkerPool(ABC):
         self.generation = self.losses = 0
         self.is_stopped = False
         self.is_awaited = False
+        self.skip_log: SkipLog | None = None
         pools.add(self)
 
     def start(self) -> None:  # noqa: B027  # most need no preparation

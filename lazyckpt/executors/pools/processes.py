@@ -231,6 +231,7 @@ class ProcessPool(WorkerPool):
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
         shared = shared_cells(context, self.workers)
+        lost = () if self.skip_log is None else self.skip_log.lost
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
@@ -240,13 +241,13 @@ class ProcessPool(WorkerPool):
         if method != "fork":
             self._shared = self._shared or share_handlers(*arguments)
             arguments = self._shared
-        elif has_threadpoolctl():
-            import_module("threadpoolctl")  # once here, for all workers
         try:
             forks = forking(tell=self._start_method is None) if method == "fork" else nullcontext()
             with forks, without_interrupts():
+                if method == "fork" and has_threadpoolctl():
+                    import_module("threadpoolctl")  # once here, for all workers
                 for index in range(self.workers):
-                    self._start_worker(context, index, shared, arguments)
+                    self._start_worker(context, index, shared, arguments, lost)
         except BaseException:
             self.stop()
             raise
@@ -258,14 +259,16 @@ class ProcessPool(WorkerPool):
         self._workers = []
         self._lock = threading.RLock()
 
-    def _start_worker(self, context: Any, index: int, shared: Any, arguments: Any) -> None:
+    def _start_worker(
+        self, context: Any, index: int, shared: Any, arguments: Any, lost: tuple[int, ...]
+    ) -> None:
         ours, theirs = context.Pipe()
         progress = Progress(shared, index)
         worker = WorkerProcess(ours, self._settings, progress)
         self._workers.append(worker)
         process = context.Process(
             target=serve,
-            args=(theirs, shared, arguments, index),
+            args=(theirs, shared, arguments, index, lost),
             name=f"lazyckpt-{self._settings.first + index}",
         )
         with theirs:

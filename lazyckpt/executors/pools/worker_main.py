@@ -53,8 +53,12 @@ def serve(
     shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | SharedPickle,
     index: int,
+    lost: tuple[int, ...],
 ) -> None:
-    """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0."""
+    """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0.
+
+    Records at which others were `lost` are left out, by their names.
+    """
     # A Ctrl-C is the consumer's. Not SIG_IGN, which programs that a function starts would inherit.
     signal.signal(signal.SIGINT, lambda *_: None)
     if hasattr(signal, "pthread_sigmask"):
@@ -67,6 +71,8 @@ def serve(
     try:
         found = arguments.open() if isinstance(arguments, SharedPickle) else arguments
         handlers, settings = found
+        for each in handlers if lost else ():
+            each.leave_out(lost)
         sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         if settings.library_threads is not None:
             _prepare_libraries(settings.library_threads)
