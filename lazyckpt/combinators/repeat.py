@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import count as counting
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from lazyckpt.core.blocks import blocks_of, in_blocks
 from lazyckpt.core.checks import natural, optional
 from lazyckpt.core.flow import Flow, Position, View
-from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import EPOCH_BITS, MOST, End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.registry import Elastic
@@ -21,8 +19,6 @@ from lazyckpt.decorators import combinator
 from lazyckpt.errors import PipelineError
 
 A = TypeVar("A")
-
-_SHORT = 512  # items of an epoch that are copied for each
 
 
 @combinator(
@@ -90,13 +86,11 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
     def flow(position: Position) -> Flow[A]:
         current = upstream.flow(position)
         blocks, taken = blocks_of(current)
-        is_short = not current.fn and 0 < (upstream.length or 0) <= _SHORT
-        epoch_items = current.epoch_items if is_short else None
         passed = 0  # items of the flows before
 
         def passes() -> Iterator[Iterator[A]]:
             nonlocal current, blocks, taken, passed
-            epoch: Any = upstream.epoch(position)
+            epoch = upstream.epoch(position)
             may_be_empty = count is None and not upstream.length
             fresh = position == upstream.init(epoch)
             while count != 0:
@@ -106,12 +100,7 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
                 if count is not None and is_over(epoch):
                     return
                 epoch, fresh = epoch + 1, True
-                if epoch_items is not None:
-                    last = math.inf if count is None else epoch // count * count + count - 1
-                    following = _short_epochs(upstream, epoch_items, epoch, last)
-                    epoch = last
-                else:
-                    following = upstream.flow(upstream.init(epoch))
+                following = upstream.flow(upstream.init(epoch))
                 some, number = blocks_of(following)
                 passed, current, blocks, taken = passed + taken(), following, some, number
 
@@ -130,31 +119,6 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
         flow=flow,
         **_repeated_access(upstream, count, what),
     )
-
-
-def _short_epochs(
-    upstream: Machine[A], epoch_items: Callable[[], Sequence[A]], first: int, last: int | float
-) -> Flow[A]:
-    """Whole epochs from one to another, of few items that are there, and the same in each."""
-    length, jump = int(upstream.length or 0), upstream.skip
-    assert jump is not None
-    at = first - 1, iterate(list[A]())  # an epoch, and what is left of it
-
-    def blocks() -> Iterator[Iterator[A]]:
-        nonlocal at
-        for epoch in counting(first) if last == math.inf else range(first, int(last) + 1):
-            while len(items := epoch_items()) != length:
-                upstream.check(upstream.init(epoch))  # which says that the data have changed
-            at = epoch, iterate(items)
-            yield at[1]
-        upstream.check(upstream.init(first))  # and behind the last, too
-
-    def place() -> tuple[Position, int]:
-        epoch, items = at
-        here = length - remaining(items)
-        return jump(upstream.init(epoch), here)[0], (epoch - first) * length + here
-
-    return in_blocks(blocks(), lambda: place()[0], lambda: place()[1], place)
 
 
 def _empty(what: str) -> PipelineError:

@@ -20,7 +20,7 @@ What that saves, in ns of CPU time per item of `run` (CPython 3.11, 1,000,000 it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -52,7 +52,6 @@ def in_blocks(
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
     place: Callable[[], tuple[Position, int]] | None = None,
-    epoch_items: Callable[[], Sequence[U]] | None = None,
     before: Callable[[], Position] | None = None,
 ) -> Flow[U]:
     """A flow of blocks of items, of which iterators over a sequence cost no more than that.
@@ -60,7 +59,7 @@ def in_blocks(
     `taken` says how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, None, taken, None, blocks, place, epoch_items, before)
+    return Flow(pull, snapshot, None, taken, None, blocks, place, before)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:

@@ -41,9 +41,8 @@ class Flow(Generic[T]):
     not begun: where items are dropped only that flow can tell.
 
     `blocks` gives the same items as `pull`, as `lazyckpt.core.blocks` says: one or the other.
-    It comes with `taken`, which is right whatever interrupts it. `epoch_items()` are the
-    items of any whole epoch, where they are there and the same in each, more or fewer once
-    the data have changed. `chunks` is there where workers make the items.
+    It comes with `taken`, which is right whatever interrupts it. `chunks` is there where
+    workers make the items.
     """
 
     __slots__ = (
@@ -51,7 +50,6 @@ class Flow(Generic[T]):
         "block",
         "blocks",
         "chunks",
-        "epoch_items",
         "fn",
         "noting",
         "place",
@@ -69,7 +67,6 @@ class Flow(Generic[T]):
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
         place: Callable[[], tuple[Position, int]] | None = None,
-        epoch_items: Callable[[], Sequence[Any]] | None = None,
         before: Callable[[], Position] | None = None,
         noting: Callable[[], Flow[T]] | None = None,
     ) -> None:
@@ -80,7 +77,6 @@ class Flow(Generic[T]):
         self.chunks = chunks
         self.blocks = blocks
         self.place = place
-        self.epoch_items = epoch_items
         self.before = before
         self.noting = noting
         self.block: Iterator[Any] = _NO_ITEMS  # at hand, out of `blocks`

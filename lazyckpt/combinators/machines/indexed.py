@@ -199,8 +199,6 @@ def _stacked(column: Column, indices: Indices) -> Any:
 def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
     """By a sequence's own iterator; that of a list would go on into what is appended."""
 
-    copied = data.copy if isinstance(data, list) else None
-
     def walk(epoch: int, index: int) -> Flow[Any]:
         items = iterate(data, index)
         known = index
@@ -210,7 +208,7 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
             if left := remaining(items):
                 known = len(data) - left
             else:  # after the last item, or amid a list that was cut before it
-                reached = index_reached(items) if copied is not None else None
+                reached = index_reached(items) if isinstance(data, list) else None
                 known = max(known, len(data)) if reached is None else reached
             return (epoch, known), known - index
 
@@ -219,7 +217,6 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
             lambda: place()[0],
             lambda: place()[1],
             place,
-            copied or (lambda: data),
         )
 
     return walk
