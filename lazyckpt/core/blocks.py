@@ -51,7 +51,6 @@ def in_blocks(
     blocks: Iterator[Iterator[U]],
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
-    place: Callable[[], tuple[Position, int]] | None = None,
     before: Callable[[], Position] | None = None,
 ) -> Flow[U]:
     """A flow of blocks of items, of which iterators over a sequence cost no more than that.
@@ -59,7 +58,7 @@ def in_blocks(
     `taken` says how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, None, taken, None, blocks, place, before)
+    return Flow(pull, snapshot, None, taken, None, blocks, before)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:

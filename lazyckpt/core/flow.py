@@ -34,7 +34,7 @@ class Flow(Generic[T]):
     along, so that `map` costs no layer of its own. `taken()` is given where it
     comes free: how many items were taken from `pull`, after an error too.
 
-    `place()` is both, where that takes less time. `before()` is the position just before the
+    `before()` is the position just before the
     item that was taken last, behind all that was dropped before it: from there the next item
     is that one, and nothing else is made. It is given where nobody has to note it at each;
     `noting()` is the same flow with a `before` that is noted so, in place of one that has
@@ -52,7 +52,6 @@ class Flow(Generic[T]):
         "chunks",
         "fn",
         "noting",
-        "place",
         "pull",
         "snapshot",
         "taken",
@@ -66,7 +65,6 @@ class Flow(Generic[T]):
         taken: Callable[[], int] | None = None,
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
-        place: Callable[[], tuple[Position, int]] | None = None,
         before: Callable[[], Position] | None = None,
         noting: Callable[[], Flow[T]] | None = None,
     ) -> None:
@@ -76,7 +74,6 @@ class Flow(Generic[T]):
         self.taken = taken
         self.chunks = chunks
         self.blocks = blocks
-        self.place = place
         self.before = before
         self.noting = noting
         self.block: Iterator[Any] = _NO_ITEMS  # at hand, out of `blocks`
