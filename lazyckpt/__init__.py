@@ -8,17 +8,17 @@
 
 Each module imports only from those before it:
 
-- core: secrets, iterators, signatures
+- core: secrets, iterators
 - errors
-- core: sizes, lengths, cached_property, frozen, pictured, checks, prng, flow, blocks, machine
+- core: sizes, cached_property, frozen, pictured, checks, prng, flow, machine
 - core: views, arrays
-- core: stages, user_state, show, frames, content, entries, registry, call, define
+- core: stages, user_state, show, frames, content, registry, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
-- state: positions, mismatch, codec, state, rebase, walk, algebra, reshard, resume_cost
+- state: codec, mismatch, state, rebase, walk, algebra, reshard, resume_cost
 - timers
 - executors: plan, ipc, pools
-- lasting, stats, cursor, epochs, execution, delivery, run, tickets, tracking
+- stats, cursor, epochs, delivery, run, tickets, tracking
 - state: saving
 - pipeline, decorators, preview, combinators, explanation, monitoring, io, lineage
 - compat: samplers

@@ -8,12 +8,11 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.checks import Check, brief
+from lazyckpt.core.checks import Check, brief, signature_of
 from lazyckpt.core.define import Options, define
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator
 from lazyckpt.core.show import written_at
-from lazyckpt.core.signatures import signature_of
 from lazyckpt.core.stages import passing
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import (

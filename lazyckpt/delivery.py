@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import compress, islice
+from collections.abc import Callable, Generator, Iterator
+from itertools import chain, compress, islice
 from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
-from lazyckpt.core.blocks import WALKS, put_back
 from lazyckpt.core.call import Chain
-from lazyckpt.core.flow import Chunks, Flow, Position
-from lazyckpt.core.iterators import make_ticks, remaining
-from lazyckpt.core.lengths import is_raised_here
+from lazyckpt.core.flow import WALKS, Chunks, Flow, Position, put_back
+from lazyckpt.core.iterators import is_raised_here, make_ticks, remaining
 from lazyckpt.core.machine import entered
-from lazyckpt.cursor import Mark, MarkTimer
+from lazyckpt.cursor import Execution, Mark, MarkTimer, prepared
 from lazyckpt.errors import PipelineError
-from lazyckpt.execution import Execution, prepared
 from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.failures.marks import with_marks, without_marks
 from lazyckpt.failures.notes import add_note, annotated
 from lazyckpt.failures.skip_log import Skipped
-from lazyckpt.lasting import raising
 from lazyckpt.state.codec import Rebased
 from lazyckpt.state.state import State
 from lazyckpt.stats import RunClock, Stats
@@ -374,3 +370,33 @@ class Delivery(Generic[T]):
             lambda: self._state_at_mark().to_json(),
             cursor.mark.behind,
         )
+
+
+def lasting(ask: Callable[[], Iterator[Iterator[T]] | None]) -> Iterator[T]:
+    """The items of one iterator over blocks after another. An error doesn't end them."""
+    return chain.from_iterable(_lasting(ask))
+
+
+def _lasting(
+    ask: Callable[[], Iterator[Iterator[T]] | None],
+) -> Generator[Iterator[T], None, None]:
+    blocks: Iterator[Iterator[T]] | None = iter(())
+    while True:
+        try:  # an interrupt may come at any `yield`
+            while blocks is not None:
+                yield from blocks
+                blocks = ask()
+            return
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            blocks = iter((raising(error),))
+
+
+def raising(error: BaseException) -> Iterator[Any]:
+    """A block that is an error, which the chain of blocks outlives."""
+    try:
+        raise error
+    finally:
+        del error  # its traceback has this frame, which would be a cycle
+    yield  # type: ignore[unreachable]  # which makes it a generator

@@ -12,12 +12,11 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural, plural, positive
 from lazyckpt.core.flow import counted
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.delivery import Delivery
+from lazyckpt.delivery import Delivery, lasting
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import Skipped
-from lazyckpt.lasting import lasting
 from lazyckpt.state.rebase import followed, matching
 from lazyckpt.state.state import State, as_state, flat
 from lazyckpt.stats import Stats

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from lazyckpt.combinators.machines.join import joined, named, several
 from lazyckpt.combinators.machines.turns import Turns
 from lazyckpt.core.checks import Unfit, natural, positive
-from lazyckpt.core.entries import Entries, Entry, alike
+from lazyckpt.core.content import Entries, Entry, alike
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import ALL, End, Machine, Rate, within
 from lazyckpt.core.registry import Elastic

@@ -10,14 +10,14 @@ from lazyckpt.combinators.machines.mixture import Mixture, Stop
 from lazyckpt.combinators.machines.proportions import Proportions, weights_of
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional, whole
-from lazyckpt.core.entries import Entries, Entry
+from lazyckpt.core.content import Entries, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS, Machine, entered
 from lazyckpt.core.registry import Elastic
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.positions import places
+from lazyckpt.state.codec import places
 from lazyckpt.state.rebase import carried, matching
 from lazyckpt.state.state import State, as_state
 

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lazyckpt.core.blocks import blocks_of, in_blocks
 from lazyckpt.core.checks import natural, optional
-from lazyckpt.core.flow import Flow, Position, View
+from lazyckpt.core.flow import Flow, Position, View, blocks_of, in_blocks
 from lazyckpt.core.machine import EPOCH_BITS, MOST, End, Machine, Rate
 from lazyckpt.core.prng import Indices, as_array
 from lazyckpt.core.registry import Elastic

@@ -7,9 +7,17 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from lazyckpt.core.blocks import WALKS, FirstItems, blocks_of, in_blocks
 from lazyckpt.core.checks import natural
-from lazyckpt.core.flow import Flow, Position, View, counted
+from lazyckpt.core.flow import (
+    WALKS,
+    FirstItems,
+    Flow,
+    Position,
+    View,
+    blocks_of,
+    counted,
+    in_blocks,
+)
 from lazyckpt.core.machine import End, Machine, Rate, within
 from lazyckpt.core.prng import Indices
 from lazyckpt.core.stages import stateful

@@ -11,7 +11,7 @@ from itertools import islice, tee
 from typing import Any
 
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.lengths import length_of
+from lazyckpt.core.iterators import length_of
 from lazyckpt.core.machine import Machine, within
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator

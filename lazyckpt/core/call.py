@@ -10,16 +10,14 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.cached_property import cached_property
-from lazyckpt.core.checks import Shown, brief
-from lazyckpt.core.content import digest, dumps
-from lazyckpt.core.entries import Entries, Entry, has_room
+from lazyckpt.core.checks import Shown, brief, is_starred
+from lazyckpt.core.content import Entries, Entry, digest, dumps, has_room
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.pictured import Legend, Pictured
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
-from lazyckpt.core.signatures import is_starred
 from lazyckpt.core.stages import closing
 from lazyckpt.errors import ArgumentError, PipelineError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import sys
@@ -11,9 +12,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lazyckpt.core.lengths import is_raised_here
+from lazyckpt.core.iterators import is_raised_here
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.errors import ArgumentError
+
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
 
 Check = Callable[[Any], Any]
 
@@ -214,3 +218,15 @@ def optional(check: Check) -> Check:
             _unfit(f"{unfit} or None")
 
     return either
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function; from Python 3.14 on no annotation of it is evaluated."""
+    if sys.version_info >= (3, 14):
+        return inspect.signature(function, annotation_format=Format.STRING)
+    return inspect.signature(function)
+
+
+def is_starred(parameter: inspect.Parameter) -> bool:
+    """Whether it takes any number of arguments by place, as `*args` does."""
+    return parameter.kind is parameter.VAR_POSITIONAL

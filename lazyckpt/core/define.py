@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.checks import Check
+from lazyckpt.core.checks import Check, signature_of
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.registry import Combinator, Elastic, Role, registry
 from lazyckpt.core.show import written_at
-from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
 
 _RIGID = Elastic()

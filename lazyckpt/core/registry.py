@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from lazyckpt.core.checks import Check, checked
-from lazyckpt.core.content import check_content, content
-from lazyckpt.core.entries import forms
+from lazyckpt.core.checks import Check, checked, is_starred
+from lazyckpt.core.content import check_content, content, forms
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import is_function
-from lazyckpt.core.signatures import is_starred
 from lazyckpt.errors import ArgumentError
 
 # What a function among the arguments is called with, and what becomes of what it returns:

@@ -7,8 +7,7 @@ from operator import index
 from time import perf_counter
 from typing import Any, TypeVar
 
-from lazyckpt.core.blocks import in_blocks
-from lazyckpt.core.flow import Flow, Position, Table, View
+from lazyckpt.core.flow import Flow, Position, Table, View, in_blocks
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.prng import Indices, as_array
 

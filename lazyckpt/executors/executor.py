@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lazyckpt.core.call import Call, Chain
-from lazyckpt.core.checks import brief, is_integer
+from lazyckpt.core.checks import brief, is_integer, signature_of
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.show import same, show
-from lazyckpt.core.signatures import signature_of
 from lazyckpt.errors import ArgumentError
 
 if TYPE_CHECKING:

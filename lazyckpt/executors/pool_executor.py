@@ -9,8 +9,7 @@ from functools import partial, wraps
 from typing import Any, NamedTuple, ParamSpec
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import Check, checked, plural
-from lazyckpt.core.signatures import signature_of
+from lazyckpt.core.checks import Check, checked, plural, signature_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.executors.executor import Executor, Part
 from lazyckpt.executors.lookahead import Work

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import plural
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.show import WIDTH, show
@@ -26,8 +26,7 @@ from lazyckpt.explanation.warnings import pipelines, warnings
 from lazyckpt.pictures.html import caption, framed, remark
 from lazyckpt.pictures.tables import Table
 from lazyckpt.state.algebra import init
-from lazyckpt.state.codec import encode_stage
-from lazyckpt.state.positions import places
+from lazyckpt.state.codec import encode_stage, places
 
 _NAMES = ("stage", "lanes", "state")
 _LEAST = 80  # columns in all, for a table

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.entries import ROOM_WITH_TEXTS
+from lazyckpt.core.content import ROOM_WITH_TEXTS
 from lazyckpt.core.secrets import masked
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.marks import Triple

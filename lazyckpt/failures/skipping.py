@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from lazyckpt.core.call import Call, Chain
+from lazyckpt.core.checks import signature_of
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.frames import is_frame
 from lazyckpt.core.machine import Machine, anchored
 from lazyckpt.core.registry import Combinator, registry
-from lazyckpt.core.signatures import signature_of
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.guards import (

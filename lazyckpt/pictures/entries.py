@@ -6,7 +6,7 @@ from itertools import starmap
 from typing import Any
 
 from lazyckpt.core.checks import brief
-from lazyckpt.core.entries import Entries, Entry
+from lazyckpt.core.content import Entries, Entry
 from lazyckpt.pictures.chains import OWNS, WEIGHTS, Told, weight_labels
 from lazyckpt.pictures.figure import DEPTH, ROOM, Node, branches, legible, row
 

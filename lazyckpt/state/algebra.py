@@ -12,7 +12,7 @@ from weakref import ref
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, cut, natural
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position, close_stream
 from lazyckpt.core.machine import End, Machine, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured
@@ -20,9 +20,8 @@ from lazyckpt.errors import Exhausted, InvalidState, StateMismatch
 from lazyckpt.failures.marks import with_marks
 from lazyckpt.failures.notes import annotated
 from lazyckpt.failures.skipping import without_failures
-from lazyckpt.state.codec import Rebased
+from lazyckpt.state.codec import Rebased, layers
 from lazyckpt.state.mismatch import difference
-from lazyckpt.state.positions import layers
 from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import AnyState, State, as_state, epochs_between
 from lazyckpt.state.walk import Flowing, Walk

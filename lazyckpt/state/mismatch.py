@@ -7,8 +7,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import cut
-from lazyckpt.core.content import dumps
-from lazyckpt.core.entries import Entries, Entry, alike, alike_stages, changed
+from lazyckpt.core.content import Entries, Entry, alike, alike_stages, changed, dumps
 from lazyckpt.errors import StateMismatch
 
 _MOST = 500  # stages of two pipelines that are compared

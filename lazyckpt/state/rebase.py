@@ -7,16 +7,14 @@ from typing import Any
 
 from lazyckpt.core.call import Call, Chain, runnable
 from lazyckpt.core.checks import Unfit, checked, cut
-from lazyckpt.core.content import alike_functions, decode
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.content import Entries, alike_functions, decode
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
-from lazyckpt.state.codec import Rebased
+from lazyckpt.state.codec import Place, Rebased, given, given_in_epoch, places
 from lazyckpt.state.mismatch import Pair, difference, paired
-from lazyckpt.state.positions import Place, given, given_in_epoch, places
 from lazyckpt.state.state import AnyState, State, as_state
 
 

@@ -9,9 +9,8 @@ from lazyckpt.core.checks import Unfit, brief, cut
 from lazyckpt.core.machine import fitting
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
-from lazyckpt.state.codec import Rebased
+from lazyckpt.state.codec import Rebased, given
 from lazyckpt.state.mismatch import Pair, difference, paired
-from lazyckpt.state.positions import given
 from lazyckpt.state.rebase import in_lockstep
 from lazyckpt.state.state import AnyState, State, as_state
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import plural
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.content import Entries
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Rate, entered, fitting
 from lazyckpt.core.pictured import Legend, Pictured

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from lazyckpt.core.checks import Unfit, brief, checked, natural
-from lazyckpt.core.lengths import is_raised_here
+from lazyckpt.core.iterators import is_raised_here
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.state.state import State
 

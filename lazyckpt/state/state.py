@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import toolz
 
 from lazyckpt.core.checks import brief, plural
-from lazyckpt.core.content import dumps, encode, written
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.content import Entries, dumps, encode, written
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS
 from lazyckpt.core.pictured import Legend, Pictured
@@ -29,9 +28,12 @@ from lazyckpt.state.codec import (
     encode_stages,
     is_whole,
     joined,
+    layers,
+    own_places,
     parsed,
+    places,
+    shown,
 )
-from lazyckpt.state.positions import layers, own_places, places, shown
 
 _FORMAT = str(FORMAT)
 _NONE_SKIPPED = Skipped()

@@ -20,7 +20,7 @@ from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
-from lazyckpt.state.positions import places, position_of
+from lazyckpt.state.codec import places, position_of
 from lazyckpt.state.resume_cost import resume_cost
 from lazyckpt.testing.traces import Trace, same
 

@@ -16,7 +16,7 @@ from lazyckpt.combinators.shard import shard
 from lazyckpt.combinators.take import take
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import brief
-from lazyckpt.core.entries import INNER, ROOM
+from lazyckpt.core.content import INNER, ROOM
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import End
 from lazyckpt.core.user_state import Own

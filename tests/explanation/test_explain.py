@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import lazyckpt as lz
-from lazyckpt.state.positions import layers
+from lazyckpt.state.codec import layers
 
 
 class Untouched:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.core.entries import size
+from lazyckpt.core.content import size
 from lazyckpt.testing.laws import Stream
 from tests.failures.cases import NUMBERS, Data, Rejecting, Sum, picky
 

@@ -13,7 +13,7 @@ import lazyckpt as lz
 from lazyckpt.core.checks import brief
 from lazyckpt.pictures.drawing import figure
 from lazyckpt.pictures.figure import Node
-from lazyckpt.state.positions import layers
+from lazyckpt.state.codec import layers
 from lazyckpt.testing import strategies
 from tests.pictures.cases import mixture
 

@@ -10,7 +10,7 @@ import lazyckpt as lz
 from lazyckpt import testing
 from lazyckpt.core.checks import positive
 from lazyckpt.machines import Machine
-from lazyckpt.state.positions import layers
+from lazyckpt.state.codec import layers
 
 LONG = "x" * 30
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.core.entries import size
+from lazyckpt.core.content import size
 from lazyckpt.testing import functions, sources, strategies
 from lazyckpt.testing.laws import Stream
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, MappingView, Set, Size
 from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
-from lazyckpt.core.blocks import in_blocks
 from lazyckpt.core.checks import brief
-from lazyckpt.core.flow import Flow, Position, counted, noted
+from lazyckpt.core.flow import Flow, Position, counted, in_blocks, noted
 from lazyckpt.core.frames import is_reader
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Reread, anchored, fitting, within

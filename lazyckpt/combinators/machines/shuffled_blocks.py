@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from lazyckpt.combinators.machines.reordered import permuted
-from lazyckpt.core.blocks import in_blocks
-from lazyckpt.core.flow import Flow, Position
+from lazyckpt.core.flow import Flow, Position, in_blocks
 from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.prng import as_array

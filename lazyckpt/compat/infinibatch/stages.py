@@ -17,10 +17,9 @@ from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled
 from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch import mersenne
 from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
-from lazyckpt.core.blocks import pass_over
 from lazyckpt.core.checks import brief, function, integer, optional, positive
 from lazyckpt.core.define import Options
-from lazyckpt.core.flow import Flow, Position, Table, View, counted
+from lazyckpt.core.flow import Flow, Position, Table, View, counted, pass_over
 from lazyckpt.core.machine import Machine, Rate, Reread
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import sourced, stateful

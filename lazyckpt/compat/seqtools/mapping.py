@@ -19,7 +19,7 @@ from lazyckpt.core.stages import stateless
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
-from lazyckpt.state.positions import given
+from lazyckpt.state.codec import given
 
 A = TypeVar("A")
 B = TypeVar("B")

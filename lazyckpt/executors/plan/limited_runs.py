@@ -8,8 +8,7 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-from lazyckpt.core.blocks import next_walk
-from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.flow import Flow, Position, counted, next_walk
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.plan.handlers import build_machine
 from lazyckpt.executors.plan.layers import Layers

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
-from lazyckpt.core.blocks import pass_over
-from lazyckpt.core.flow import Flow, Position, close_stream
+from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.machine import Machine
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.marks import behind_others

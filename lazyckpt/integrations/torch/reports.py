@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.checks import cut
-from lazyckpt.core.content import digest, dumps
-from lazyckpt.core.entries import Entries
+from lazyckpt.core.content import Entries, digest, dumps
 from lazyckpt.errors import PipelineError, RankFailed, StateMismatch
 from lazyckpt.state.mismatch import difference
 from lazyckpt.state.state import State
