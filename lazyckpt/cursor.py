@@ -1,4 +1,4 @@
-"""Where a run stands: a mark known to be good, and a flow opened from there."""
+"""Where a run stands: a mark known to be good, and a flow opened from there; what makes both."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
 
 from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import is_raised_here
 from lazyckpt.core.flow import WALKS, Chunks, Flow, Position, put_back
-from lazyckpt.core.iterators import is_raised_here, make_ticks, remaining
+from lazyckpt.core.iterators import make_ticks, remaining
 from lazyckpt.core.machine import entered
 from lazyckpt.cursor import Execution, Mark, MarkTimer, prepared
 from lazyckpt.errors import PipelineError

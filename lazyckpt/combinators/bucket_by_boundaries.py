@@ -11,9 +11,17 @@ from numbers import Number
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from lazyckpt.core.checks import Unfit, at_least, boolean, brief, function, optional, positive
+from lazyckpt.core.checks import (
+    Unfit,
+    at_least,
+    boolean,
+    brief,
+    function,
+    is_raised_here,
+    optional,
+    positive,
+)
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.iterators import is_raised_here
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving

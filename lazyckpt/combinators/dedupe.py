@@ -7,9 +7,8 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from lazyckpt.core.checks import brief, function, positive
+from lazyckpt.core.checks import brief, function, is_raised_here, positive
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.iterators import is_raised_here
 from lazyckpt.core.machine import Machine, Reread, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving

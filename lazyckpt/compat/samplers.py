@@ -10,8 +10,8 @@ from functools import lru_cache
 from itertools import islice, tee
 from typing import Any
 
+from lazyckpt.core.checks import length_of
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.iterators import length_of
 from lazyckpt.core.machine import Machine, within
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator

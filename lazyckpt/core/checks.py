@@ -1,10 +1,14 @@
-"""Argument checks: each takes a value, returns it normalised, or says what was expected."""
+"""Argument checks: each takes a value, returns it normalised, or says what was expected.
+
+And what can be told of users' functions and data: signatures, lengths, whose error one is.
+"""
 
 from __future__ import annotations
 
 import inspect
 import math
 import operator
+import re
 import sys
 from collections.abc import Callable, Mapping
 from numbers import Real
@@ -12,7 +16,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lazyckpt.core.iterators import is_raised_here
 from lazyckpt.core.secrets import MASK, is_secret, masked
 from lazyckpt.errors import ArgumentError
 
@@ -230,3 +233,32 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 def is_starred(parameter: inspect.Parameter) -> bool:
     """Whether it takes any number of arguments by place, as `*args` does."""
     return parameter.kind is parameter.VAR_POSITIONAL
+
+
+_SAYS_SO = re.compile("(?<!'NoneType') has no len")  # None is a mistake, and nobody's data
+
+
+def length_of(data: Any) -> int | None:
+    """How many items data has; None where it says that it has no length, or what it wraps does.
+
+    Any other error of its `__len__` comes through.
+    """
+    if not hasattr(type(data), "__len__"):
+        return None
+    try:
+        return len(data)
+    except NotImplementedError:
+        return None
+    except TypeError as error:
+        if _SAYS_SO.search(str(error)):
+            return None
+        raise
+
+
+def is_raised_here(error: BaseException) -> bool:
+    """Whether the function that has caught an error raised it, and none in Python that it called.
+
+    What C code raises counts as raised by who called that.
+    """
+    trace = error.__traceback__  # no name in the frame it is about, which would be a cycle
+    return trace is not None and trace.tb_next is None

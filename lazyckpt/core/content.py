@@ -2,6 +2,7 @@
 
 Numbers and texts are themselves, and a tuple is a list. Every other value is an object with
 one key, its kind: `{"list": [1, 2]}`, `{"float": "nan"}`, `{"int64[3]": "1f0c..."}`.
+An `Entry` is a stage as a state has it; here is also the room that a state has for them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ an interpreter whose own iterators don't pass `are_exact`.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
@@ -107,32 +106,3 @@ def index_reached(iterator: Iterator[Any]) -> int | None:
     """
     found: tuple[Any, ...] = iterator.__reduce__()  # type: ignore[assignment]
     return found[2] if len(found) > 2 else None  # from 3.12 on None, where 3.11 leaves it out
-
-
-_SAYS_SO = re.compile("(?<!'NoneType') has no len")  # None is a mistake, and nobody's data
-
-
-def length_of(data: Any) -> int | None:
-    """How many items data has; None where it says that it has no length, or what it wraps does.
-
-    Any other error of its `__len__` comes through.
-    """
-    if not hasattr(type(data), "__len__"):
-        return None
-    try:
-        return len(data)
-    except NotImplementedError:
-        return None
-    except TypeError as error:
-        if _SAYS_SO.search(str(error)):
-            return None
-        raise
-
-
-def is_raised_here(error: BaseException) -> bool:
-    """Whether the function that has caught an error raised it, and none in Python that it called.
-
-    What C code raises counts as raised by who called that.
-    """
-    trace = error.__traceback__  # no name in the frame it is about, which would be a cycle
-    return trace is not None and trace.tb_next is None

@@ -1,4 +1,7 @@
-"""States as JSON values and back. What isn't one is an `InvalidState`, and executes nothing."""
+"""States as JSON values and back, and whose part of a position is whose, by entries alone.
+
+What isn't a state is an `InvalidState`, and executes nothing.
+"""
 
 from __future__ import annotations
 

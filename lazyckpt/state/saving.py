@@ -10,8 +10,7 @@ from importlib import import_module
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from lazyckpt.core.checks import Unfit, brief, checked, natural
-from lazyckpt.core.iterators import is_raised_here
+from lazyckpt.core.checks import Unfit, brief, checked, is_raised_here, natural
 from lazyckpt.errors import ArgumentError, InvalidState, PipelineError
 from lazyckpt.state.state import State
 

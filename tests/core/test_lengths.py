@@ -11,7 +11,7 @@ import lazyckpt as lz
 from lazyckpt.compat.gluon import ShardedDataLoader
 from lazyckpt.compat.samplers import sampler
 from lazyckpt.compat.seqtools import DataLoader, LazySequence, smap
-from lazyckpt.core.iterators import length_of
+from lazyckpt.core.checks import length_of
 
 
 class Endless:

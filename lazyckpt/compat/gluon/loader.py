@@ -16,9 +16,17 @@ import lazyckpt as lz
 from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.samplers import sampler as any_sampler
-from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
+from lazyckpt.core.checks import (
+    brief,
+    checked,
+    function,
+    integer,
+    is_raised_here,
+    one_of,
+    optional,
+    positive,
+)
 from lazyckpt.core.flow import Flow, Position, counted
-from lazyckpt.core.iterators import is_raised_here
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
 from lazyckpt.epochs import EpochLoader

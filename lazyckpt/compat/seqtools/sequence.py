@@ -14,8 +14,8 @@ import numpy as np
 
 import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
+from lazyckpt.core.checks import length_of
 from lazyckpt.core.flow import Position, counted
-from lazyckpt.core.iterators import length_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline
