@@ -122,7 +122,7 @@ class Delivery(Generic[T]):
     def _state(self, position: Position, items: int, skipped: Skipped) -> State:
         if self._skips:
             position, marks = without_marks(position)
-            skipped = skipped.at(marks, self.cursor.skip_log.lost)
+            skipped = skipped.at(marks, tuple(self.cursor.skip_log.lost))
         return State(self._entries, items, position, skipped, self._rebased)
 
     def _state_at_mark(self) -> State:

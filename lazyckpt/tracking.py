@@ -176,6 +176,7 @@ class Tracked(Iterator[tuple[Ticket, T]]):
                     )
                 self._wait(last, "change waits for all of them")
             self._settle()
+            self._pass_over()
             if self._finished:
                 raise PipelineError(
                     f"tracked: items up to {self._finished[-1][1]:,} were finished before the "

@@ -95,6 +95,11 @@ class Call(Frozen):
         args, kwargs = self._spread()
         first = () if upstream is None else (upstream,)
         built = self.combinator.build(*first, *args, **kwargs)
+        if not isinstance(built, Machine):
+            raise PipelineError(
+                f"{self.name}: its function has to return a machine, as stateless, stateful, "
+                f"sourced and joining make them, and returned {brief(built)}"
+            )
         if built.upstream is not upstream:
             raise PipelineError(
                 f"{self.name}: its machine must be made on top of the one that it is given; "

@@ -12,7 +12,9 @@ import json
 import math
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from hashlib import blake2b
@@ -78,6 +80,11 @@ def alike_functions(one: Any, other: Any) -> bool:
 def _alike(one: Any, other: Any) -> bool:
     if one is other or type(one) is not type(other):
         return one is other
+    if isinstance(one, Shown):  # a pipeline, or stages
+        calls: list[Any] = [getattr(each, "calls", each) for each in (one, other)]
+        return _alike(*([(each.name, each.arguments) for each in some] for some in calls))
+    if isinstance(one, (set, frozenset)):
+        return bool(one == other)
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(_alike, one, other))
     if isinstance(one, dict):
@@ -89,12 +96,16 @@ def _alike(one: Any, other: Any) -> bool:
     if dataclasses.is_dataclass(one) and not isinstance(one, type):
         fields = [each.name for each in dataclasses.fields(one)]
         return all(_alike(getattr(one, each), getattr(other, each)) for each in fields)
-    if is_function(one):
-        return bool(one == other) or (hasattr(one, "__dict__") and _alike(vars(one), vars(other)))
-    try:
-        return bool(content(one, None) == content(other, None))
-    except Unfit:
-        return bool(one == other)
+    if not is_function(one):
+        with suppress(Unfit):
+            return bool(content(one, None) == content(other, None))
+    return bool(one == other) or (_is_open(one) and _alike(vars(one), vars(other)))
+
+
+def _is_open(value: Any) -> bool:
+    """Whether all that an object holds are its `vars`."""
+    slots = any(vars(kind).get("__slots__") for kind in type(value).__mro__)
+    return hasattr(value, "__dict__") and not slots
 
 
 def _parts(function: Any) -> list[Any]:
@@ -104,7 +115,8 @@ def _parts(function: Any) -> list[Any]:
     if isinstance(function, MethodType):
         return [function.__func__, function.__self__]
     held = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [function.__code__, function.__defaults__, function.__kwdefaults__, held]
+    own = [function.__defaults__, function.__kwdefaults__, vars(function)]
+    return [function.__code__, *own, held]
 
 
 class _Contents:
@@ -129,7 +141,7 @@ class _Contents:
             return self.of(value.item(), name)
         kind = type(value)
         if isinstance(value, Enum):
-            return {kind.__qualname__: value.name}
+            return {kind.__qualname__: value.name or self.of(value.value, name)}
         if isinstance(value, str):
             found = self._text(value, name)
             return found if kind is str else {kind.__qualname__: found}
@@ -141,9 +153,15 @@ class _Contents:
             return found if is_plain else {kind.__qualname__: found}
         if isinstance(value, dict):
             pairs = [[self.of(k, name), self.of(v, _key(k, name))] for k, v in value.items()]
-            return {kind.__qualname__: sorted(pairs, key=dumps)}  # equal ones may differ in order
+            if not isinstance(value, OrderedDict):  # of which equal ones may differ in order
+                pairs.sort(key=dumps)
+            return {kind.__qualname__: pairs}
         if isinstance(value, (set, frozenset)):
             return {kind.__qualname__: sorted([self.of(v, name) for v in value], key=dumps)}
+        if isinstance(value, np.ma.MaskedArray):
+            return {kind.__qualname__: [self.of(each, name) for each in (value.data, value.mask)]}
+        if isinstance(value, np.matrix):
+            return {kind.__qualname__: self.of(np.asarray(value), name)}
         if isinstance(value, np.ndarray):
             return {f"{value.dtype}{list(value.shape)}": self._array(value)}
         return self._object(value, kind, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.checks import Check, signature_of
@@ -57,6 +57,14 @@ def define(
 
     def public(*args: Any, **kwargs: Any) -> Chain:
         return wrap(Call(combinator, combinator.bind(args, kwargs), written_at()))
+
+    roles = {} if functions is None or callable(functions) else functions
+    for name in (*(checks or ()), *unrecorded, *roles):
+        if name not in signature.parameters:
+            raise ArgumentError(f"{build.__name__}: it has no argument {name!r}")
+    for name, role in roles.items():
+        if role not in get_args(Role):
+            raise ArgumentError(f"{build.__name__}: {role!r} is no role of {name}")
 
     public.__name__ = public.__qualname__ = build.__name__
     public.__module__ = build.__module__

@@ -115,14 +115,14 @@ class Combinator(NamedTuple):
 
     def recorded(self, name: str, value: Any) -> tuple[Any, Any]:
         """The forms of an argument in a state, as JSON: see `Chain.forms`."""
-        if self._goes_to_functions(name):
+        if self.is_called_with(name):
             found = [forms(content(each, None, is_strict=False))[1] for each in value]
             return found, found
         found = checked(self.name, name, value, lambda each: content(each, name))
         is_elastic = name in self.elastic.changes or self.describe is not None
         return (found, found) if is_elastic else forms(found)
 
-    def _goes_to_functions(self, name: str) -> bool:
+    def is_called_with(self, name: str) -> bool:
         """Whether an argument is what a function among them is called with."""
         parameter = self.signature.parameters.get(name)
         return bool(self.functions) and parameter is not None and is_starred(parameter)
@@ -133,7 +133,7 @@ class Combinator(NamedTuple):
             is_default = value is self.signature.parameters[name].default
             if is_default or isinstance(value, (int, str)) or name in self.unrecorded:
                 continue
-            if not is_function(value) and not self._goes_to_functions(name):
+            if not is_function(value) and not self.is_called_with(name):
                 checked(self.name, name, value, check_content)
 
     def _hint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, NamedTuple, TypeAlias
@@ -48,6 +48,7 @@ class Work(NamedTuple):
         skip_log: Where what was left out is counted, once its items are delivered.
         inner_log: Where what was left out is logged, as its items are given.
         share: The part of the buffer that the tasks have.
+        holds_items: Whether tasks hold what they are made of, so that it isn't read again.
     """
 
     pool: WorkerPool
@@ -59,6 +60,7 @@ class Work(NamedTuple):
     skip_log: SkipLog | None = None
     inner_log: SkipLog | None = None
     share: Share = Share()
+    holds_items: bool = False
 
 
 class Lookahead:
@@ -76,6 +78,7 @@ class Lookahead:
         self._pool, self.gate, self._handler = pool, gate, work.handler
         self._generate, self._calls, self._share = work.generate, work.calls, work.share
         self._is_stream = work.generate is stream_tasks  # one worker continues where it is
+        self._holds_items = work.holds_items
         self._sizer = ChunkSizer(
             pool.workers, pool.in_transit, pool.buffer_size, gate.is_gated, self._share
         )
@@ -111,12 +114,13 @@ class Lookahead:
 
     def next(self, end: End) -> tuple[Task, Outcome]:
         """Wait for the next task, and return it with its outcome; the end comes as a task too."""
+        is_alone = False  # once others that have the same workers have lost them
         while True:
             if self._losses.is_next:
                 self._losses.try_again()
                 self._generate_again()
             self.fill(end)
-            if self.gate.is_open:
+            if self.gate.is_open and not is_alone:
                 self._share.fill_others(self._sizer.ahead())
             task, pending = self._queue[0]
             if pending is None:
@@ -137,6 +141,10 @@ class Lookahead:
             except (WorkerDied, WorkerTimeout) as error:
                 if not isinstance(pending, PendingTask):
                     raise
+                if self._is_lost_by_others():
+                    is_alone = True
+                    self._keep_done()
+                    continue
                 if not self._is_behind_lost(pending):
                     self._losses.add(error, task, pending)
                 self._generate_again()
@@ -300,8 +308,16 @@ class Lookahead:
         return not isinstance(pending, PendingTask) or self._pool.is_done(pending)
 
     def _keep_done(self) -> None:
-        """Keep what stopped workers had done of the next tasks, and generate tasks after that."""
+        """Keep what stopped workers had done of the next tasks, and generate tasks after that.
+
+        Those that hold their items are submitted again.
+        """
         queue = tuple(self._queue)
+        is_whole = bool(queue) and not any(isinstance(each, TaskLost) for _, each in queue)
+        if self._holds_items and is_whole:  # else what generates them has ended
+            with suppress(TaskLost):
+                self._submit_again(queue)
+                return
         self._generate_again()
         last: PendingTask | None = None
         for task, pending in queue:
@@ -312,6 +328,19 @@ class Lookahead:
             last = pending
         if last is not None:
             last.is_continued = False
+
+    def _submit_again(self, queue: Sequence[tuple[Task, Any]]) -> None:
+        self._queue.clear()
+        self._items, self._generation = 0, self._pool.generation
+        for task, pending in queue:
+            if isinstance(pending, PendingTask) and self._found(pending) is None:
+                pending = self._submit(task)
+            self._add(task, pending)
+
+    def _is_lost_by_others(self) -> bool:
+        """Whether the workers were lost at a task that isn't among these, which hold their items."""
+        lost = self._pool.lost_at if self._holds_items else None
+        return lost is not None and all(each is not lost for _, each in self._queue)
 
     def _is_behind_lost(self, pending: PendingTask) -> bool:
         """Whether its worker was lost at a task of later items, which came before it there.

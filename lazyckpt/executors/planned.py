@@ -100,6 +100,7 @@ class Plan:
                 rereader,
                 inner_log=self._skip_log,
                 share=share,
+                holds_items=below is not None,
             )
             flows = _DrivenFlows(work, may_wait=below is not None)
             machine = machine._replace(flow=flows, view=None)

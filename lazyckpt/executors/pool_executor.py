@@ -219,7 +219,7 @@ class LastStageExecutor(PoolExecutor):
         spec, last, rereader = self.spec, chain.calls[-1:], Rereader()
         gate, pool = gate or PrefetchGate(spec.is_gated), spec.start([Mapper(last)], spec.workers)
         tasks = pointwise_tasks(chain.machine.upstream, last, rereader)
-        return _session(chain, Work(pool, gate, 0, tasks, last, rereader))
+        return _session(chain, Work(pool, gate, 0, tasks, last, rereader, holds_items=True))
 
 
 def pool_executor(

@@ -12,19 +12,20 @@ of them, and so does a state: a resume leaves those out without another try.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lazyckpt.core.checks import brief
 from lazyckpt.core.content import ROOM_WITH_TEXTS
 from lazyckpt.core.secrets import masked
-from lazyckpt.errors import InvalidState
+from lazyckpt.errors import InvalidState, WorkerDied
 from lazyckpt.failures.marks import Triple
 
 _FIRST = 8  # items left out whose texts are kept
 _TEXT_LENGTH = 88  # characters of one
 _MOST_LOST = 8  # records whose names are kept
+LEFT_OUT = WorkerDied("left out, as it was before")  # in place of what a state doesn't keep
 LOST_NAMES = 1 << 40  # that there may be
 _MOST = 1 << 10  # stages that leave items out, and marks of theirs
 
@@ -218,8 +219,9 @@ class SkipLog:
         of_chunk: Gives what was left out before the items of it that were given.
         delivered: What was left out before the item delivered last, where items
             wait between being given and being delivered; else None.
-        lost: The names of the records at which workers were lost last, wherever those are.
-        leave_out: Has records of these names left out.
+        lost: The records at which workers were lost last, wherever those are, by their names:
+            the errors that leave them out.
+        leave_out: Has these left out.
     """
 
     def __init__(self, room: int = ROOM_WITH_TEXTS) -> None:
@@ -227,20 +229,20 @@ class SkipLog:
         self.known = Skipped()
         self.of_chunk: Callable[[], SkipRecord] = SkipRecord
         self.delivered: Skipped | None = None
-        self.lost: tuple[int, ...] = ()
-        self.leave_out: Callable[[Collection[int]], None] = lambda names: None
+        self.lost: dict[int, Exception] = {}
+        self.leave_out: Callable[[Mapping[int, Exception]], None] = lambda lost: None
         self._room = room
         self._new = SkipRecord()
 
     def restart(self, known: Skipped) -> None:
         """Go on from what is known at a position."""
         self.known, self.of_chunk, self.delivered = known, SkipRecord, None
-        self.lose(known.lost)
+        self.lose({name: LEFT_OUT for name in known.lost if name not in self.lost})
         self.leave_out(self.lost)
 
-    def lose(self, names: Iterable[int]) -> None:
+    def lose(self, lost: Mapping[int, Exception]) -> None:
         """Note records at which workers were lost."""
-        self.lost = tuple(dict.fromkeys([*self.lost, *names]))[-_MOST_LOST:]
+        self.lost = dict([*(self.lost | dict(lost)).items()][-_MOST_LOST:])
 
     def before_delivered(self) -> Skipped:
         """What was left out before the item delivered last."""

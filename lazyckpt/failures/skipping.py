@@ -30,7 +30,7 @@ from lazyckpt.failures.guards import (
     Whole,
 )
 from lazyckpt.failures.marks import next_number, with_next_number
-from lazyckpt.failures.skip_log import SkipLog, Skipped
+from lazyckpt.failures.skip_log import LEFT_OUT, SkipLog, Skipped
 from lazyckpt.failures.watching import guarded_in, leave_out
 
 
@@ -40,7 +40,7 @@ def _inner(build: Callable[..., Machine[Any]]) -> Any:
         build,
         lambda call: Chain((call,)),
         is_source=False,
-        unrecorded=tuple(signature_of(build).parameters),
+        unrecorded=tuple(signature_of(build).parameters)[1:],
         registered=False,
     )
 
@@ -124,7 +124,8 @@ def without_failures(chain: Chain, skipped: Skipped) -> Chain:
     skip_log = SkipLog()
     skip_log.is_direct = True
     found = skipping(chain, skip_log)
-    skip_log.leave_out(skipped.lost)
+    skip_log.lose(dict.fromkeys(skipped.lost, LEFT_OUT))
+    skip_log.leave_out(skip_log.lost)
     return found
 
 

@@ -8,7 +8,7 @@ out items that fail leaves out this one, in the same place and with the same sta
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import count
@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.frames import is_reader
-from lazyckpt.errors import WorkerDied
 from lazyckpt.failures.guards import Guarded
 
 Record: TypeAlias = tuple[Any, ...]  # the number of a function, and what it was called with
@@ -37,9 +36,9 @@ class Watch:
             errors: What to raise, by number.
 
         Attributes:
-            lost: The names of the records in place of which it has raised.
+            lost: The records in place of which it has raised, by their names.
         """
-        self.lost: list[int] = []
+        self.lost: dict[int, Exception] = {}
         self._cell, self._errors = cell, errors
         self._count, self._owner = 0, os.getpid()
         self.is_over = False
@@ -50,8 +49,10 @@ class Watch:
             return fn(*args)
         self._count += 1
         if self._count in self._errors:
-            self.lost += [] if (name := name_of(record)) is None else [name]
-            raise self._errors[self._count]
+            error = self._errors[self._count]
+            if (name := name_of(record)) is not None:
+                self.lost[name] = error
+            raise error
         before, self._cell[0] = self._cell[0], self._count
         try:
             return fn(*args)
@@ -62,13 +63,14 @@ class Watch:
 class _LeftOut:
     """Raises in place of calls at which workers were lost before."""
 
-    def __init__(self, names: Collection[int]) -> None:
-        self._names = {*names}
+    def __init__(self, lost: Mapping[int, Exception]) -> None:
+        self._lost = lost
 
     def call(self, record: Record, fn: Callable[..., Any], *args: Any) -> Any:
         """What the function gives for these arguments, which are of this record."""
-        if name_of(record) in self._names:
-            raise WorkerDied("left out, as it was before")
+        name = name_of(record)
+        if name is not None and name in self._lost:
+            raise self._lost[name]
         return fn(*args)
 
 
@@ -95,7 +97,7 @@ class _Watched:
         self.fn, self.watch, self.record = fn, watch, record
 
     def __call__(self, *args: Any) -> Any:
-        return self.watch.call((*self.record, args[-1]), self.fn, *args)
+        return self.watch.call((*self.record, *args), self.fn, *args)
 
     def __getitem__(self, index: Any) -> Any:
         return self.watch.call((*self.record, index), self.fn.__getitem__, index)
@@ -127,7 +129,7 @@ class _WatchedExpansion(_Watched):
 
     def __call__(self, *args: Any) -> Any:
         found = super().__call__(*args)
-        record: Record = (*self.record, args[-1])
+        record: Record = (*self.record, *args)
         if (name := name_of(record)) is not None:  # shorter, for what comes of it
             record = (*self.record, name)
         if is_reader(found):
@@ -160,9 +162,9 @@ def watched(calls: tuple[Call, ...], watch: Watch) -> Iterator[None]:
             each.fn = fn
 
 
-def leave_out(functions: list[Guarded], names: Collection[int]) -> None:
-    """Have the records of these names left out, without another try."""
-    left_out = _LeftOut(names) if names else None
+def leave_out(functions: list[Guarded], lost: Mapping[int, Exception]) -> None:
+    """Have the records of these names left out by these errors, without another try."""
+    left_out = _LeftOut(lost) if lost else None
     for each in functions:
         fn = each.fn
         if isinstance(fn, _Watched) and isinstance(fn.watch, _LeftOut):

@@ -374,7 +374,10 @@ def given(machine: Machine[Any], position: Position) -> int | None:
 
 
 def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
-    """How many items lead to a position from the beginning of its epoch."""
+    """How many items lead to a position from the beginning of its epoch.
+
+    None if only reading tells, or if it is none of those of a run from there.
+    """
     skip = machine.skip
     if skip is None:
         return None
@@ -390,7 +393,8 @@ def given_in_epoch(machine: Machine[Any], position: Position) -> int | None:
             high *= 2
     except IndexError:  # beyond what can be counted
         return None
-    return bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
+    found = bisect_left(range(high), True, key=lambda n: not is_reached(n)) - 1
+    return found if skip(begin, found)[0] == position else None
 
 
 def progress(machine: Machine[Any], position: Position) -> Position:

@@ -17,7 +17,8 @@ _LINES = 8  # of a difference that are told
 class Pair(NamedTuple):
     """A stage as it was and as it is: its numbers from 1, or 0 for none.
 
-    Which functions are others nobody can tell by a state, so they are given.
+    Which functions are others nobody can tell by a state, so they are given; and of those in
+    the pipelines that it joins, what `inner` they want of the stages behind.
     """
 
     old: int
@@ -25,6 +26,7 @@ class Pair(NamedTuple):
     was: Entry | None
     now: Entry | None
     functions: tuple[str, ...] = ()
+    inner: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -46,7 +48,7 @@ class Pair(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        return not self.met or bool(self.changed) or bool(self.functions)
+        return not self.met or bool(self.changed or self.functions or self.inner)
 
     def value(self, name: str) -> Any:
         """An argument as it was; None where it had its default."""
@@ -62,6 +64,9 @@ class Pair(NamedTuple):
             yield f"stage {prefix}{self.new}: {self._shown(self.was)} -> {self._shown(self.now)}"
         for name in self.functions:
             yield f"stage {prefix}{self.new}: {self.name}({name}) is another function"
+        if self.inner:
+            what = f"stage {prefix}{self.new}: {self.name}"
+            yield f"{what} joins pipelines of which a function is another one"
         if "pipelines" in self.changed:
             pairs = zip_longest(self.was.pipelines, self.now.pipelines)
             for number, (one, other) in enumerate(pairs):

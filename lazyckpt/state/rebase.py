@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from lazyckpt.core.call import Call, Chain, runnable
@@ -12,7 +14,7 @@ from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
-from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
+from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
 from lazyckpt.state.codec import Place, Rebased, given, given_in_epoch, places
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.state import AnyState, State, as_state
@@ -34,7 +36,7 @@ def matching(state: State, chain: Chain) -> State:
 def _remedy(state: State, chain: Chain) -> str:
     try:
         carried(state.stages, state.position, chain, items=state.own_items)
-    except InvalidState:
+    except (InvalidState, SourceChanged):
         return ""
     return "lz.rebase(state, pipeline) carries it over; "
 
@@ -84,15 +86,17 @@ def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
     """`rebase` of a state, where its pipeline is known, whose functions a state doesn't have."""
     items = found.own_items
     position = carried(found.stages, found.position, pipeline, items=items, was=was)
+    skipped = found.skipped.at(found.skipped.marks)  # what killed one may not kill the other
     if found.stages == pipeline.entries:
-        return found
+        known = found.stages, found.items, found.position
+        return State(*known, skipped, found.rebased) if found.skipped.lost else found
     names = [entry.name for entry in found.stages]
     is_like = position == found.position and names == [call.name for call in pipeline.calls]
     return State(
         pipeline.entries,
         found.items,
         position,
-        found.skipped if is_like else found.skipped.renumbered(),
+        skipped if is_like else skipped.renumbered(),
         Rebased(found.items, given(pipeline.machine, position)),
     )
 
@@ -117,15 +121,14 @@ def carried(
     """
     pairs = paired(stages, chain.entries)
     if was is not None:
-        pairs = [_with_functions(pair, was, chain) if pair.met else pair for pair in pairs]
-        inner = zip(was.calls[0].chains, chain.calls[0].chains, strict=False)
-        for number, (one, other) in enumerate(inner):
-            if one.entries == other.entries:
-                place = places(stages, position)[0].children[number]
+        pairs = _with_functions(pairs, was, chain)
+        for number, one, other in _counterparts(was, chain):
+            place = places(stages, position)[0].children[number]
+            if place != ():
                 carried(one.entries, place, other, was=one)
     try:
         return _carried(stages, position, pairs, chain, items)
-    except (InvalidState, ArgumentError) as error:
+    except (InvalidState, ArgumentError, SourceChanged) as error:
         if isinstance(error, StateMismatch) or not any(pair.differs for pair in pairs):
             raise
         raise StateMismatch(f"the state does not fit after {_changes(pairs)}: {error}") from None
@@ -159,11 +162,40 @@ def _carried(
     return new
 
 
-def _with_functions(pair: Pair, was: Chain, now: Chain) -> Pair:
-    old, new = was.calls[pair.old - 1].arguments, now.calls[pair.new - 1].arguments
-    both = (name for name in old if is_function(old[name]) and is_function(new[name]))
-    others = (name for name in both if not alike_functions(old[name], new[name]))
-    return pair._replace(functions=tuple(others))
+def _with_functions(pairs: list[Pair], was: Chain, now: Chain) -> list[Pair]:
+    """Stages of two pipelines, with what of their functions, and of joined ones, differs."""
+    inner = set[str]()
+    for _, one, other in _counterparts(was, now):
+        for pair in _with_functions(paired(one.entries, other.entries), one, other):
+            inner |= _check(pair, other) if pair.functions or pair.inner else set()
+    found = [pair._replace(functions=_others(pair, was, now)) for pair in pairs]
+    return [found[0]._replace(inner=frozenset(inner)), *found[1:]]
+
+
+def _others(pair: Pair, was: Chain, now: Chain) -> tuple[str, ...]:
+    """The arguments of a stage that have other functions, or are what one is called with."""
+    if not pair.met:
+        return ()
+    call = now.calls[pair.new - 1]
+    old, new = was.calls[pair.old - 1].arguments, call.arguments
+    names = [
+        name
+        for name in old
+        if is_function(old[name]) or is_function(new[name]) or call.combinator.is_called_with(name)
+    ]
+    return tuple([name for name in names if not alike_functions(old[name], new[name])])
+
+
+def _counterparts(was: Chain, now: Chain) -> Iterator[tuple[int, Chain, Chain]]:
+    """The pipelines that another one joined which may be those that this one joins, by number.
+
+    That is the one in the same place, if it begins alike, or else any that does.
+    """
+    old = was.calls[0].chains
+    for number, other in enumerate(now.calls[0].chains):
+        likely = [n for n, one in enumerate(old) if one.entries[0] == other.entries[0]]
+        for n in [number] if number in likely else likely:
+            yield n, old[n], other
 
 
 def _before(pairs: list[Pair], chain: Chain) -> Chain:
@@ -183,6 +215,8 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
                     for name in pair.changed
                     if name in checks
                 }
+                if inspect.Parameter.empty in old.values():
+                    raise InvalidState("the state lacks an argument")
             except MISFITS as error:
                 raise _refused(pair, str(error)) from None
             calls[pair.new - 1] = call.replaced(**old)
@@ -225,7 +259,14 @@ def _check_behind(
 ) -> None:
     """Refuse a change where a stage behind it that stays can't follow, from a position on."""
     behind: list[tuple[Call, Machine[Any], Position]] = []
+    gone: list[Pair] = []
     for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
+        if {"here", "any"} & (each or set()) and (dealt := _dealt_apart(behind)) is not None:
+            raise _refused(pair, f"ranks behind {dealt!r} stand at places of their own")
+        if "lockstep" in (each or ()) and gone:
+            raise _refused(pair, f"{gone[0].name} behind it had ranks at places of their own")
+        if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
+            gone.append(pair)
         for call, machine, here in behind:
             for kind in sorted(each or ()):
                 if obstacle := _obstacle(kind, call, machine, here):
@@ -242,11 +283,25 @@ def _check_behind(
             position = apart(machine, position)[0]
 
 
+def _dealt_apart(behind: list[tuple[Call, Machine[Any], Position]]) -> Call | None:
+    """The stage that deals items to ranks of which one takes more than another, if there is one.
+
+    Args:
+        behind: The stages from the last one on.
+    """
+    takes_more = False
+    for call, machine, _ in behind:
+        if "num_shards" in call.combinator.elastic.changes and takes_more:
+            return call
+        takes_more = takes_more or not machine.rate.is_fixed
+    return None
+
+
 def _wanted(pair: Pair, chain: Chain) -> set[str]:
     """What the stages behind one whose arguments change have to be."""
     changes = chain.calls[pair.new - 1].combinator.elastic.changes
     functions = {changes.get(name, changes.get("args", "here")) for name in pair.functions}
-    return {changes.get(name, "here") for name in pair.changed} | functions
+    return {changes.get(name, "here") for name in pair.changed} | functions | pair.inner
 
 
 def _obstacle(wanted: str, call: Call, machine: Machine[Any], here: Position) -> str:
@@ -323,7 +378,7 @@ def _source(pair: Pair, part: Place, call: Call) -> Position:
         return part.own
     own = part.own or ()
     position = part.children, *own
-    if pair.differs and call.combinator.elastic.rebase is not None:
+    if (pair.changed or pair.functions) and call.combinator.elastic.rebase is not None:
         try:
             position = call.combinator.elastic.rebase(position, pair.was, **call.arguments)
         except Unfit as unfit:

@@ -33,7 +33,6 @@ class Bad:
     def __init__(self, bad: set[int], fatal: Callable[[], Any], error: Exception) -> None:
         self.bad, self.fatal, self.error = bad, fatal, error
         self.raised = 0
-        self.known: set[int] | None = None  # items of an epoch before, if there are epochs
 
     def __call__(self, item: Any) -> Any:
         if int(item) in self.bad:
@@ -41,10 +40,6 @@ class Bad:
                 self.fatal()
                 return item
             self.raised += 1
-            if self.known is not None:
-                if int(item) in self.known:
-                    raise lz.WorkerDied("left out, as it was before")
-                self.known.add(int(item))
             raise self.error
         return item
 
@@ -111,10 +106,12 @@ def pair(fn: Any) -> Any:
     return lambda a, b: (fn(a), b)
 
 
-def in_epochs(fn: Any) -> Any:
-    if isinstance(fn, Bad):
-        fn.known = set()
-    return fn
+def add(before: int, x: int) -> tuple[int, int]:
+    return before + x, before
+
+
+def pairs(stage: Any) -> Any:
+    return stage | lz.batch(3) | lz.unbatch() | lz.batch(2, drop_last=True) | lz.starmap(add)
 
 
 def numbers(size: int = 60) -> lz.Pipeline[int]:
@@ -124,7 +121,7 @@ def numbers(size: int = 60) -> lz.Pipeline[int]:
 SHAPES: dict[str, Callable[[Any], Any]] = {
     "map": lambda fn: numbers() | lz.map(fn),
     "shuffled": lambda fn: numbers() | lz.shuffle(seed=1) | lz.map(fn) | lz.batch(4),
-    "repeated": lambda fn: numbers(45) | lz.map(in_epochs(fn)) | lz.repeat(2),
+    "repeated": lambda fn: numbers(45) | lz.map(fn) | lz.repeat(2),
     "starmap": lambda fn: numbers() | lz.map(lambda x: (x, x)) | lz.starmap(pair(fn)),
     "tap": lambda fn: numbers() | lz.map(str) | lz.tap(fn),
     "filter": lambda fn: numbers() | lz.filter(lambda x: odd(fn(x))) | lz.map(str),
@@ -140,6 +137,10 @@ SHAPES: dict[str, Callable[[Any], Any]] = {
     "stream": lambda fn: lz.source(Stream(range(60))) | lz.map(fn) | lz.filter(odd),
     "behind a buffer": lambda fn: (
         numbers() | lz.filter(small) | lz.shuffle(8, seed=1) | lz.filter(fn) | lz.map(str)
+    ),
+    "before a scan": lambda fn: numbers() | lz.map(fn) | lz.scan(add, 0) | lz.map(str),
+    "before pairs": lambda fn: lz.interleave(
+        numbers(9) | lz.map(str), pairs(numbers() | lz.map(fn))
     ),
     "before a buffer": lambda fn: (
         numbers() | lz.filter(fn) | lz.map(str) | lz.shuffle(8, seed=1) | lz.batch(3)
@@ -374,6 +375,43 @@ def test_nor_do_its_workers_try_it(method: str, tmp_path: Path) -> None:
     with lz.run(pipeline, state.to_json(), executor=executor, on_error="skip") as rest:
         assert [*rest.with_state()] == whole[10:]
     assert bad.tries() == tries
+
+
+def test_what_is_not_asked_for_does_not_keep_workers_from_the_rest() -> None:
+    turns = lz.source([True, False, True]) | lz.repeat(9)
+    rest = pairs(numbers(17) | lz.map(killing({4, 9, 14})))
+    pipeline = lz.switch(turns, lz.source([0]), rest)
+    with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
+        assert [*run] == [0]
+
+
+def test_as_many_as_are_fatal_within_a_window_are_left_out() -> None:
+    bad = killing({*range(6, 80, 7)})
+    pipeline = numbers(80) | lz.map(bad) | lz.map(lambda x: [x] * (x % 5 + 1))
+    pipeline = pipeline | lz.pack_first_fit(8, num_bins=2) | lz.map(repr)
+    left_out_as_errors_are(pipeline, lz.processes(2, buffer_size=32, start_method="fork"))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_record_that_kills_by_its_draw_is_left_out_for_that(workers: int) -> None:
+    bad = killing({0})
+
+    def drawn(rng: np.random.Generator, x: int) -> int:
+        bad(int(rng.integers(12)))
+        return x
+
+    pipeline = numbers(20) | lz.repeat(5) | lz.random_map(drawn, seed=1)
+    left_out_as_errors_are(pipeline, KILLED[f"fork{workers}"])
+
+
+def test_what_killed_one_function_is_given_to_the_next() -> None:
+    before, after = (numbers(8) | lz.repeat(3) | lz.map(fn) for fn in (killing({5}), int))
+    with lz.run(before, executor=KILLED["fork2"], on_error="skip") as run:
+        assert [next(run) for _ in range(7)] == [0, 1, 2, 3, 4, 6, 7]
+        state = run.state
+        run.change(after)
+        assert [*run] == [*range(8)] * 2
+    assert [*lz.run(after, lz.rebase(state, after), on_error="skip")] == [*range(8)] * 2
 
 
 class Fatal:

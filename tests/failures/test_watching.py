@@ -118,5 +118,5 @@ def test_what_was_left_out_once_is_left_out_without_a_call(numbers: set[int]) ->
         found = made(chain)
     leave_out(guarded_in(chain.calls), watch.lost)
     assert made(chain) == found
-    leave_out(guarded_in(chain.calls), ())
+    leave_out(guarded_in(chain.calls), {})
     assert made(chain) == made(skipping(PIPELINE, SkipLog()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
         item_bytes: About how large an item is.
         skipped: Of a stream, what was left out, and after how many items.
         left: Of a run of upstream items, how many are left to another part of it.
-        lost: The names of the records that were left out as workers were lost at them.
+        lost: The records that were left out as workers were lost at them, by their names.
         timings: What its stages have taken, where that is measured.
         is_transfer_error: Whether `failure` is of sending the task or this. No
             items came through, though some may have been good.
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     skipped: Sequence[tuple[int, SkipRecord]] = ()
     left: int = 0
     is_transfer_error: bool = False
-    lost: tuple[int, ...] = ()
+    lost: Mapping[int, Exception] = {}
     timings: list[Timings] | None = None
 
 
@@ -87,11 +87,11 @@ class Handler(ABC):
     def make(self, task: Any, items: list[Any], known: dict[str, Any], /) -> None:
         """Add a task's items, and note what else an outcome has, whatever it raises."""
 
-    def leave_out(self, names: tuple[int, ...]) -> None:
-        """Leave out the records of these names."""
-        leave_out(guarded_in(self.calls), names)
+    def leave_out(self, lost: Mapping[int, Exception]) -> None:
+        """Leave out the records at which other workers were lost, by their names."""
+        leave_out(guarded_in(self.calls), lost)
         if (skip_log := skip_log_of(Chain(self.calls))) is not None:
-            skip_log.lose(names)
+            skip_log.lose(lost)
 
     def fresh(self) -> Handler:
         """The same, without the flows that this one has open."""

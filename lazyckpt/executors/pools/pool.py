@@ -66,6 +66,7 @@ class WorkerPool(ABC):
         buffer_size: Items to have ready beyond those.
         generation: How often the workers were stopped.
         losses: How often that was because one died or hung.
+        lost_at: The task at which one did so last, if that is known.
         is_stopped: Whether nothing started it after the last `stop`.
         is_awaited: Whether who drives the pool waits for a task, which may take its time.
         skip_log: What was left out of its pipeline: new workers leave out what killed others.
@@ -86,6 +87,7 @@ class WorkerPool(ABC):
         self.is_stopped = False
         self.is_awaited = False
         self.skip_log: SkipLog | None = None
+        self.lost_at: PendingTask | None = None
         pools.add(self)
 
     def start(self) -> None:  # noqa: B027  # most need no preparation

@@ -231,7 +231,7 @@ class ProcessPool(WorkerPool):
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
         shared = shared_cells(context, self.workers)
-        lost = () if self.skip_log is None else self.skip_log.lost
+        lost = {} if self.skip_log is None else self.skip_log.lost
         arguments: Any = self._handlers, self._settings
         if method == "forkserver":
             context.set_forkserver_preload(["__main__", serve.__module__])  # of one not running yet
@@ -260,7 +260,7 @@ class ProcessPool(WorkerPool):
         self._lock = threading.RLock()
 
     def _start_worker(
-        self, context: Any, index: int, shared: Any, arguments: Any, lost: tuple[int, ...]
+        self, context: Any, index: int, shared: Any, arguments: Any, lost: Mapping[int, Exception]
     ) -> None:
         ours, theirs = context.Pipe()
         progress = Progress(shared, index)
@@ -294,6 +294,8 @@ class ProcessPool(WorkerPool):
             text = f"{name} {end} {when}"
         self.losses += 1
         worker.note_lost(kind(lost))
+        under_way = (each for each in worker.pending_tasks.values() if each.made is not None)
+        self.lost_at = next(under_way, None)
         self.stop()
         say_alive()
         return kind(text)

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from _thread import start_new_thread
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -53,11 +53,11 @@ def serve(
     shared: Any,
     arguments: tuple[list[Handler], WorkerSettings] | SharedPickle,
     index: int,
-    lost: tuple[int, ...],
+    lost: Mapping[int, Exception],
 ) -> None:
     """Be a worker: do tasks until the pipe ends. Each outcome has its task's number, from 0.
 
-    Records at which others were `lost` are left out, by their names.
+    Records at which others were `lost` are left out.
     """
     # A Ctrl-C is the consumer's. Not SIG_IGN, which programs that a function starts would inherit.
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -117,7 +117,7 @@ def _carefully(
         watch = Watch(items.call, errors)
         with watched(handler.calls, watch):
             outcome = handler(payload, items)
-        return outcome._replace(lost=(*outcome.lost, *watch.lost))
+        return outcome._replace(lost={**outcome.lost, **watch.lost})
 
 
 def _next_task(receiver: Receiver) -> Any:
