@@ -24,6 +24,7 @@ from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.forking import forking
 from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
+from tests.executors.faults import keep
 from tests.helpers import HANGS, nothing_is_left
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -76,10 +77,6 @@ class At:
                 self._do()
 
 
-def yes(x: Any) -> bool:
-    return True
-
-
 def some(x: int) -> list[int]:
     return [x] * (x % 3)
 
@@ -95,13 +92,13 @@ def plain(item: Any) -> Any:
 PIPELINES: dict[str, lz.Pipeline[Any]] = {
     "list": lz.source([*range(N)]),
     "random access": lz.source(range(N)) | lz.map(abs),
-    "stream": lz.source(range(N)) | lz.filter(yes) | lz.map(abs),
-    "beside": lz.source(Stream(N)) | lz.map(abs) | lz.filter(yes) | lz.map(abs),
+    "stream": lz.source(range(N)) | lz.filter(keep) | lz.map(abs),
+    "beside": lz.source(Stream(N)) | lz.map(abs) | lz.filter(keep) | lz.map(abs),
     "some": lz.source(range(N)) | lz.flat_map(some) | lz.map(abs),
     "window": lz.source(Stream(N)) | lz.shuffle(buffer_size=8, seed=0),
-    "joined": lz.interleave(lz.source(range(N)) | lz.filter(yes), lz.source(range(9))),
+    "joined": lz.interleave(lz.source(range(N)) | lz.filter(keep), lz.source(range(9))),
     "arrays": lz.source(range(12)) | lz.map(array),
-    "streamed arrays": lz.source(range(12)) | lz.filter(yes) | lz.map(array),
+    "streamed arrays": lz.source(range(12)) | lz.filter(keep) | lz.map(array),
 }
 EXECUTORS: dict[str, Executor | None] = {
     "inline": None,
