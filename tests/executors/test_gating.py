@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import resource
 import threading
 from collections.abc import Iterator
@@ -232,22 +230,6 @@ def few_files() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_the_dead_hold_no_gate(tmp_path: Path) -> None:
-    executor = lz.processes(2, gated=True, start_method="fork")
-    with lz.run(seekable(Counting(tmp_path), 100), executor=executor) as run:
-        with run.allow_buffering:
-            found = [next(run)]
-        for child in multiprocessing.active_children():
-            os.kill(child.pid or 0, 9)
-        for _ in range(3):
-            with run.allow_buffering:
-                pass
-        with pytest.raises(lz.WorkerDied):
-            found.extend(run)
-        found.extend(run)
-    assert found == list(range(100))
 
 
 def test_the_gate_counts_what_threads_wait_for(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import struct
 import threading
 import warnings
 from collections import namedtuple
@@ -272,25 +270,3 @@ def test_no_shared_memory_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         assert receiver.receive().open().all()
     monkeypatch.delattr(os, "memfd_create", raising=False)
     same(exchange([np.arange(BIG)] * 3), [np.arange(BIG)] * 3)
-
-
-def half(connection: Any) -> None:
-    connection.send_bytes(b"x")
-    os.write(connection.fileno(), struct.pack("=Q", 256) + b"half of a message")
-    signal.pause()
-
-
-def test_half_a_message_is_an_end() -> None:
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=half, args=(theirs,), daemon=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads, from 3.12 on
-        process.start()
-    theirs.close()
-    with ours:
-        assert ours.recv_bytes() == b"x"
-        process.kill()
-        with pytest.raises(EOFError):
-            Receiver(ours).receive().open()
-        process.join()
