@@ -217,19 +217,6 @@ def own_their_memory(filled: Callable[[int, int], list[Any]]) -> None:
             assert (values[1:] == i).all()
 
 
-def test_what_waits_while_its_process_forks_is_copied() -> None:
-    """Both processes may open it, and write to it."""
-    with pair(slots=8) as (sender, receiver):
-        sender.send(np.zeros(LARGE, np.uint8))
-        message = receiver.receive()
-        pid = os.fork()
-        if not pid:
-            message.open()[:] = 1
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        assert not message.open().any()
-
-
 def test_slots_out() -> None:
     with pair(slots=2) as (sender, receiver):
         items = [np.full(LARGE, i, np.uint8) for i in range(5)]
