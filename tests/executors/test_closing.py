@@ -160,21 +160,26 @@ def closes_files(
         gc.enable()
 
 
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing goes that is part of a cycle."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
 @each(THREADS)
 def test_what_is_read_to_its_end_is_closed(executor: Executor, tmp_path: Path) -> None:
     """The files in which positions were looked up, too: no loop has to ask for the end."""
     paths = [tmp_path / str(number) for number in range(70)]
     for path in paths:
         path.write_text("line\n" * 30)
-    gc.collect()
-    gc.disable()
-    try:
-        with lz.run(FILES["wide"](paths), executor=executor) as run:
-            assert list(islice(run, 2099)) == ["line\n"] * 2099
-            until(lambda: not open_files(tmp_path), SOON)
-            assert list(run) == ["line\n"]
-    finally:
-        gc.enable()
+    with lz.run(FILES["wide"](paths), executor=executor) as run:
+        assert list(islice(run, 2099)) == ["line\n"] * 2099
+        until(lambda: not open_files(tmp_path), SOON)
+        assert list(run) == ["line\n"]
 
 
 def open_files(folder: Path) -> list[str]:
@@ -206,15 +211,6 @@ def test_a_trainers_handler_is_not_the_workers(flag: Path) -> None:
         assert not flag.with_name("saved").exists()
     finally:
         signal.signal(signal.SIGTERM, handler)
-
-
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Nothing goes that is part of a cycle."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.usefixtures("uncollected")
