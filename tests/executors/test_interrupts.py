@@ -20,7 +20,6 @@ import pytest
 from hypothesis import settings
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.forking import forking
 from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
@@ -100,7 +99,7 @@ PIPELINES: dict[str, lz.Pipeline[Any]] = {
     "arrays": lz.source(range(12)) | lz.map(array),
     "streamed arrays": lz.source(range(12)) | lz.filter(keep) | lz.map(array),
 }
-EXECUTORS: dict[str, Executor | None] = {
+EXECUTORS: dict[str, lz.Executor | None] = {
     "inline": None,
     "threads": lz.threads(),
     "threads2": lz.threads(2),
@@ -200,7 +199,7 @@ def items_of(run: lz.Run[Any], with_state: bool) -> Iterator[Any]:
 def goes_on(
     numbers: range,
     pipeline: lz.Pipeline[Any],
-    executor: Executor | None,
+    executor: lz.Executor | None,
     is_close: bool,
     lines: bool,
     with_state: bool,

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from lazyckpt.testing.laws import Stream
 from tests.executors.faults import HUNG, LATE, each, fails, keep, little_memory, notes
 
@@ -158,7 +157,7 @@ def counted(pair: tuple[Any, lz.State]) -> tuple[Any, ...]:
     return item, state.items, state.position, int(state.skipped)
 
 
-def left_out_as_errors_are(pipeline: Any, executor: Executor) -> list[Any]:
+def left_out_as_errors_are(pipeline: Any, executor: lz.Executor) -> list[Any]:
     """The items and states of a run: those of one in which errors are in place of losses."""
     expected = delivered(lz.run(pipeline, on_error="skip"))
     assert expected[-1]
@@ -170,7 +169,7 @@ def left_out_as_errors_are(pipeline: Any, executor: Executor) -> list[Any]:
 
 @shapes
 @each(KILLED)
-def test_a_record_that_kills_is_left_out(executor: Executor, shape: Any) -> None:
+def test_a_record_that_kills_is_left_out(executor: lz.Executor, shape: Any) -> None:
     """Read again from the middle on it is counted once."""
     pipeline = shape(killing({6, 7, 41}))
     whole = left_out_as_errors_are(pipeline, executor)
@@ -217,7 +216,7 @@ class Counted(Bad):
 @pytest.mark.parametrize("shape", ["map", "expansion", "stream", "behind a buffer"])
 @each(KILLED)
 def test_what_kills_once_is_no_error_where_it_is_tried_again(
-    executor: Executor, shape: str, tmp_path: Path
+    executor: lz.Executor, shape: str, tmp_path: Path
 ) -> None:
     pipeline = SHAPES[shape](Counted(tmp_path / "tries", {41}, most=2))
     fork = lz.processes(executor.arguments["workers"], start_method="fork", retries=2)

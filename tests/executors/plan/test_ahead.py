@@ -21,7 +21,6 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from tests.executors.cases import Stream
 from tests.executors.faults import keep
 from tests.helpers import until
@@ -65,7 +64,7 @@ SHAPES: dict[str, Callable[[Made], lz.Pipeline[Any]]] = {
         [SHAPES[shape](made) for shape in ("random access", "what comes of items")], [1, 2], seed=0
     ),
 }
-EXECUTORS: dict[str, Callable[[], Executor]] = {
+EXECUTORS: dict[str, Callable[[], lz.Executor]] = {
     "one thread": lambda: lz.threads(1),
     "threads": lambda: lz.threads(3),
     "one process": lambda: lz.processes(1),
@@ -77,24 +76,24 @@ SINGLE = [*EXECUTORS][:4]  # which make large items one by one
 
 
 @pytest.fixture
-def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+def executor(request: pytest.FixtureRequest) -> Iterator[lz.Executor]:
     found = EXECUTORS[request.param]()
     yield found
     if (pool := found.arguments.get("executor")) is not None:
         pool.shutdown()
 
 
-def told(pipeline: lz.Pipeline[Any], executor: Executor) -> int:
+def told(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> int:
     """The items that are ahead, as `explain` counts them in all parts together."""
     lines = lz.explain(pipeline, executor).layout
     return sum(map(int, re.findall(r"; (\d+) items? ahead", lines)))
 
 
-def sentence(pipeline: lz.Pipeline[Any], executor: Executor) -> str:
+def sentence(pipeline: lz.Pipeline[Any], executor: lz.Executor) -> str:
     return " ".join(lz.explain(pipeline, executor).memory.partition("memory: ")[2].split())
 
 
-def held(pipeline: lz.Pipeline[Any], executor: Executor, made: Made, least: int) -> int:
+def held(pipeline: lz.Pipeline[Any], executor: lz.Executor, made: Made, least: int) -> int:
     """How many items are ahead of 3 that were delivered, once there are so many."""
     with lz.run(pipeline, executor=executor) as run:
         for _ in range(3):
@@ -118,7 +117,7 @@ def test_it_says_what_is_made_what_is_on_its_way_and_what_is_ready() -> None:
 @pytest.mark.parametrize("executor", SINGLE, indirect=True)
 @pytest.mark.parametrize("shape", [*SHAPES][:3])
 def test_as_many_large_items_are_ahead_as_it_says(
-    shape: str, executor: Executor, tmp_path: Path
+    shape: str, executor: lz.Executor, tmp_path: Path
 ) -> None:
     made = Made(tmp_path / "made", LARGE)
     pipeline = SHAPES[shape](made)
@@ -128,7 +127,7 @@ def test_as_many_large_items_are_ahead_as_it_says(
 
 @pytest.mark.parametrize("executor", EXECUTORS, indirect=True)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_no_more_are_ahead_than_it_says(shape: str, executor: Executor, tmp_path: Path) -> None:
+def test_no_more_are_ahead_than_it_says(shape: str, executor: lz.Executor, tmp_path: Path) -> None:
     made = Made(tmp_path / "made", MEDIUM)
     pipeline = SHAPES[shape](made)
     least, most = executor.arguments["buffer_size"], told(pipeline, executor)
