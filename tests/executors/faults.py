@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from lazyckpt.testing.laws import Stream
 from tests.helpers import HANGS, until
 
@@ -33,8 +32,8 @@ OTHERS = {name: lz.processes(2, start_method=name) for name in ("forkserver", "s
 QUICK = THREADS | FORKED
 EVERY = QUICK | OTHERS
 PROCESSES = FORKED | OTHERS
-INLINE: dict[str, Executor] = {"inline": lz.inline()}
-HUNG: dict[str, Executor] = {
+INLINE: dict[str, lz.Executor] = {"inline": lz.inline()}
+HUNG: dict[str, lz.Executor] = {
     "threads": lz.threads(timeout=LATE),
     "threads2": lz.threads(2, timeout=LATE),
     "fork": lz.processes(timeout=LATE, start_method="fork"),
@@ -42,7 +41,7 @@ HUNG: dict[str, Executor] = {
 }
 
 
-def each(executors: dict[str, Executor]) -> Any:
+def each(executors: dict[str, lz.Executor]) -> Any:
     return pytest.mark.parametrize("executor", executors.values(), ids=executors.keys())
 
 
@@ -114,7 +113,7 @@ SHAPES = [seekable, before_a_stream, after_a_stream, in_a_stream]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 
 
-def of_each(executors: dict[str, Executor], shift: int = 0) -> Any:
+def of_each(executors: dict[str, lz.Executor], shift: int = 0) -> Any:
     """Each executor with one of the shapes."""
     found = [
         pytest.param(executor, SHAPES[(number + shift) % len(SHAPES)], id=name)
@@ -344,7 +343,7 @@ class Told(NamedTuple):
 
     kind: type[BaseException]
     says: str | None = None
-    executors: dict[str, Executor] = INLINE | EVERY
+    executors: dict[str, lz.Executor] = INLINE | EVERY
     note: str = r"in map\(<"
     is_once: bool = False
 

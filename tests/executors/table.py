@@ -9,29 +9,11 @@ import numpy as np
 
 import lazyckpt as lz
 from tests.executors.cases import PIPELINES, Stream, noisy, odd, square, total
+from tests.executors.faults import keep
+from tests.executors.graphs import inside, lazily, some
 
 Pipe = lz.Pipeline[Any]
 WIDTH = 34  # pipelines joined whose position is too wide to be taken after every item
-
-
-def keep(x: Any) -> bool:
-    return True
-
-
-def same(x: Any) -> Any:
-    return x
-
-
-def some(x: int) -> list[int]:
-    return [x] * (x % 4)
-
-
-def lazily(x: int) -> Iterator[int]:
-    yield from range(x % 3)
-
-
-def inside(x: int) -> lz.Pipeline[int]:
-    return lz.source(range(x % 5)) | lz.filter(odd)
 
 
 def large(x: int) -> Iterator[Any]:
@@ -104,7 +86,7 @@ def stream(n: int) -> lz.Pipeline[int]:
     return lz.source(range(2 * n)) | lz.filter(odd) | lz.map(square)
 
 
-def mixed(fn: Any = same, sizes: tuple[int, ...] = (18, 30, 25), **options: Any) -> Pipe:
+def mixed(fn: Any = int, sizes: tuple[int, ...] = (18, 30, 25), **options: Any) -> Pipe:
     parts = [lz.source(range(n)) | lz.map(fn) | lz.batch(1 + n % 2) for n in sizes]
     return lz.mix(parts, [3, 1, 2], **{"seed": 1, **options})
 

@@ -18,7 +18,6 @@ from weakref import ref
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from tests.executors.faults import (
     EVERY,
     FORKED,
@@ -39,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @of_each(QUICK)
-def test_closing_with_long_work_in_flight(executor: Executor, shape: Any, flag: Path) -> None:
+def test_closing_with_long_work_in_flight(executor: lz.Executor, shape: Any, flag: Path) -> None:
     pipeline = shape(Fault(flag, 5, wait))
     run = lz.run(pipeline, executor=executor)
     found = [next(run)]
@@ -57,7 +56,7 @@ def test_closing_with_long_work_in_flight(executor: Executor, shape: Any, flag: 
 
 
 @of_each(QUICK, shift=1)
-def test_closing_in_a_signal_handler(executor: Executor, shape: Any, flag: Path) -> None:
+def test_closing_in_a_signal_handler(executor: lz.Executor, shape: Any, flag: Path) -> None:
     """As a trainer does that is told to end: it may be waiting for an item."""
     run = lz.run(shape(Fault(flag, 5, Told(os.getpid()))), executor=executor)
     handler = signal.signal(signal.SIGUSR1, lambda number, frame: run.close())
@@ -131,7 +130,7 @@ def test_closing_closes_files(files: str, name: str, tmp_path: Path) -> None:
 
 
 def closes_files(
-    files: str, executor: Executor, tmp_path: Path, rest: Callable[[], None] = lambda: None
+    files: str, executor: lz.Executor, tmp_path: Path, rest: Callable[[], None] = lambda: None
 ) -> None:
     paths = [tmp_path / str(number) for number in range(80)]
     for path in paths:
@@ -160,21 +159,26 @@ def closes_files(
         gc.enable()
 
 
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing goes that is part of a cycle."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
 @each(THREADS)
-def test_what_is_read_to_its_end_is_closed(executor: Executor, tmp_path: Path) -> None:
+def test_what_is_read_to_its_end_is_closed(executor: lz.Executor, tmp_path: Path) -> None:
     """The files in which positions were looked up, too: no loop has to ask for the end."""
     paths = [tmp_path / str(number) for number in range(70)]
     for path in paths:
         path.write_text("line\n" * 30)
-    gc.collect()
-    gc.disable()
-    try:
-        with lz.run(FILES["wide"](paths), executor=executor) as run:
-            assert list(islice(run, 2099)) == ["line\n"] * 2099
-            until(lambda: not open_files(tmp_path), SOON)
-            assert list(run) == ["line\n"]
-    finally:
-        gc.enable()
+    with lz.run(FILES["wide"](paths), executor=executor) as run:
+        assert list(islice(run, 2099)) == ["line\n"] * 2099
+        until(lambda: not open_files(tmp_path), SOON)
+        assert list(run) == ["line\n"]
 
 
 def open_files(folder: Path) -> list[str]:
@@ -208,18 +212,9 @@ def test_a_trainers_handler_is_not_the_workers(flag: Path) -> None:
         signal.signal(signal.SIGTERM, handler)
 
 
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Nothing goes that is part of a cycle."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
 @pytest.mark.usefixtures("uncollected")
 @of_each(EVERY)
-def test_a_run_that_nobody_holds_lets_its_workers_go(executor: Executor, shape: Any) -> None:
+def test_a_run_that_nobody_holds_lets_its_workers_go(executor: lz.Executor, shape: Any) -> None:
     run = lz.run(shape(int, 10**6), executor=executor)
     next(run)
     assert workers()
@@ -308,7 +303,7 @@ def test_an_unclosed_run_that_outlives_the_modules_says_nothing(
 @each(QUICK)
 @pytest.mark.parametrize("stage", [lz.batch(1), lz.filter(bool), lz.sliding_window(1)], ids=str)
 def test_a_run_that_is_dropped_after_an_error_lets_its_workers_go(
-    executor: Executor, stage: Any
+    executor: lz.Executor, stage: Any
 ) -> None:
     pipeline = lz.source([1, 1, 0, 1]) | lz.map(lambda x: 1 // x) | stage
     with suppress(ZeroDivisionError):

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from tests.executors.faults import (
     ERRORS,
     EVERY,
@@ -76,7 +75,7 @@ def heirless(flag: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("heirless")
 @pytest.mark.parametrize(("what", "told", "executor", "shape"), cases(ERRORS | ITEMS | LOSSES))
-def test_a_fault(what: Any, told: Told, executor: Executor, shape: Any, flag: Path) -> None:
+def test_a_fault(what: Any, told: Told, executor: lz.Executor, shape: Any, flag: Path) -> None:
     """The items before it come, it comes again if it stays, and then the others come."""
     pipeline = shape(Fault(flag, AT, what), SIZE)
     found: list[Any] = []
@@ -129,7 +128,7 @@ def test_tasks_that_can_not_cross(gives: Any, flag: Path) -> None:
 
 
 @each(EVERY)
-def test_an_error_does_not_wait_for_work_in_flight(executor: Executor, flag: Path) -> None:
+def test_an_error_does_not_wait_for_work_in_flight(executor: lz.Executor, flag: Path) -> None:
     waiting = flag.with_name("waiting")
     waiting.touch()
     pipeline = seekable(Fault(waiting, 1, wait)) | lz.map(Fault(flag, 0, apologise))
@@ -155,7 +154,7 @@ def test_a_worker_that_is_killed_while_it_is_idle_blames_no_stage(flag: Path) ->
 
 
 @of_each(PROCESSES)
-def test_workers_killed_while_they_are_idle(executor: Executor, shape: Any) -> None:
+def test_workers_killed_while_they_are_idle(executor: lz.Executor, shape: Any) -> None:
     found: list[Any] = []
     with lz.run(shape(int, 10**4), executor=executor) as run:
         found.append(next(run))
@@ -269,7 +268,7 @@ def holding(held: Any) -> Any:
 
 @each(OTHERS)
 def test_functions_that_hold_what_would_come_as_something_else(
-    executor: Executor, flag: Path, monkeypatch: pytest.MonkeyPatch
+    executor: lz.Executor, flag: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = memoryview(b"bread")
     with flag.open() as file:

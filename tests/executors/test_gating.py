@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import resource
 import threading
 from collections.abc import Iterator
@@ -16,7 +14,6 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from tests.executors.faults import after_a_stream, before_a_stream, each, keep, seekable
 from tests.helpers import HANGS, until, workers
 
@@ -51,7 +48,7 @@ SHAPES = [seekable, after_a_stream, before_a_stream, between]
 FAR = 40  # items that are one behind another: more than what workers may have ahead
 
 
-def executors(**options: Any) -> dict[str, Executor]:
+def executors(**options: Any) -> dict[str, lz.Executor]:
     return {
         **{f"threads{n}": lz.threads(n, buffer_size=4, **options) for n in (1, 2)},
         **{
@@ -75,7 +72,7 @@ def pairs(is_gated: bool) -> Any:
 gated = each(executors(gated=True))
 
 
-def count(executor: Executor) -> int:
+def count(executor: lz.Executor) -> int:
     return int(executor.arguments["workers"])
 
 
@@ -98,7 +95,7 @@ def settled(counting: Counting) -> list[int]:
 
 @pairs(True)
 def test_nothing_is_made_before_it_may_be(
-    executor: Executor, shape: Any, counting: Counting
+    executor: lz.Executor, shape: Any, counting: Counting
 ) -> None:
     with lz.run(shape(counting, 100), executor=executor) as run:
         assert settled(counting) == []
@@ -118,7 +115,7 @@ def test_nothing_is_made_before_it_may_be(
 
 @pairs(True)
 def test_only_what_was_begun_is_made_after_it_closes(
-    executor: Executor, shape: Any, counting: Counting
+    executor: lz.Executor, shape: Any, counting: Counting
 ) -> None:
     with lz.run(shape(counting, 100), executor=executor) as run:
         for _ in range(5):
@@ -144,7 +141,7 @@ class Waiting(Counting):
 
 @pairs(False)
 def test_what_is_waited_for_is_made_though_others_pause(
-    executor: Executor, shape: Any, tmp_path: Path
+    executor: lz.Executor, shape: Any, tmp_path: Path
 ) -> None:
     waiting = Waiting(tmp_path)
     with lz.run(shape(waiting, 100), executor=executor) as run:
@@ -166,7 +163,7 @@ class Large(Counting):
 
 
 @pairs(False)
-def test_pausing_a_run_that_is_not_gated(executor: Executor, shape: Any, tmp_path: Path) -> None:
+def test_pausing_a_run_that_is_not_gated(executor: lz.Executor, shape: Any, tmp_path: Path) -> None:
     large = Large(tmp_path)
     with lz.run(shape(large, 100), executor=executor) as run:
         assert next(run)[0] == 0
@@ -184,7 +181,7 @@ def test_pausing_a_run_that_is_not_gated(executor: Executor, shape: Any, tmp_pat
 
 @pairs(False)
 def test_buffers_survive_leaving_and_entering(
-    executor: Executor, shape: Any, counting: Counting
+    executor: lz.Executor, shape: Any, counting: Counting
 ) -> None:
     run = lz.run(shape(counting, 40), executor=executor)
     with run:
@@ -199,7 +196,7 @@ def test_buffers_survive_leaving_and_entering(
 
 
 @gated
-def test_allowing_a_closed_run_starts_nobody(executor: Executor, counting: Counting) -> None:
+def test_allowing_a_closed_run_starts_nobody(executor: lz.Executor, counting: Counting) -> None:
     run = lz.run(seekable(counting, 100), executor=executor)
     with run:
         next(run)
@@ -210,7 +207,7 @@ def test_allowing_a_closed_run_starts_nobody(executor: Executor, counting: Count
 
 
 @gated
-def test_an_error_while_allowing_loses_nothing(executor: Executor, tmp_path: Path) -> None:
+def test_an_error_while_allowing_loses_nothing(executor: lz.Executor, tmp_path: Path) -> None:
     """Workers that can't start say so to who asks for an item, and the first one is not lost."""
     is_fork = executor.arguments.get("start_method") == "fork"
     with lz.run(seekable(Counting(tmp_path), 100), executor=executor) as run:
@@ -232,22 +229,6 @@ def few_files() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
-def test_the_dead_hold_no_gate(tmp_path: Path) -> None:
-    executor = lz.processes(2, gated=True, start_method="fork")
-    with lz.run(seekable(Counting(tmp_path), 100), executor=executor) as run:
-        with run.allow_buffering:
-            found = [next(run)]
-        for child in multiprocessing.active_children():
-            os.kill(child.pid or 0, 9)
-        for _ in range(3):
-            with run.allow_buffering:
-                pass
-        with pytest.raises(lz.WorkerDied):
-            found.extend(run)
-        found.extend(run)
-    assert found == list(range(100))
 
 
 def test_the_gate_counts_what_threads_wait_for(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import settings
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools.forking import forking
 from lazyckpt.executors.pools.worker_process import without_interrupts
 from tests.executors.cases import Stream
+from tests.executors.faults import keep
 from tests.helpers import HANGS, nothing_is_left
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -76,10 +76,6 @@ class At:
                 self._do()
 
 
-def yes(x: Any) -> bool:
-    return True
-
-
 def some(x: int) -> list[int]:
     return [x] * (x % 3)
 
@@ -95,15 +91,15 @@ def plain(item: Any) -> Any:
 PIPELINES: dict[str, lz.Pipeline[Any]] = {
     "list": lz.source([*range(N)]),
     "random access": lz.source(range(N)) | lz.map(abs),
-    "stream": lz.source(range(N)) | lz.filter(yes) | lz.map(abs),
-    "beside": lz.source(Stream(N)) | lz.map(abs) | lz.filter(yes) | lz.map(abs),
+    "stream": lz.source(range(N)) | lz.filter(keep) | lz.map(abs),
+    "beside": lz.source(Stream(N)) | lz.map(abs) | lz.filter(keep) | lz.map(abs),
     "some": lz.source(range(N)) | lz.flat_map(some) | lz.map(abs),
     "window": lz.source(Stream(N)) | lz.shuffle(buffer_size=8, seed=0),
-    "joined": lz.interleave(lz.source(range(N)) | lz.filter(yes), lz.source(range(9))),
+    "joined": lz.interleave(lz.source(range(N)) | lz.filter(keep), lz.source(range(9))),
     "arrays": lz.source(range(12)) | lz.map(array),
-    "streamed arrays": lz.source(range(12)) | lz.filter(yes) | lz.map(array),
+    "streamed arrays": lz.source(range(12)) | lz.filter(keep) | lz.map(array),
 }
-EXECUTORS: dict[str, Executor | None] = {
+EXECUTORS: dict[str, lz.Executor | None] = {
     "inline": None,
     "threads": lz.threads(),
     "threads2": lz.threads(2),
@@ -175,36 +171,46 @@ def quietly(
 # Before lines or not, to close or not: one or two of the four, and in the profile `deep` all.
 WAYS = [(False, False), (True, True), (True, False), (False, True)]
 SWEEPS = [
-    (name, executor, *way)
+    (name, executor, *way, False)
     for row, name in enumerate(PIPELINES)
     for column, executor in enumerate(EXECUTORS)
     for number, way in enumerate(WAYS)
     if IS_DEEP or (row + column + number) % (2 if executor in ("threads2", "fork2") else 4) == 0
+] + [  # an item may wait for its state
+    (name, executor, False, False, True)
+    for row, name in enumerate(["list", "random access", "some", "window"])
+    for column, executor in enumerate(EXECUTORS)
+    if IS_DEEP or (row + column) % 2 == 0
 ]
 
 
-@pytest.mark.parametrize(("name", "executor", "is_close", "lines"), SWEEPS)
+@pytest.mark.parametrize(("name", "executor", "is_close", "lines", "with_state"), SWEEPS)
 def test_at_every_point(
-    name: str, executor: str, is_close: bool, lines: bool, tried: Tried
+    name: str, executor: str, is_close: bool, lines: bool, with_state: bool, tried: Tried
 ) -> None:
     """After either the state is that of the items the loop had, and the others come."""
-    tried(goes_on, name, executor, is_close=is_close, lines=lines)
+    tried(goes_on, name, executor, is_close=is_close, lines=lines, with_state=with_state)
+
+
+def items_of(run: lz.Run[Any], with_state: bool) -> Iterator[Any]:
+    return iter(run.with_state() if with_state else run)
 
 
 def goes_on(
     numbers: range,
     pipeline: lz.Pipeline[Any],
-    executor: Executor | None,
+    executor: lz.Executor | None,
     is_close: bool,
     lines: bool,
+    with_state: bool,
 ) -> None:
-    expected = [plain(item) for item in pipeline]
+    expected = [*map(plain, items_of(lz.run(pipeline), with_state))]
     for number in numbers:
         run, found = lz.run(pipeline, executor=executor), list[Any]()
         at = At(number, run.close if is_close else interrupt, lines=lines)
         try:
             with at:
-                for item in run:
+                for item in items_of(run, with_state):
                     found.append(plain(item))
         except Interrupt:
             pass
@@ -217,48 +223,13 @@ def goes_on(
             return
         state = run.state
         assert state.items == len(found), number
+        assert found == expected[: len(found)], number
         with run:
-            found.extend(map(plain, run))
+            found.extend(map(plain, items_of(run, with_state)))
         assert found == expected, number
         assert run.state.items == len(expected), number
-        assert [plain(item) for item in lz.run(pipeline, state)] == expected[state.items :]
-
-
-@pytest.mark.parametrize(
-    ("name", "executor"),
-    [
-        (name, executor)
-        for row, name in enumerate(["list", "random access", "some", "window"])
-        for column, executor in enumerate(EXECUTORS)
-        if IS_DEEP or (row + column) % 2 == 0
-    ],
-)
-def test_an_item_that_waits_for_its_state_comes_again(
-    name: str, executor: str, tried: Tried
-) -> None:
-    tried(comes_again, name, executor)
-
-
-def comes_again(numbers: range, pipeline: lz.Pipeline[Any], executor: Executor | None) -> None:
-    expected = list(lz.run(pipeline).with_state())
-    for number in numbers:
-        run, found = lz.run(pipeline, executor=executor), list[Any]()
-        at = At(number, interrupt)
-        try:
-            with at:
-                for pair in run.with_state():
-                    found.append(pair)
-        except Interrupt:
-            pass
-        if not at.has_come:
-            run.close()
-            assert number > 40
-            return
-        assert found == expected[: len(found)], number
-        assert run.state.items == len(found), number
-        with run:
-            found.extend(run.with_state())
-        assert found == expected, number
+        rest = items_of(lz.run(pipeline, state), with_state)
+        assert [*map(plain, rest)] == expected[state.items :]
 
 
 def test_what_is_held_back_for_a_fork_goes_on_after_an_interrupt() -> None:

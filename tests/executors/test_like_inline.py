@@ -98,13 +98,6 @@ def test_processes(
     holds(pipeline, other, one, cut, on_error)
 
 
-@pytest.mark.parametrize("buffer_size", [90, 1000])
-def test_more_tasks_than_a_pipe_holds(buffer_size: int) -> None:
-    executor = lz.processes(buffer_size=buffer_size)
-    with lz.run(lz.source(range(5000)) | lz.map(abs), executor=executor) as run:
-        assert list(run) == list(range(5000))
-
-
 def test_epochs_go_on_in_workers() -> None:
     pipeline = lz.source(range(10)) | lz.shuffle(seed=3) | lz.map(str) | lz.batch(3)
     plain = lz.run(pipeline)

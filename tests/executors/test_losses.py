@@ -17,14 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from lazyckpt.testing.laws import Stream
-from tests.executors.faults import LATE, each, fails, keep, little_memory, notes
+from tests.executors.faults import HUNG, LATE, each, fails, keep, little_memory, notes
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 KILLED = {f"fork{n}": lz.processes(n, start_method="fork", retries=1) for n in (1, 2)}
-HUNG = {f"fork{n}": lz.processes(n, start_method="fork", timeout=LATE) for n in (1, 2)}
 
 
 class Bad:
@@ -160,7 +158,7 @@ def counted(pair: tuple[Any, lz.State]) -> tuple[Any, ...]:
     return item, state.items, state.position, int(state.skipped)
 
 
-def left_out_as_errors_are(pipeline: Any, executor: Executor) -> list[Any]:
+def left_out_as_errors_are(pipeline: Any, executor: lz.Executor) -> list[Any]:
     """The items and states of a run: those of one in which errors are in place of losses."""
     expected = delivered(lz.run(pipeline, on_error="skip"))
     assert expected[-1]
@@ -172,7 +170,7 @@ def left_out_as_errors_are(pipeline: Any, executor: Executor) -> list[Any]:
 
 @shapes
 @each(KILLED)
-def test_a_record_that_kills_is_left_out(executor: Executor, shape: Any) -> None:
+def test_a_record_that_kills_is_left_out(executor: lz.Executor, shape: Any) -> None:
     """Read again from the middle on it is counted once."""
     pipeline = shape(killing({6, 7, 41}))
     whole = left_out_as_errors_are(pipeline, executor)
@@ -183,7 +181,7 @@ def test_a_record_that_kills_is_left_out(executor: Executor, shape: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("fork1", "map"), ("fork2", "lines"), ("fork2", "stream")]
+    ("name", "shape"), [("fork", "map"), ("fork2", "lines"), ("fork2", "stream")]
 )
 def test_a_record_that_hangs_is_left_out(name: str, shape: str) -> None:
     left_out_as_errors_are(SHAPES[shape](hanging({41})), HUNG[name])
@@ -219,7 +217,7 @@ class Counted(Bad):
 @pytest.mark.parametrize("shape", ["map", "expansion", "stream", "behind a buffer"])
 @each(KILLED)
 def test_what_kills_once_is_no_error_where_it_is_tried_again(
-    executor: Executor, shape: str, tmp_path: Path
+    executor: lz.Executor, shape: str, tmp_path: Path
 ) -> None:
     pipeline = SHAPES[shape](Counted(tmp_path / "tries", {41}, most=2))
     fork = lz.processes(executor.arguments["workers"], start_method="fork", retries=2)
@@ -270,19 +268,6 @@ def test_the_text_says_how_the_worker_ended(dies: Any, says: str) -> None:
     with lz.run(pipeline, executor=KILLED["fork2"], on_error="skip") as run:
         assert [*run] == [x for x in range(60) if x != 7]
         assert run.skipped.first == (f"map(<Bad>) before (0, 8): {says}",)
-
-
-def test_workers_that_are_sent_their_functions_are_replaced() -> None:
-    def deadly(item: int) -> int:
-        if item == 41:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return item
-
-    pipeline = lz.source(range(60)) | lz.map(deadly)
-    executor = lz.processes(start_method="forkserver")
-    with lz.run(pipeline, executor=executor, on_error="skip") as run:
-        assert [*run] == [x for x in range(60) if x != 41]
-        assert run.skipped == 1
 
 
 def test_an_item_for_which_there_is_no_memory_is_left_out() -> None:

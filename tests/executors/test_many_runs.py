@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from tests.executors.faults import (
     FORKED,
     LONG,
@@ -32,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @each(QUICK)
-def test_two_runs_of_one_pipeline(executor: Executor) -> None:
+def test_two_runs_of_one_pipeline(executor: lz.Executor) -> None:
     pipeline = seekable(int, 300)
     with lz.run(pipeline, executor=executor) as one, lz.run(pipeline, executor=executor) as two:
         assert [*zip(one, two, strict=True)] == [(n, n) for n in range(300)]
@@ -53,7 +52,7 @@ def test_workers_of_one_run_do_not_keep_those_of_another(flag: Path) -> None:
 class Nested:
     """A function that has a run of its own."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: lz.Executor) -> None:
         self.executor = executor
 
     def __call__(self, item: int) -> int:
@@ -72,7 +71,7 @@ class Nested:
     ],
     ids=lambda executor: executor.public.__name__,
 )
-def test_nested_runs(outer: Executor, inner: Executor) -> None:
+def test_nested_runs(outer: lz.Executor, inner: lz.Executor) -> None:
     with lz.run(seekable(Nested(inner), 4), executor=outer) as run:
         assert list(run) == [3, 6, 10, 15]
 
@@ -88,7 +87,7 @@ def held() -> tuple[int, int, int]:
     [(lz.threads(), 200), (lz.threads(2), 200), (lz.processes(start_method="fork"), 50)],
     ids=["threads", "threads2", "fork"],
 )
-def test_opening_and_closing_leaks_nothing(executor: Executor, cycles: int) -> None:
+def test_opening_and_closing_leaks_nothing(executor: lz.Executor, cycles: int) -> None:
     # In a process of its own: one that has all that tests import takes long to fork.
     process = multiprocessing.get_context("spawn").Process(target=cycled, args=(executor, cycles))
     process.start()
@@ -96,7 +95,7 @@ def test_opening_and_closing_leaks_nothing(executor: Executor, cycles: int) -> N
     assert process.exitcode == 0
 
 
-def cycled(executor: Executor, cycles: int) -> None:
+def cycled(executor: lz.Executor, cycles: int) -> None:
     pipelines = [lz.source(range(10**6)) | lz.map(ones), in_a_stream(ones, 10**6)]
 
     def cycle(count: int) -> None:
@@ -122,16 +121,11 @@ def ones(item: int) -> Any:
 def test_a_forked_process_leaves_the_workers_alone() -> None:
     with lz.run(seekable(int, 10**5), executor=FORKED["fork1"]) as run:
         next(run)
-        child = multiprocessing.get_context("fork").Process(target=run.close)
+        child = multiprocessing.get_context("fork").Process(target=consume, args=(run,))
         child.start()
-        child.join(60)
+        child.join(LONG)
         assert child.exitcode == 0
-        assert len(list(islice(run, 1000))) == 1000
-        again = multiprocessing.get_context("fork").Process(target=consume, args=(run,))
-        again.start()
-        again.join(60)
-        assert again.exitcode == 0
-        assert len(list(run)) == 10**5 - 1001
+        assert len(list(run)) == 10**5 - 1
 
 
 def consume(run: lz.Run[Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from time import sleep
 from typing import Any
 
@@ -13,17 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lazyckpt as lz
-from tests.executors.faults import (
-    LATE,
-    Fault,
-    fails,
-    in_a_stream,
-    kill,
-    notes,
-    replayed,
-    seekable,
-    shapes,
-)
+from tests.executors.faults import LATE, fails, in_a_stream, notes, replayed, seekable, shapes
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -66,16 +55,6 @@ def test_one_of_thousands_is_left_out(shape: Any) -> None:
     with lz.run(pipeline, executor=executor, on_error="skip") as run:
         assert list(run) == [item for item in range(MANY) if item != MANY - 100]
         assert run.skipped == 1
-
-
-@shapes
-def test_a_worker_of_thousands_that_is_killed_by_someone_else(shape: Any, flag: Path) -> None:
-    pipeline = shape(Fault(flag, MANY - 100, kill), MANY)
-    found: list[int] = []
-    with lz.run(pipeline, executor=lz.processes(start_method="fork")) as run:
-        fails(run, found, lz.WorkerDied)
-        assert len(found) >= MANY - 100
-        assert [*found, *run] == list(range(MANY))
 
 
 def slow_behind_thousands(item: int) -> int:

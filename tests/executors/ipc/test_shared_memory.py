@@ -14,6 +14,7 @@ import pytest
 
 import lazyckpt as lz
 from tests.executors.faults import script
+from tests.helpers import until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -48,13 +49,18 @@ def test_a_fork_with_items_in_hand(does: str, workers: int) -> None:
         given = list(islice(run, 20))
         held = given[-5:]
         del given
+        until(lambda: run.stats.ready >= 2)  # which nobody has opened
 
         def child() -> bool:
             if does == "drops":
                 held.clear()
             elif does == "iterates":
                 held.clear()
-                return [item[0] for item in islice(run, 50)] == [*range(20, 70)]
+                numbers = []
+                for item in islice(run, 50):
+                    numbers.append(item[0])
+                    item[:] = -1  # which is none of the parent's
+                return numbers == [*range(20, 70)]
             elif does == "closes":
                 run.close()
                 held.clear()

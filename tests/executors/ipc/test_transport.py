@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import struct
 import threading
 import warnings
 from collections import namedtuple
@@ -219,19 +217,6 @@ def own_their_memory(filled: Callable[[int, int], list[Any]]) -> None:
             assert (values[1:] == i).all()
 
 
-def test_what_waits_while_its_process_forks_is_copied() -> None:
-    """Both processes may open it, and write to it."""
-    with pair(slots=8) as (sender, receiver):
-        sender.send(np.zeros(LARGE, np.uint8))
-        message = receiver.receive()
-        pid = os.fork()
-        if not pid:
-            message.open()[:] = 1
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-        assert not message.open().any()
-
-
 def test_slots_out() -> None:
     with pair(slots=2) as (sender, receiver):
         items = [np.full(LARGE, i, np.uint8) for i in range(5)]
@@ -272,25 +257,3 @@ def test_no_shared_memory_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         assert receiver.receive().open().all()
     monkeypatch.delattr(os, "memfd_create", raising=False)
     same(exchange([np.arange(BIG)] * 3), [np.arange(BIG)] * 3)
-
-
-def half(connection: Any) -> None:
-    connection.send_bytes(b"x")
-    os.write(connection.fileno(), struct.pack("=Q", 256) + b"half of a message")
-    signal.pause()
-
-
-def test_half_a_message_is_an_end() -> None:
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=half, args=(theirs,), daemon=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads, from 3.12 on
-        process.start()
-    theirs.close()
-    with ours:
-        assert ours.recv_bytes() == b"x"
-        process.kill()
-        with pytest.raises(EOFError):
-            Receiver(ours).receive().open()
-        process.join()

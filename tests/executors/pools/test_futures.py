@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -19,9 +20,10 @@ from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.testing import equal
-from tests.executors.cases import PIPELINES, Stream, image, like_inline, until_error
+from tests.executors.cases import Stream, image, like_inline
+from tests.executors.faults import ERRORS, ITEMS, Fault, Odds, fails, keep, lock, notes
 from tests.executors.graphs import GRAPHS
-from tests.executors.table import NAMES, ROWS, keep
+from tests.executors.table import NAMES, ROWS
 from tests.executors.test_like_inline import ON_ERROR, holds, stride
 from tests.helpers import until
 
@@ -47,23 +49,18 @@ def pool(pools: dict[str, Any], kind: str) -> Any:
     return pools[kind]
 
 
-@pytest.mark.parametrize("name", PIPELINES)
-def test_items_order_and_states_are_those_of_inline(name: str, pool: Any) -> None:
-    like_inline(PIPELINES[name], lz.futures(pool, buffer_size=3), 4)
-
-
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=NAMES)
-def test_so_they_are_of_the_table(number: int, pools: dict[str, Any]) -> None:
+def test_the_table(number: int, pools: dict[str, Any]) -> None:
     (_, pipeline), on_error = ROWS[number]
     like_inline(pipeline, lz.futures(pools["threads"], buffer_size=1), stride(9, number), on_error)
     if number % 3 == 0:
-        executor = lz.futures(pools["processes"], buffer_size=50)
+        executor = lz.futures(pools["processes"], buffer_size=50 if number % 2 else 3)
         like_inline(pipeline, executor, stride(25, number), on_error)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @given(data=st.data(), buffer_size=st.integers(1, 9), cut=st.integers(0, 39))
-def test_so_they_are_of_any_pipeline(
+def test_any_pipeline(
     kind: str, data: st.DataObject, buffer_size: int, cut: int, pools: dict[str, Any]
 ) -> None:
     executor = lz.futures(pools["threads"], buffer_size=buffer_size)
@@ -185,89 +182,50 @@ def test_a_function_that_cannot_be_sent(kind: str, pool: Any) -> None:
             list(run)
 
 
-class Odd(Exception):
-    pass
+FAULTS = {
+    what: told
+    for what, told in (ERRORS | ITEMS).items()
+    if what.__name__ in ("apologise", "stop_iteration", "Unsendable", "unsendable")
+}
 
 
 @pytest.mark.parametrize("source", [range(12), Stream(12)], ids=["seekable", "stream"])
-def test_an_error_comes_in_its_turn(source: Any, kind: str, pool: Any, tmp_path: Path) -> None:
-    mended = tmp_path / "mended"
-
-    def fails_at_7(x: int) -> int:
-        if x == 7 and not mended.exists():
-            raise Odd("seven")
-        return x
-
-    pipeline = lz.source(source) | lz.map(fails_at_7)
+@pytest.mark.parametrize("what", FAULTS, ids=lambda what: what.__name__)
+def test_a_fault_comes_in_its_turn(
+    what: Any, source: Any, kind: str, pool: Any, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    pipeline = lz.source(source) | lz.map(Fault(flag, 7, what))
+    told, found = FAULTS[what], list[Any]()
     with lz.run(pipeline, executor=lz.futures(pool, buffer_size=4)) as run:
-        for expected in ([*range(7)], []):  # and once more when asked again
-            items, error = until_error(run)
-            assert items == expected
-            assert type(error) is Odd
-            assert error.args == ("seven",)
-            note = "\n".join(error.__notes__)
-            assert "in map(fails_at_7), built at" in note
-            assert "after 7 delivered items" in note
-            assert ("in fails_at_7" in note) == (kind != "threads")  # the worker's traceback
-            assert run.state == lz.state_at(lz.source(source) | lz.map(int), 7)
-        mended.touch()
-        assert list(run) == [*range(7, 12)]
+        if kind == "threads" and what in ITEMS:  # which has not far to go
+            assert len([*run]) == 12
+            return
+        for _ in range(2):  # and once more when asked again
+            error = fails(run, found, told.kind, told.says)
+            assert found == [*range(7)]
+            assert re.search(told.note, notes(error))
+            assert "after 7 delivered items" in notes(error)
+            if what in ERRORS:  # the worker's traceback
+                assert ("in __call__" in notes(error)) == (kind != "threads")
+            assert run.state == lz.state_at(pipeline, 7)
+        flag.unlink()
+        assert [*found, *run] == [*range(12)]
 
 
-def stops(x: int) -> int:
-    return next(iter([])) if x == 3 else x
-
-
-def test_a_stop_iteration_is_no_end(pool: Any) -> None:
-    run = lz.run(lz.source(range(9)) | lz.map(stops), executor=lz.futures(pool, buffer_size=2))
-    items, error = until_error(run)
-    assert items == [0, 1, 2]
-    assert type(error) is lz.PipelineError
-    assert "StopIteration" in str(error)
-
-
-def lock_at_3(x: int) -> Any:
-    return threading.Lock() if x == 3 else x
-
-
-def test_an_item_that_cannot_be_pickled(kind: str, pool: Any) -> None:
-    run = lz.run(lz.source(range(9)) | lz.map(lock_at_3), executor=lz.futures(pool, buffer_size=2))
-    if kind == "threads":
-        assert len(list(run)) == 9
-        return
-    items, error = until_error(run)
-    assert items == [0, 1, 2]
-    assert type(error) is TypeError
-    assert "a lock, can't leave its process" in "\n".join(error.__notes__)
-
-
-class Locks:
-    def __iter__(self) -> Iterator[Any]:
-        return map(lock_at_3, range(9))
-
-
-def test_an_item_that_cannot_be_sent(kind: str, pool: Any) -> None:
-    run = lz.run(lz.source(Locks()) | lz.map(str), executor=lz.futures(pool, buffer_size=3))
-    if kind == "threads":
-        assert len(list(run)) == 9
-        return
-    items, error = until_error(run)
-    assert items == ["0", "1", "2"]
-    assert "an item can't be sent to a worker" in "\n".join(error.__notes__)
-
-
-def locked(x: int) -> int:
-    raise Odd("hidden", threading.Lock())
-
-
-def test_an_error_that_cannot_be_pickled(kind: str, pool: Any) -> None:
-    run = lz.run(lz.source(range(9)) | lz.map(locked), executor=lz.futures(pool, buffer_size=2))
-    with pytest.raises(Odd if kind == "threads" else lz.PipelineError, match="hidden"):
-        next(run)
-
-
-def test_leaving_and_going_on(pools: dict[str, Any]) -> None:
-    is_left_and_goes_on(pools["processes"])
+def test_an_item_that_cannot_be_sent(kind: str, pool: Any, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    pipeline = lz.source(Odds(flag, lock)) | lz.map(str)
+    with lz.run(pipeline, executor=lz.futures(pool, buffer_size=3)) as run:
+        if kind == "threads":
+            assert len([*run]) == 100
+            return
+        found: list[Any] = []
+        error = fails(run, found, TypeError)
+        assert found == [*map(str, range(50))]
+        assert "an item can't be sent to a worker" in notes(error)
 
 
 @pytest.mark.parametrize("source", [range(30), Stream(30)], ids=["seekable", "stream"])
@@ -289,17 +247,6 @@ def test_what_is_ready_is_not_made_again_after_leaving(source: Any) -> None:
             found += run
     assert found == [*range(30)]
     assert [made.count(x) for x in range(1 + ready)] == [1] * (1 + ready)
-
-
-def is_left_and_goes_on(pool: Any) -> None:
-    run = lz.run(PIPELINES["stream"], executor=lz.futures(pool, buffer_size=3))
-    items = []
-    for _ in range(3):
-        with run:
-            items += [next(run), next(run)]
-    with run:
-        items += list(run)
-    assert items == list(PIPELINES["stream"])
 
 
 def test_large_items_into_tasks(pool: Any) -> None:

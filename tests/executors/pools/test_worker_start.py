@@ -17,7 +17,6 @@ import pytest
 import threadpoolctl
 
 import lazyckpt as lz
-from lazyckpt.executors.executor import Executor
 from lazyckpt.executors.pools import forking
 from tests.executors.faults import (
     FORKED,
@@ -51,7 +50,7 @@ class Init:
 
 
 @each({"threads": lz.threads(2), "fork": FORKED["fork2"]} | OTHERS)
-def test_worker_init(executor: Executor, flag: Path) -> None:
+def test_worker_init(executor: lz.Executor, flag: Path) -> None:
     executor = executor.public(**{**executor.arguments, "worker_init": Init(flag.parent)})
     with lz.run(seekable(int, 99), executor=executor) as run:
         for _ in range(2):
@@ -117,18 +116,18 @@ def library_threads(item: int) -> set[int]:
 
 
 @each({"fork": lz.processes(start_method="fork"), "spawn": lz.processes(start_method="spawn")})
-def test_libraries_use_one_thread(executor: Executor) -> None:
+def test_libraries_use_one_thread(executor: lz.Executor) -> None:
     use_one_thread(library_threads, executor)
 
 
-def use_one_thread(threads: Callable[[int], set[int]], executor: Executor) -> None:
+def use_one_thread(threads: Callable[[int], set[int]], executor: lz.Executor) -> None:
     with lz.run(lz.source(range(20)) | lz.map(threads), executor=executor) as run:
         *_, last = run
     assert last == {1}
 
 
 @of_each(QUICK)
-def test_a_start_from_another_thread(executor: Executor, shape: Any) -> None:
+def test_a_start_from_another_thread(executor: lz.Executor, shape: Any) -> None:
     found: list[Any] = []
 
     def consume() -> None:
@@ -147,7 +146,7 @@ def _told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @of_each(QUICK, shift=1)
-def test_the_start_method_is_the_same_beside_other_runs(executor: Executor, shape: Any) -> None:
+def test_the_start_method_is_the_same_beside_other_runs(executor: lz.Executor, shape: Any) -> None:
     with lz.run(shape(int, 10**6), executor=executor) as beside:
         next(beside)
         for _ in range(2):

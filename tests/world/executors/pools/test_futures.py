@@ -11,19 +11,15 @@ import pytest
 import torch
 
 import lazyckpt as lz
+from tests.executors.cases import PIPELINES, like_inline
 from tests.executors.pools.test_futures import (  # noqa: F401  # tests, run here with these pools
     SPAWN,
-    is_left_and_goes_on,
     pool,
+    test_a_fault_comes_in_its_turn,
     test_a_function_that_cannot_be_sent,
-    test_a_stop_iteration_is_no_end,
-    test_an_error_comes_in_its_turn,
-    test_an_error_that_cannot_be_pickled,
-    test_an_item_that_cannot_be_pickled,
     test_an_item_that_cannot_be_sent,
     test_arrays_can_be_written_to,
     test_functions_are_sent_to_a_worker_once,
-    test_items_order_and_states_are_those_of_inline,
     test_large_items_into_tasks,
 )
 
@@ -46,6 +42,13 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.mark.parametrize("name", PIPELINES)
+def test_items_order_and_states_are_those_of_inline(
+    name: str, kind: str, pools: dict[str, Any]
+) -> None:
+    like_inline(PIPELINES[name], lz.futures(pools[kind], buffer_size=3), 4)
+
+
 def test_tensors() -> None:
     pipeline = lz.source([0, 1]) | lz.map(lambda x: (torch.full((90, 90), x), torch.tensor(x)))
     with ProcessPoolExecutor(2, mp_context=SPAWN) as processes:
@@ -54,10 +57,6 @@ def test_tensors() -> None:
             assert large.eq(number).all()
             assert small.item() == number
             large.add_(1)
-
-
-def test_leaving_and_going_on(pools: dict[str, Any]) -> None:
-    is_left_and_goes_on(pools["dask"])
 
 
 def test_a_client_is_no_executor() -> None:
