@@ -213,7 +213,62 @@ class Key:
         return self.sign * x
 
 
+class Slotted(Key):
+    __slots__ = ("least",)
+
+    def __init__(self, least: int) -> None:
+        super().__init__(1)
+        self.least = least
+
+    def __call__(self, x: int) -> bool:
+        return x % 5 >= self.least
+
+
+def held(least: int) -> Any:
+    stage = lz.filter(above(least))
+    return lambda x: lz.source([x]) | stage
+
+
+def attributed(least: int) -> Any:
+    def limit() -> None:
+        pass
+
+    vars(limit)["least"] = least
+    return lambda x: x % 5 >= vars(limit)["least"]
+
+
+def signed(key: Key, x: int) -> bool:
+    return x % 5 >= key.sign
+
+
+def some(least: int) -> lz.Pipeline[int]:
+    return lz.source(range(90)) | lz.filter(above(least))
+
+
+WINDOW = lz.shuffle(8, seed=0)
+MORE = lz.source(range(100, 190))
 FUNCTIONS: dict[str, Any] = {
+    "in a mix": lambda n: lz.mix([some(n), MORE], [1, 1], seed=0) | WINDOW,
+    "in a mix, and a map": lambda n: lz.mix(
+        [some(n) | WINDOW, MORE if n == 1 else MORE | lz.map(int)], [1, 1], seed=0
+    ),
+    "in a mix, and another place": lambda n: lz.mix(
+        [lz.source(range(99), name="more"), some(n) | WINDOW][:: 1 if n == 1 else -1],
+        [1, 1],
+        seed=0,
+    ),
+    "in a mix of mixes": lambda n: (
+        lz.mix([lz.mix([some(n), MORE], [1, 1], seed=0), MORE], [1, 1], seed=0) | WINDOW
+    ),
+    "in an interleave": lambda n: lz.interleave(some(n), MORE) | WINDOW,
+    "in a zip": lambda n: lz.zip(some(n), MORE) | lz.batch(8) | lz.unbatch(),
+    "with slots": lambda n: lz.source(range(90)) | lz.filter(Slotted(n)) | WINDOW,
+    "with stages": lambda n: lz.source(range(90)) | lz.flat_map(held(n)) | WINDOW,
+    "with attributes": lambda n: lz.source(range(90)) | lz.filter(attributed(n)) | WINDOW,
+    "called with an object": lambda n: lz.source(range(90)) | lz.filter(signed, Key(n)) | WINDOW,
+    "where there was none": lambda n: (
+        (lz.source(range(90)) | lz.batch(8, collate=None if n == 1 else sum)) | lz.unbatch()
+    ),
     "filter | shuffle": lambda n: (
         lz.source(range(40)) | lz.filter(above(n)) | lz.shuffle(8, seed=0)
     ),
@@ -236,7 +291,7 @@ def test_another_function_is_refused_where_what_it_gave_is_held(name: str) -> No
     build = FUNCTIONS[name]
     run = lz.run(build(1))
     given = [next(run) for _ in range(5)]
-    with pytest.raises(lz.StateMismatch, match="is another function"):
+    with pytest.raises(lz.StateMismatch, match="is another"):
         run.change(build(2))
     run.change(build(1))  # functions anew, which do the same
     given += [next(run) for _ in range(5)]
@@ -263,6 +318,43 @@ def test_what_cannot_be_compared_is_another_function(held: Any) -> None:
     next(run)
     with pytest.raises(lz.StateMismatch, match="is another function"):
         run.change(build())
+
+
+JOINS: dict[str, Any] = {
+    "concat": lambda parts: lz.concat(*parts),
+    "lanes": lambda parts: lz.lanes(parts, num_shards=2, index=0),
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_what_is_joined_and_not_open_changes_too(name: str) -> None:
+    joined = JOINS[name]([lz.source(range(8)), lz.source(range(8, 14))])
+    run = lz.run(joined | lz.batch(2))
+    found = next(run)
+    run.change(joined | lz.batch(3))
+    assert [*found, *(x for batch in run for x in batch)] == [*joined]
+
+
+BEFORE_SHARD: dict[str, Any] = {
+    "args": (lz.filter(differs, 2), lz.filter(differs, 3)),
+    "one more": (lz.map(tuple), lz.filter(differs, 3)),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_SHARD)
+def test_what_is_dealt_to_ranks_at_places_of_their_own_is_not_changed(name: str) -> None:
+    before, after = (
+        lz.source([(x, 0) for x in range(SIZE)]) | stage | lz.shard(num_shards=2, index=0)
+        for stage in BEFORE_SHARD[name]
+    )
+    dealt = lz.run(before | lz.filter(differs, 1))
+    next(dealt)
+    for carry in (dealt.change, lambda new: lz.rebase(dealt.state, new)):
+        with pytest.raises(lz.StateMismatch, match="ranks behind shard"):
+            carry(after | lz.filter(differs, 1))
+    plain = lz.run(before | lz.map(tuple))
+    next(plain)
+    plain.change(after | lz.map(tuple))
 
 
 def test_another_function_holds_from_here_on_where_nothing_is_held() -> None:
@@ -341,6 +433,18 @@ def test_tracked_changes_once_all_that_was_given_is_finished() -> None:
     assert item == 103
     resumed = lz.tracked(lz.run(numbers(100)), tracked.state, max_in_flight=4)
     assert [item for _, item in islice(resumed, 2)] == [103, 104]
+
+
+def test_tracked_passes_over_what_was_finished_before() -> None:
+    tracked = lz.tracked(lz.run(numbers(0)), max_in_flight=4)
+    (first, _), (second, _) = islice(tracked, 2)
+    tracked.ack(second)
+    resumed = lz.tracked(lz.run(numbers(0)), tracked.state, max_in_flight=4)
+    ticket, _ = next(resumed)
+    resumed.ack(ticket)
+    resumed.change(numbers(100))
+    assert next(resumed)[1] == 102
+    assert ticket != first
 
 
 def test_tracked_waits_for_what_another_thread_finishes() -> None:

@@ -99,13 +99,24 @@ def _alike(one: Any, other: Any) -> bool:
     if not is_function(one):
         with suppress(Unfit):
             return bool(content(one, None) == content(other, None))
-    return bool(one == other) or (_is_open(one) and _alike(vars(one), vars(other)))
+    if one == other:
+        return True
+    before, after = _held(one), _held(other)
+    return bool(before or after) and _alike(before, after)
 
 
-def _is_open(value: Any) -> bool:
-    """Whether all that an object holds are its `vars`."""
-    slots = any(vars(kind).get("__slots__") for kind in type(value).__mro__)
-    return hasattr(value, "__dict__") and not slots
+def _held(value: Any) -> dict[str, Any]:
+    """What an object holds by names."""
+    found: dict[str, Any] = {**getattr(value, "__dict__", {})}
+    for kind in type(value).__mro__:
+        slots: Any = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name in ("__dict__", "__weakref__"):
+                continue
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{kind.__name__.lstrip('_')}{name}"
+            found[name] = getattr(value, name, None)
+    return found
 
 
 def _parts(function: Any) -> list[Any]:

@@ -338,7 +338,7 @@ class Lookahead:
             self._add(task, pending)
 
     def _is_lost_by_others(self) -> bool:
-        """Whether the workers were lost at a task that isn't among these, which hold their items."""
+        """Whether workers were lost at a task that isn't among these, which hold their items."""
         lost = self._pool.lost_at if self._holds_items else None
         return lost is not None and all(each is not lost for _, each in self._queue)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -58,3 +59,30 @@ def test_what_is_added_may_be_taken_away() -> None:
     del registry["own"]
     assert "own" not in registry
     assert len(registry) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"functions": {"kye": "look"}}, "it has no argument 'kye'"),
+        ({"functions": {"key": "looks"}}, "'looks' is no role of key"),
+        ({"unrecorded": ("kye",)}, "it has no argument 'kye'"),
+        ({"checks": {"kye": int}}, "it has no argument 'kye'"),
+    ],
+)
+def test_a_combinator_that_names_what_it_lacks_is_refused(options: Any, message: str) -> None:
+    def keyed(upstream: Any, key: Any) -> Any:
+        return upstream
+
+    with pytest.raises(lz.ArgumentError, match=f"keyed: {message}"):
+        lz.combinator(registered=False, **options)(keyed)
+
+
+@pytest.mark.parametrize("found", [None, 5, lz.map(str)])
+def test_what_makes_no_machine_is_named(found: Any) -> None:
+    def nothing(upstream: Any) -> Any:
+        return found
+
+    stage = lz.combinator(registered=False)(nothing)
+    with pytest.raises(lz.PipelineError, match="nothing: its function has to return a machine"):
+        lz.run(lz.source([1]) | stage())

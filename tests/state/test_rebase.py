@@ -290,3 +290,45 @@ def test_a_place_too_far_to_count_is_rebased_without_a_number_of_its_own() -> No
     far = lz.State(old.entries, 5, (0, 2**60 - 1))
     assert lz.rebase(far, new).rebased == (5, None)
     assert lz.rebase(lz.state_at(old, 6), new).rebased == (6, 4)
+
+
+@pytest.mark.parametrize("stage", [lz.batch(2), lz.shard(num_shards=2, index=0), lz.take(3)])
+def test_an_argument_that_is_not_there_is_refused(stage: Any) -> None:
+    pipeline = lz.source(range(9)) | stage
+    stages = lz.init(pipeline).stages
+    state = lz.State((stages[0], stages[1].with_arguments({})), 0, lz.init(pipeline).position)
+    for taken in (lz.run, lz.step, lambda *pair: lz.rebase(*pair[::-1])):
+        with pytest.raises(lz.StateMismatch):
+            taken(pipeline, state)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (lz.batch(1), lz.batch(2)),
+        (lz.tap(abs), lz.shuffle(4, seed=0)),
+        (lz.tap(abs), lz.take(30)),
+        (lz.tap(abs), lz.enumerate()),
+    ],
+)
+def test_a_place_that_no_run_has_from_the_beginning_has_no_number(old: Any, new: Any) -> None:
+    """Or `without` would leave out others than those that it names."""
+    before, after = (lz.source(range(40)) | stage for stage in (old, new))
+    found = lz.rebase(lz.state_at(before, 5), after)
+    assert found.rebased == (5, None)
+    with pytest.raises(lz.StateMismatch, match="only reading tells"):
+        lz.rebase(found, after | lz.without([(7, 9)]))
+
+
+def test_a_rank_whose_place_is_its_own_gives_it_to_no_other() -> None:
+    dealt = lz.source(range(40)) | lz.shard(num_shards=2, index=0) | lz.filter(bool)
+    with pytest.raises(lz.StateMismatch, match="filter behind it had ranks at places"):
+        lz.rebase(lz.state_at(dealt, 3), lz.source(range(40)) | lz.shard(num_shards=3, index=0))
+
+
+def test_what_has_become_too_short_is_a_mismatch() -> None:
+    old = lz.source(range(20)) | lz.shard(num_shards=2, index=0) | lz.shuffle(1, seed=1)
+    new = lz.source(range(4)) | lz.enumerate() | lz.shuffle(1, seed=1)
+    for taken in (lz.run, lambda *pair: lz.rebase(*pair[::-1])):
+        with pytest.raises(lz.StateMismatch):
+            taken(new, lz.state_at(old, 6))
