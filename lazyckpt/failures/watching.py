@@ -51,8 +51,8 @@ class Watch:
         if self._count in self._errors:
             error = self._errors[self._count]
             if (name := name_of(record)) is not None:
-                self.lost[name] = error
-            raise error
+                self.lost[name] = _anew(error)
+            raise _anew(error)
         before, self._cell[0] = self._cell[0], self._count
         try:
             return fn(*args)
@@ -70,8 +70,13 @@ class _LeftOut:
         """What the function gives for these arguments, which are of this record."""
         name = name_of(record)
         if name is not None and name in self._lost:
-            raise self._lost[name]
+            raise _anew(self._lost[name])
         return fn(*args)
+
+
+def _anew(error: Exception) -> Exception:
+    """The same error, which hasn't been raised: what was raised has a traceback, which grows."""
+    return type(error)(*error.args)
 
 
 def name_of(record: Record) -> int | None:
