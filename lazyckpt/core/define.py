@@ -59,7 +59,7 @@ def define(
         return wrap(Call(combinator, combinator.bind(args, kwargs), written_at()))
 
     roles = {} if functions is None or callable(functions) else functions
-    for name in (*(checks or ()), *unrecorded, *roles):
+    for name in (*unrecorded, *roles):
         if name not in signature.parameters:
             raise ArgumentError(f"{build.__name__}: it has no argument {name!r}")
     for name, role in roles.items():

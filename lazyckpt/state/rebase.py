@@ -215,7 +215,7 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
                     for name in pair.changed
                     if name in checks
                 }
-                if inspect.Parameter.empty in old.values():
+                if any(each is inspect.Parameter.empty for each in old.values()):
                     raise InvalidState("the state lacks an argument")
             except MISFITS as error:
                 raise _refused(pair, str(error)) from None

@@ -67,7 +67,6 @@ def test_what_is_added_may_be_taken_away() -> None:
         ({"functions": {"kye": "look"}}, "it has no argument 'kye'"),
         ({"functions": {"key": "looks"}}, "'looks' is no role of key"),
         ({"unrecorded": ("kye",)}, "it has no argument 'kye'"),
-        ({"checks": {"kye": int}}, "it has no argument 'kye'"),
     ],
 )
 def test_a_combinator_that_names_what_it_lacks_is_refused(options: Any, message: str) -> None:
