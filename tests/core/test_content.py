@@ -83,8 +83,8 @@ VALUES: list[Any] = [
     np.array([(1, 2.0)], "u1,f8"), np.array([(1, 3.0)], "u1,f8"), np.array([(1, None)], "u1,O"),
     np.longdouble("1.1"), np.longdouble("1.2"),
     np.datetime64(1, "ns"), np.datetime64(2, "ns"), np.dtype("u1"), np.dtype("u2"),
-    OrderedDict(a=1, b=2), OrderedDict(b=2, a=1), Kept(8), Kept(16), np.matrix([[1, 2]]),
-    np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[0, 0]),
+    OrderedDict(a=1, b=2), OrderedDict(b=2, a=1), Kept(8), Kept(16),
+    np.array([[1, 2]]).view(np.matrix), np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[0, 0]),
 ]  # fmt: skip
 
 

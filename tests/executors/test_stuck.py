@@ -96,9 +96,13 @@ def yes(x: Any) -> bool:
     return True
 
 
-def calls_per_item(executor: lz.Executor, n: int) -> dict[str, float]:
-    """How often the consumer's thread calls functions for an item, by their names."""
+def calls_per_item(executor: lz.Executor, n: int) -> Counter[str]:
+    """How often the consumer's thread calls functions for `n` items, by their names.
+
+    Of three times the one with the fewest: in the others it may have filled the buffer.
+    """
     found: Counter[str] = Counter()
+    counts: list[Counter[str]] = []
 
     def note(frame: FrameType, event: str, function: Any) -> None:
         if event == "call":
@@ -108,20 +112,23 @@ def calls_per_item(executor: lz.Executor, n: int) -> dict[str, float]:
 
     with lz.run(lz.source(range(3000)) | lz.filter(yes), executor=executor) as run:
         assert len([*islice(run, 20)]) == 20
-        sys.setprofile(note)
-        try:
-            assert len([*islice(run, n)]) == n
-        finally:
-            sys.setprofile(None)
-    return {"poll": found["poll"] / n, "all": found.total() / n}
+        for _ in range(3):
+            found = Counter()
+            sys.setprofile(note)
+            try:
+                assert len([*islice(run, n)]) == n
+            finally:
+                sys.setprofile(None)
+            counts.append(found)
+    return min(counts, key=Counter.total)
 
 
 @pytest.mark.parametrize("make", [lz.threads, lz.processes])
 def test_an_item_costs_the_consumer_no_more_with_many_ahead(make: Any) -> None:
     options: dict[str, Any] = {"start_method": "fork"} if make is lz.processes else {}
     found = calls_per_item(make(2, buffer_size=1500, **options), 50)
-    assert found["poll"] <= 300  # 9, and 420 of all; on a busy machine up to three times that
-    assert found["all"] <= 4000
+    assert found["poll"] <= 100 * 50
+    assert found.total() <= 1000 * 50
 
 
 _alive: list[weakref.ref[Any]] = []
