@@ -84,7 +84,8 @@ VALUES: list[Any] = [
     np.longdouble("1.1"), np.longdouble("1.2"),
     np.datetime64(1, "ns"), np.datetime64(2, "ns"), np.dtype("u1"), np.dtype("u2"),
     OrderedDict(a=1, b=2), OrderedDict(b=2, a=1), Kept(8), Kept(16),
-    np.array([[1, 2]]).view(np.matrix), np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[0, 0]),
+    np.array([[1, 2]]).view(np.matrix), np.ma.array([1, 2], mask=[0, 1]),
+    np.ma.array([1, 2], mask=[0, 0]),
 ]  # fmt: skip
 
 
