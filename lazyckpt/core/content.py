@@ -106,14 +106,14 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _held(value: Any) -> dict[str, Any]:
-    """What an object holds by names."""
+    """What an object holds, by names: its variables and what is in its slots."""
     found: dict[str, Any] = {**getattr(value, "__dict__", {})}
     for kind in type(value).__mro__:
         slots: Any = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name in ("__dict__", "__weakref__"):
                 continue
-            if name.startswith("__") and not name.endswith("__"):
+            if name.startswith("__") and not name.endswith("__"):  # as Python calls it then
                 name = f"_{kind.__name__.lstrip('_')}{name}"
             found[name] = getattr(value, name, None)
     return found

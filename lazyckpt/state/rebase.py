@@ -71,7 +71,8 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 
     Raises:
         StateMismatch: With the reason, for every other change, and where a stage
-            behind holds what the changed one gave, so that a resume would take it again.
+            behind holds what the changed one gave, so that a resume would take it again,
+            or ranks stand at places of their own, as behind `shard(...) | filter(...)`.
 
     >>> import lazyckpt as lz
     >>> small, large = (lz.source(range(6)) | lz.batch(n) for n in (2, 4))
@@ -262,7 +263,8 @@ def _check_behind(
     gone: list[Pair] = []
     for pair, each in zip(pairs[::-1], wanted[::-1], strict=True):
         if {"here", "any"} & (each or set()) and (dealt := _dealt_apart(behind)) is not None:
-            raise _refused(pair, f"ranks behind {dealt!r} stand at places of their own")
+            where = f"ranks behind {dealt!r} stand at places of their own"
+            raise _refused(pair, f"{where}: change only what is behind it")
         if "lockstep" in (each or ()) and gone:
             raise _refused(pair, f"{gone[0].name} behind it had ranks at places of their own")
         if pair.new == 0 and not (pair.name in registry and registry[pair.name].pointwise):
