@@ -169,17 +169,17 @@ def test_workers_killed_while_they_are_idle(executor: lz.Executor, shape: Any) -
 
 
 def large(item: int) -> Any:
-    return np.full(1 << 22, item)
+    return np.full(1 << 20, item)
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
 def test_a_worker_killed_amid_a_large_array(shared_memory: bool) -> None:
     executor = lz.processes(buffer_size=8, shared_memory=shared_memory, start_method="fork")
     found: list[int] = []
-    with lz.run(lz.source(range(9)) | lz.map(large), executor=executor) as run:
+    with lz.run(lz.source(range(30)) | lz.map(large), executor=executor) as run:
         found.append(int(next(run)[0]))
         [worker] = multiprocessing.active_children()
-        if not shared_memory:  # it writes until the pipe is full
+        if not shared_memory:  # it writes until the pipe is full, or all 8 have been taken in
             stat = Path(f"/proc/{worker.pid}/wchan")
             until(lambda: stat.read_text().startswith(("sock", "unix")))
         worker.kill()
@@ -187,7 +187,7 @@ def test_a_worker_killed_amid_a_large_array(shared_memory: bool) -> None:
             found.extend(int(item[0]) for item in run)
         assert run.state.items == len(found)
         found.extend(int(item[0]) for item in run)
-    assert found == list(range(9))
+    assert found == list(range(30))
 
 
 def test_a_thread_that_hung_and_wakes_up_is_in_nobodys_way() -> None:
