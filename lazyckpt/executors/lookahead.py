@@ -119,7 +119,8 @@ class Lookahead:
             if self._losses.is_next:
                 self._losses.try_again()
                 self._generate_again()
-            self.fill(end)
+            if not self._queue or self._generation != self._pool.generation:
+                self.fill(end)
             if self.gate.is_open and not is_alone:
                 self._share.fill_others(self._sizer.ahead())
             task, pending = self._queue[0]
@@ -278,19 +279,19 @@ class Lookahead:
             return
         place, left = 0, READY_BYTES * self._pool.workers * self._share.fraction()
         unfinished = 0  # after one of each worker none is done
-        while self.gate.is_open and place < min(len(self._queue), _MOST_RUNS) and left > 0:
+        while place < len(self._queue) and place < _MOST_RUNS and left > 0:
             task, pending = self._queue[place]
             place += 1
-            if not isinstance(pending, PendingTask) or not self._is_done(pending):
+            outcome = self._found(pending)
+            if outcome is None:
                 unfinished += 1
                 if unfinished >= self._pool.workers:
                     return
                 continue
-            with suppress(TaskLost):  # it is submitted again when it is the next
-                outcome = self._pool.result(pending)
-                left -= outcome.item_bytes * len(outcome.items)
-                if outcome.item_bytes <= CHUNK_BYTES:
-                    self._continue(place, task, pending, outcome)
+            assert isinstance(pending, PendingTask)
+            left -= outcome.item_bytes * len(outcome.items)
+            if outcome.item_bytes <= CHUNK_BYTES and self.gate.is_open:
+                self._continue(place, task, pending, outcome)
 
     def _continue(self, place: int, task: Task, pending: PendingTask, outcome: Outcome) -> None:
         """Have the next part of a run made, if there is one which isn't under way."""
@@ -350,12 +351,15 @@ class Lookahead:
         known = [each for _, each in self._queue if isinstance(each, PendingTask)]
         return pending.made is None and any(each.made is not None for each in known)
 
-    def _found(self, pending: PendingTask) -> Outcome | None:
+    def _found(self, pending: PendingTask | Exception | None) -> Outcome | None:
         """Return the outcome of a task if it is done."""
-        if self._pool.is_done(pending):
-            with suppress(TaskLost):
-                outcome = self._pool.result(pending)
-                return None if _is_lost(outcome) else outcome
+        if not isinstance(pending, PendingTask):
+            return None
+        if pending.outcome is None and not self._pool.is_done(pending):
+            return None
+        with suppress(TaskLost):
+            outcome = pending.outcome or self._pool.result(pending)
+            return None if _is_lost(outcome) else outcome
         return None
 
 

@@ -108,8 +108,8 @@ def test_nothing_is_made_before_it_may_be(
         made = settled(counting)
         for item in range(1, len(made) + 3):
             assert next(run) == item
-        made = counting.made
-        assert made == sorted(set(made)), "made once"
+        found = counting.made
+        assert found == sorted(set(found)), "made once"
         assert [*run] == list(range(len(made) + 3, 100))
     until(lambda: not workers())
 

@@ -239,7 +239,13 @@ class Receiver:
         self._memory: SharedMemorySlots | UnmappedSlots | None = None
 
     def receive(self) -> Message:
-        """Wait for the next message.
+        """Wait for the next message; for errors see `receive_ready`."""
+        while (message := self.receive_ready()) is None:
+            poll(self._connection, None)
+        return message
+
+    def receive_ready(self) -> Message | None:
+        """The next message if it has begun to come, or if the pipe blocks; else None.
 
         Raises:
             EOFError: The sender is gone, and what it sent has been received.
@@ -250,11 +256,13 @@ class Receiver:
         """
         self.free_slots()
         try:
-            while (kind := (frame := self._frame())[-1]) != _MESSAGE:
+            while (frame := self._frame()) is not None and (kind := frame[-1]) != _MESSAGE:
                 if kind == _MEMORY:
                     self._map(*_SHAPE.unpack_from(frame))
                 else:
                     warnings.warn(frame[:-1].decode(), RuntimeWarning, stacklevel=3)
+            if frame is None:
+                return None
             slot, count, number, _ = _TAIL.unpack_from(frame, end := len(frame) - _TAIL.size)
             sizes = struct.unpack_from(f"={count}Q", frame, end := end - 8 * count)
             if slot == _PIPE:
@@ -283,24 +291,29 @@ class Receiver:
             self._memory.close()
             self._memory = None
 
-    def _frame(self) -> bytearray:
+    def _frame(self) -> bytearray | None:
         head = bytearray(_SIZE.size)
-        self._read_into(head)
+        if not self._read_into(head, waits=False):
+            return None
         frame = bytearray(_SIZE.unpack(head)[0])
         self._read_into(frame)
         return frame
 
-    def _read_into(self, buffer: Any) -> None:
+    def _read_into(self, buffer: Any, *, waits: bool = True) -> bool:
+        """Fill a buffer; unless this waits, return False if nothing of it is there."""
         left, fd = memoryview(buffer), self._connection.fileno()
         while left:
             try:
                 count = os.readv(fd, [left])
             except BlockingIOError:
+                if not waits and len(left) == len(buffer):
+                    return False
                 poll(fd, None)
                 continue
             if not count:
                 raise EOFError("the sender is gone")
             left = left[count:]
+        return True
 
     def _map(self, size: int, slots: int) -> None:
         poll(self._connection, None)

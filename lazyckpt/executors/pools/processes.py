@@ -160,11 +160,12 @@ class ProcessPool(WorkerPool):
             if pending.generation != self.generation:
                 raise TaskLost
             patience = patience or Patience(self._patience, worker.progress)
-            is_alive = self._wait(worker, patience.left()) or worker.process.is_alive()
+            if not worker.has_hung_up and self._wait(worker, patience.left()):
+                continue
             with self._lock:
-                is_alive = is_alive and not worker.has_hung_up
                 if self.is_done(pending) or pending.generation != self.generation:
                     continue  # because of another thread, or a signal's handler
+                is_alive = worker.process.is_alive() and not worker.has_hung_up
                 if not is_alive or patience.is_over:
                     raise self._loss(worker, is_late=is_alive)
         if pending.outcome is None:
@@ -205,8 +206,8 @@ class ProcessPool(WorkerPool):
     def is_done(self, pending: PendingTask) -> bool:
         with self._lock:
             worker: WorkerProcess | None = pending.handle  # first: a signal's handler may stop this
-            if worker is not None and not pending.is_done and pending.generation == self.generation:
-                worker.receive_ready()
+            if worker is not None and pending.generation == self.generation:
+                worker.receive_ready(until=pending)
             return pending.is_done
 
     def stop(self) -> None:

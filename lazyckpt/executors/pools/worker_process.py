@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, hang_up, poll
+from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, hang_up
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.progress import Progress
 from lazyckpt.executors.pools.worker_main import START_FAILED, WorkerSettings
@@ -95,14 +95,17 @@ class WorkerProcess:
         self.load -= pending.size
         return pending
 
-    def receive_ready(self) -> None:
-        """Take in the outcomes that have come, unopened."""
-        while self.pending_tasks and self.is_whole and poll(self.connection, 0):
+    def receive_ready(self, until: PendingTask | None = None) -> None:
+        """Take in the outcomes that have come, unopened; no others than `until` one has."""
+        while self.pending_tasks and self.is_whole and not (until is not None and until.is_done):
             self.is_whole = False
             try:
-                message = self.receiver.receive()
+                message = self.receiver.receive_ready()
             except EOFError:
                 self.has_hung_up = self.is_whole = True
+                return
+            if message is None:
+                self.is_whole = True
                 return
             is_started = message.number != START_FAILED
             self._take(message.number if is_started else 0).came.put(message)
