@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, overload
@@ -229,7 +229,7 @@ def stack(items: Sequence[Any]) -> Any:
     - arrays of one shape: an array with a new first axis
     - numbers, bools and NumPy scalars: a one-dimensional array
     - strings and bytes: a list
-    - tuples, named tuples, lists and dicts: the same, with every field stacked
+    - tuples, named tuples and lists: the same, with every field stacked; mappings: a dict
     - torch tensors: `torch.stack`
 
     Args:
@@ -249,7 +249,7 @@ def stack(items: Sequence[Any]) -> Any:
     if not len(items):
         raise ValueError("stack: a batch of no items has no shape")
     first = items[0]
-    if isinstance(first, dict):
+    if isinstance(first, Mapping):
         _alike(items, "keys", lambda item: sorted(item, key=repr))
         return {key: stack([item[key] for item in items]) for key in first}
     if isinstance(first, (tuple, list)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -66,7 +66,7 @@ def _traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
 def unbatch(upstream: Machine[Any]) -> Machine[Any]:
     """The items of every batch: the inverse of `batch`, with or without `collate=stack`.
 
-    A list gives its items and an array its rows. A dict of batches gives dicts,
+    A list gives its items and an array its rows. A mapping of batches gives dicts,
     a tuple of batches tuples, by field.
 
     State:
@@ -100,14 +100,14 @@ def unstacked(batch: Any) -> Iterable[Any]:
     """The items of one batch, as an iterable."""
     if isinstance(batch, (list, np.ndarray)):
         return batch
-    if isinstance(batch, (dict, tuple)):
-        named = batch.items() if isinstance(batch, dict) else enumerate(batch)
+    if isinstance(batch, (Mapping, tuple)):
+        named = batch.items() if isinstance(batch, Mapping) else enumerate(batch)
         fields = {name: list(unstacked(field)) for name, field in named}
         lengths = {name: len(field) for name, field in fields.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"unbatch: the fields of a batch have unequal lengths {lengths}")
         rows = zip(*fields.values(), strict=True)
-        if isinstance(batch, dict):
+        if isinstance(batch, Mapping):
             return [dict(zip(batch, row, strict=True)) for row in rows]
         make = getattr(batch, "_make", tuple)
         return [make(row) for row in rows]

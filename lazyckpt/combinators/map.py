@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast, overload
 
 from lazyckpt.combinators.batch import stack
@@ -125,8 +125,8 @@ def map(
 
 def _holding(count: int, made: Any) -> Any:
     """What a vectorized function made, if every field of it has `count` rows."""
-    if isinstance(made, (dict, tuple)):
-        for field in made.values() if isinstance(made, dict) else made:
+    if isinstance(made, (Mapping, tuple)):
+        for field in made.values() if isinstance(made, Mapping) else made:
             _holding(count, field)
     elif len(made) != count:
         raise ValueError(f"map: a vectorized function got {count} items and gave {len(made)}")

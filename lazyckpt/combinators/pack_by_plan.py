@@ -52,7 +52,7 @@ def pack_by_plan(upstream: Machine[Any], plan: PackingPlan) -> Machine[Features]
     """Rows of tokens, each of the documents that `plan_packing` found to fill it best.
 
     The items before it are documents with random access: each a sequence of tokens, as a list
-    or an array of shape `(n, ...)`, or a dict of several features of one length n, such as a
+    or an array of shape `(n, ...)`, or a mapping of several features of one length n, such as a
     loss mask beside the tokens. Only those in the rows asked for are read and made, so that
     `shuffle` and `shard` behind it deal rows that are equally full, and no rank makes
     those of another.

@@ -16,7 +16,7 @@ from lazyckpt.combinators.machines.best_fit_decreasing import best_fit_decreasin
 from lazyckpt.combinators.machines.token_rows import Overflow, overflow_policy
 from lazyckpt.core.arrays import read_only
 from lazyckpt.core.cached_property import cached_property
-from lazyckpt.core.checks import Unfit, at_least, checked, natural, optional, positive
+from lazyckpt.core.checks import Unfit, as_column, at_least, checked, natural, optional, positive
 from lazyckpt.core.prng import Permutation, derive
 from lazyckpt.errors import ArgumentError
 
@@ -230,7 +230,7 @@ def plan_packing(
 
 def _lengths(value: Any) -> NDArray[Any]:
     try:
-        found = np.asarray(value)
+        found = np.asarray(as_column(value))
     except ValueError:  # ragged lists
         found = np.asarray(None)
     if not found.size and found.ndim == 1:

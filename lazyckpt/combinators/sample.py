@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lazyckpt.combinators.machines.reordered import Listed, Order, reordered, table_length
-from lazyckpt.core.checks import Unfit, boolean, natural, optional, positive, weights_as_given
+from lazyckpt.core.checks import (
+    Unfit,
+    as_column,
+    boolean,
+    natural,
+    optional,
+    positive,
+    weights_as_given,
+)
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.prng import (
     Indices,
@@ -32,15 +40,17 @@ _FINEST = 53  # bits of a float's mantissa
 
 
 def _weights(value: Any) -> NDArray[np.float64]:
+    value = as_column(value)
     with suppress(ValueError):  # of items of several lengths, of which the check names one
         value = np.asarray(value)
     return np.asarray(weights_as_given(value), np.float64)
 
 
 def _labels(value: Any) -> Any:
+    value = as_column(value)
     is_array = isinstance(value, np.ndarray) and value.ndim == 1
     if not is_array and not isinstance(value, (list, tuple, range)):
-        raise Unfit("a list, tuple or one-dimensional array of labels, one for each item")
+        raise Unfit("a list, tuple, series or one-dimensional array of labels, one for each item")
     return value
 
 

@@ -137,10 +137,12 @@ def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
 
     Args:
         arrays: One array of shape `(n, ...)` a column, or what `numpy.asarray`
-            makes one; memory maps are read where needed.
+            makes one; memory maps are read where needed. Of a list of bytes each row has
+            its own.
 
     Raises:
-        ArgumentError: For no column, or columns of unequal lengths.
+        ArgumentError: For no column, columns of unequal lengths, masked arrays, and lists that
+            no array holds as they are, as of numbers and texts.
 
     State:
         The epoch and a count of rows.
@@ -194,6 +196,23 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
         raise ArgumentError(
             f"columns: {name} must be an array, got {name}={brief(values)} ({kind})"
         )
+    if isinstance(values, np.ma.MaskedArray):
+        raise ArgumentError(f"columns: {name} has a mask, and rows have none; pass .filled(value)")
+    is_text = column.dtype.kind in "SU" and not hasattr(values, "dtype")
+    return _of_texts(name, values, column) if is_text else column
+
+
+def _of_texts(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A list's bytes as they are: an array of bytes drops zeros at their end. So of texts."""
+    given = np.array(values, object)
+    if column.dtype.kind == "S":
+        return given
+    for kept, value in zip(column.ravel().tolist(), given.ravel().tolist(), strict=True):
+        if kept != value:
+            raise ArgumentError(
+                f"columns: {name} would have {brief(kept)} in place of {brief(value)} "
+                f"({type(value).__name__}); pass numpy.array(values, object) for values as they are"
+            )
     return column
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,8 +18,8 @@ from lazyckpt.pipeline import Listing
 def split_batch(upstream: Machine[object], n: int) -> Machine[list[Any]]:
     """Each batch as a list of n parts, one a device, of consecutive items.
 
-    A batch is a list of items, an array or tensor of rows, or a dict or tuple of
-    such, which is split field by field. Where n doesn't divide it, the first
+    A batch is a list of items, an array or tensor of rows, or a mapping or tuple of
+    such, which is split field by field, a mapping into dicts. Where n doesn't divide it, the first
     parts have one item more; a batch of fewer than n items has empty parts at
     the end. `batch(drop_last=True)` or `batch(pad=...)` keeps a last batch even.
 
@@ -55,22 +56,26 @@ def split_batch(upstream: Machine[object], n: int) -> Machine[list[Any]]:
 
 
 def _rows(batch: Any) -> int:
-    if isinstance(batch, (dict, tuple)):
-        fields = batch.values() if isinstance(batch, dict) else batch
+    if isinstance(batch, (Mapping, tuple)):
+        fields = batch.values() if isinstance(batch, Mapping) else batch
         sizes = [_rows(field) for field in fields]
         if len(set(sizes)) > 1:
             raise ValueError(f"split_batch: the fields of a batch have unequal lengths {sizes}")
         if sizes:
             return sizes[0]
-    elif isinstance(batch, list) or len(getattr(batch, "shape", [])):
+    elif _is_sequence(batch) or len(getattr(batch, "shape", [])):
         return len(batch)
     raise TypeError(f"split_batch: expected a batch, got {brief(batch)} ({type(batch).__name__})")
 
 
+def _is_sequence(batch: Any) -> bool:
+    return isinstance(batch, Sequence) and not isinstance(batch, (str, bytes))
+
+
 def _part(batch: Any, some: slice) -> Any:
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {name: _part(field, some) for name, field in batch.items()}
     if isinstance(batch, tuple):
         fields = [_part(field, some) for field in batch]
         return batch._make(fields) if hasattr(batch, "_make") else tuple(fields)
-    return batch[some]
+    return batch[some] if isinstance(batch, list) or not _is_sequence(batch) else [*batch][some]

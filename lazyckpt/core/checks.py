@@ -10,7 +10,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, NoReturn
 
@@ -54,6 +54,8 @@ def brief(value: Any, name: str = "") -> str:
         text = masked(repr(value))
     except Exception:  # of a huge int, or a user's own
         return f"<{type(value).__name__}>"
+    if "\n" in text:  # of a table, or an array
+        text = " ".join(text.split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -135,8 +137,22 @@ def weighing(value: Any) -> tuple[Any, ...]:
     return tuple(map(whole, weights_as_given(value)))
 
 
+def as_column(value: Any) -> Any:
+    """A list, tuple, range or array as it is; a series, tensor or column of others as an array."""
+    if isinstance(value, (list, tuple, range, np.ndarray)):
+        return value
+    if hasattr(value, "__array__"):
+        try:
+            return np.asarray(value)
+        except Exception as error:  # of a tensor on another device, or in a graph
+            _unfit(f"what NumPy can read ({error})")
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    return [*value] if is_sequence else value
+
+
 def weights_as_given(value: Any) -> Any:
     """A sequence or one-dimensional array of finite numbers >= 0, not all of them 0."""
+    value = as_column(value)
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf":
         bad = np.flatnonzero(~((value >= 0) & (value < math.inf))).tolist()
     else:
@@ -169,7 +185,10 @@ def _is_weight(value: Any) -> bool:
 
 
 def index_sequence(value: Any) -> Any:
-    """A range, list, tuple or one-dimensional array of ints, as it is."""
+    """A range, list, tuple or one-dimensional array of ints, or a column of others as an array."""
+    value = as_column(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O" and value.ndim == 1:
+        value = value.tolist()
     if isinstance(value, range):
         if value[sys.maxsize :]:
             _unfit(f"a range of at most {sys.maxsize} ints")

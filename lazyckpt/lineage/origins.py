@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,8 @@ def plain(item: Any) -> Any:
 
 def parts(item: Any) -> Iterator[Any]:
     """What is in nested lists, tuples and dicts, in the order in which it stands there."""
-    if isinstance(item, (list, tuple, dict)):
-        for each in item.values() if isinstance(item, dict) else item:
+    if isinstance(item, (list, tuple, Mapping)):
+        for each in item.values() if isinstance(item, Mapping) else item:
             yield from parts(each)
     else:
         yield item

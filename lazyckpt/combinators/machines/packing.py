@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ def traced_rows(call: Call, tracing: Any) -> Stage[Any, Any]:
 
     def marked(item: Any) -> Any:
         value = tracing.plain(item)
-        features = value if isinstance(value, dict) else {"tokens": value}
+        features = value if isinstance(value, Mapping) else {"tokens": value}
         sizes = [len(each) for each in map(np.asarray, features.values()) if each.ndim]
         known.append(tuple(tracing.origins(item)))
         return {**features, _CODES: np.full(sizes[0], len(known))} if sizes else value

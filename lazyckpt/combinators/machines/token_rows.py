@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Literal, TypeAlias
 
@@ -37,16 +37,16 @@ def as_sequence(stage: str, item: Any) -> tuple[int, Features]:
     """How many tokens an item has, and its features as arrays."""
     if type(item) is np.ndarray and item.ndim:
         return len(item), {"tokens": item}
-    if not isinstance(item, dict):
+    if not isinstance(item, Mapping):
         tokens = np.asarray(item)
         if tokens.ndim:
             return len(tokens), {"tokens": tokens}
-    fields = item if isinstance(item, dict) else {"tokens": item}
+    fields = item if isinstance(item, Mapping) else {"tokens": item}
     features = {name: np.asarray(values) for name, values in fields.items()}
     sizes = {name: len(each) if each.ndim else None for name, each in features.items()}
     if None in sizes.values() or not sizes:
         raise TypeError(
-            f"{stage}: expected a sequence of tokens, or a dict of such, got {brief(item)} "
+            f"{stage}: expected a sequence of tokens, or a mapping of such, got {brief(item)} "
             f"({type(item).__name__})"
         )
     if len(set(sizes.values())) > 1:
@@ -76,7 +76,7 @@ def dropped(length: int, overflow: Overflow, **_: Any) -> Callable[[Any], str | 
 
 
 def _longer(length: int, item: Any) -> str | None:
-    tokens = next(iter(item.values()), ()) if isinstance(item, dict) else item
+    tokens = next(iter(item.values()), ()) if isinstance(item, Mapping) else item
     size = len(tokens) if hasattr(tokens, "__len__") and np.ndim(tokens) else 0
     return f"{size} tokens are more than length={length}" if size > length else None
 

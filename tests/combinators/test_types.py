@@ -1,0 +1,127 @@
+"""Types of other people: mappings that are no dict, columns that are no array, values as given."""
+
+from __future__ import annotations
+
+from collections import UserDict, UserList
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lazyckpt as lz
+from lazyckpt.testing import equal
+
+LENGTHS = [3, 1, 4, 1, 5]
+FIELDS: dict[str, Any] = {
+    "unbatch": lz.unbatch(),
+    "split_batch": lz.split_batch(2),
+    "stack": lz.batch(1, collate=lz.stack),
+    "concat_then_split": lz.concat_then_split(4),
+    "pack_first_fit": lz.pack_first_fit(8, num_bins=2),
+    "pack_best_fit": lz.pack_best_fit(8, num_bins=2),
+    "pack_by_plan": lz.pack_by_plan(lz.plan_packing(LENGTHS, 8, seed=0)),
+}
+"""Stages that look at what an item has by name."""
+
+
+def named(size: int) -> dict[str, Any]:
+    return {"input_ids": np.arange(size), "labels": [-1] * size}
+
+
+@pytest.mark.parametrize("kind", [UserDict, MappingProxyType])
+@pytest.mark.parametrize("stage", FIELDS)
+def test_any_mapping_has_fields(stage: str, kind: Any) -> None:
+    """As transformers' BatchEncoding and tensordict's TensorDict have, which are no dicts."""
+    rows = lz.source(LENGTHS) | lz.map(named)
+    wanted = [*rows | FIELDS[stage]]
+    assert wanted
+    found = rows | lz.map(kind) | FIELDS[stage]
+    assert equal([*found], wanted)
+    assert lz.trace(found, 0) == lz.trace(rows | FIELDS[stage], 0)
+
+
+def test_a_vectorized_function_may_give_any_mapping() -> None:
+    fields = lz.map(lambda numbers: UserDict(x=numbers, y=-numbers), vectorized=True)
+    assert [*lz.source(np.arange(3)) | fields] == [{"x": n, "y": -n} for n in range(3)]
+
+
+@pytest.mark.parametrize("kind", [UserList, np.array, pa.array])
+def test_any_sequence_is_a_batch(kind: Any) -> None:
+    assert [int(item) for item in lz.source([[1, 2, 3]]) | lz.map(kind) | lz.unbatch()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("text", ["abc", b"abc"])
+@pytest.mark.parametrize(
+    "stage", [lz.unbatch(), lz.split_batch(2), lz.concat_then_split(2)], ids=repr
+)
+def test_a_text_is_one_value(text: Any, stage: Any) -> None:
+    with pytest.raises(TypeError, match="abc"):
+        list(lz.source([text]) | stage)
+
+
+class Told:
+    """A column of which an array can be made, and nothing else."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self._values, dtype)
+
+
+@pytest.mark.parametrize(
+    "kind", [UserList, Told, pa.array, lambda values: pa.chunked_array([values])]
+)
+@pytest.mark.parametrize(
+    "stage",
+    [
+        lz.gather,
+        lambda column: lz.sample(column, seed=0),
+        lambda column: lz.balanced(column, seed=0),
+        lambda column: lz.oversample(column, seed=0),
+    ],
+)
+def test_a_column_is_an_argument(stage: Callable[[Any], Any], kind: Any) -> None:
+    column = [0, 1, 1, 3]
+    items = lz.source(list("abcd"))
+    assert [*items | stage(kind(column))] == [*items | stage(column)]
+    mixed = [lz.mix([items] * 4, weights, seed=0) for weights in (kind(column), column)]
+    assert mixed[0] == mixed[1]
+
+
+def test_a_column_that_cannot_be_read_says_why() -> None:
+    class Elsewhere:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            raise TypeError("call .cpu() first")
+
+    with pytest.raises(lz.ArgumentError, match=r"labels must be .*call \.cpu\(\) first"):
+        lz.balanced(Elsewhere(), seed=0)
+
+
+@pytest.mark.parametrize(
+    "values", [[b"\x01\x00", b"\x02"], [b"a"], [[b"a\x00"], [b"b"]], [None, "a"], [1, None]]
+)
+def test_columns_have_values_as_they_were_given(values: Any) -> None:
+    found = [row["x"] for row in lz.columns(x=values)]
+    assert [each.tolist() if isinstance(each, np.ndarray) else each for each in found] == values
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, "a"], r"'1' in place of 1 \(int\); pass numpy.array\(values, object\)"),
+        ([True, "a"], "in place of True"),
+        ([b"a", "a"], "in place of b'a'"),
+        (["a\x00"], r"'a' in place of 'a\\x00'"),
+        (np.ma.masked_equal([1, 2], 2), r"x has a mask, .* \.filled\(value\)"),
+    ],
+)
+def test_columns_refuse_what_no_array_holds(values: Any, message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=message):
+        lz.columns(x=values)
+    if isinstance(values, list):
+        kept = lz.columns(x=np.array(values, object))
+        assert [row["x"] for row in kept] == values
