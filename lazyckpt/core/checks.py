@@ -142,10 +142,7 @@ def as_column(value: Any) -> Any:
     if isinstance(value, (list, tuple, range, np.ndarray)):
         return value
     if hasattr(value, "__array__"):
-        try:
-            return np.asarray(value)
-        except Exception as error:  # of a tensor on another device, or in a graph
-            _unfit(f"what NumPy can read ({error})")
+        return np.asarray(value)
     is_sequence = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     return [*value] if is_sequence else value
 

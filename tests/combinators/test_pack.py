@@ -86,7 +86,7 @@ STAGES = [
 @pytest.mark.parametrize(
     ("items", "kind", "message"),
     [
-        ([3], TypeError, "expected a sequence of tokens, or a dict of such, got 3"),
+        ([3], TypeError, "expected a sequence of tokens, or a mapping of such, got 3"),
         ([None], TypeError, "got None"),
         (["abc"], TypeError, "got 'abc'"),
         ([{}], TypeError, "got {}"),

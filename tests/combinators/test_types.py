@@ -92,15 +92,6 @@ def test_a_column_is_an_argument(stage: Callable[[Any], Any], kind: Any) -> None
     assert mixed[0] == mixed[1]
 
 
-def test_a_column_that_cannot_be_read_says_why() -> None:
-    class Elsewhere:
-        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-            raise TypeError("call .cpu() first")
-
-    with pytest.raises(lz.ArgumentError, match=r"labels must be .*call \.cpu\(\) first"):
-        lz.balanced(Elsewhere(), seed=0)
-
-
 @pytest.mark.parametrize(
     "values", [[b"\x01\x00", b"\x02"], [b"a"], [[b"a\x00"], [b"b"]], [None, "a"], [1, None]]
 )
