@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import function, integer, natural
+from lazyckpt.core.checks import function, integer, natural, one_of
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, Rate, countable, within
 from lazyckpt.core.prng import derive, hashed, hashes_at
 from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import stateful
 from lazyckpt.decorators import combinator, giving
+from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Numbering
 
 A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with it
@@ -60,25 +63,34 @@ def enumerate(upstream: Machine[A], start: int = 0) -> Machine[tuple[int, A]]:
 
 
 @combinator(
-    checks={"fn": function, "seed": natural},
+    checks={"fn": function, "seed": natural, "generator": one_of("numpy", "torch")},
     functions={"fn": "item"},
-    elastic=Elastic(changes={"seed": "blind"}),
+    elastic=Elastic(changes={"seed": "blind", "generator": "blind"}),
     pointwise=True,
 )
 def random_map(
-    upstream: Machine[A], fn: Callable[[np.random.Generator, A], B], *, seed: int
+    upstream: Machine[A],
+    fn: Callable[[Any, A], B],
+    *,
+    seed: int,
+    generator: Literal["numpy", "torch"] = "numpy",
 ) -> Machine[B]:
-    """`fn(rng, item)` for every item, with a `numpy.random.Generator` of its own.
+    """`fn(rng, item)` for every item, with a generator of random numbers of its own.
 
     What `rng` draws depends on the seed, the epoch and the item's number in it,
     on nothing else: not on other items' draws, on workers or on resumes. Behind
     `shard` or `lanes` that number is the item's in the stream of all ranks, as if
     it stood before `shard`, and no rank draws what another does. What a method of
-    `rng` makes of its bits may change with the version of NumPy.
+    `rng` makes of its bits may change with the version of NumPy or torch.
 
     Args:
         fn: It draws what it wants from `rng` before it returns, and keeps it no longer.
         seed: An int >= 0; the same seed gives the same draws.
+        generator: What `rng` is: a `numpy.random.Generator`, or a `torch.Generator` for
+            functions such as `torch.rand(3, generator=rng)`.
+
+    Raises:
+        ArgumentError: torch is asked for and not installed.
 
     State:
         A count of items.
@@ -93,7 +105,8 @@ def random_map(
         Yes.
 
     Source:
-        SFC64 (Doty-Humphrey, PractRand, 2010), its state hashed anew for each item.
+        SFC64 (Doty-Humphrey, PractRand, 2010), its state hashed anew for each item; torch's
+        generator is seeded anew for each.
 
     >>> import lazyckpt as lz
     >>> noisy = lz.source([10, 20, 30]) | lz.random_map(lambda rng, x: x + rng.random(), seed=0)
@@ -101,15 +114,28 @@ def random_map(
     ([10.333, 20.098, 30.364], 30.364)
     """
 
+    if generator == "torch" and importlib.util.find_spec("torch") is None:
+        raise ArgumentError('random_map: generator="torch" needs pip install "lazyckpt[torch]"')
     share = upstream.share
     spare: list[np.random.Generator] = []  # making one takes longer than most draws
 
     def drawn(epoch: int, first: int) -> Callable[[Iterable[A]], Iterator[B]]:
         key, number = derive(seed, "random_map", epoch), share.first + first * share.every
-        rngs = _generators(spare, key, number, share.every)
+        if generator == "torch":
+            rngs = _torch_generators(key, number, share.every)
+        else:
+            rngs = _generators(spare, key, number, share.every)
         return lambda items: (fn(next(rngs), item) for item in items)
 
     return numbered("random_map", upstream, drawn)
+
+
+def _torch_generators(key: int, number: int, every: int) -> Iterator[Any]:
+    """One generator of torch's, in the same way."""
+    rng = import_module("torch").Generator()
+    while True:
+        yield rng.manual_seed(hashed(key, 3 * number) >> 1)  # which takes 63 bits as they are
+        number += every
 
 
 def _generators(

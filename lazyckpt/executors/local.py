@@ -145,6 +145,10 @@ def processes(
     see what `lazyckpt.profile` says. Each item arrives as an object of its own: writing into it
     changes no other item, even if a function returned the same array twice.
 
+    The global generators of Python, NumPy and torch are seeded by chance in each worker
+    before `worker_init`, so that no two draw the same; `random_map` gives draws that a
+    resume repeats.
+
     A worker that dies is a `WorkerDied` at the item that it was making, behind those
     made before; the run can go on, with new workers. With `on_error="skip"` that item
     is left out, as is one that hangs, where its function may leave out what fails; it is

@@ -30,7 +30,8 @@ def futures(executor: Any, *, buffer_size: int, timeout: float | None = None) ->
     A worker keeps the functions that it was sent, until it has worked for eight
     other runs; in this process they aren't sent. Lambdas and closures need
     cloudpickle. Arrays come as those of `processes` do, in memory that can be
-    written to.
+    written to. The global generators of another process are seeded by chance before its
+    first task, as by `processes`.
 
     Leaving the run cancels what has not begun; what has begun ends by itself. An
     executor that breaks is a `WorkerDied`, whose cause is the executor's own error.

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from fractions import Fraction
+from importlib import import_module
 from itertools import accumulate
 from itertools import count as counting
 from typing import Any
@@ -111,11 +112,15 @@ def enumerate(items: Items, start: int) -> Items:
     return lambda epoch: builtins.enumerate(items(epoch), start)
 
 
-def random_map(items: Items, fn: Any, seed: int, share: Share) -> Items:
+def random_map(items: Items, fn: Any, seed: int, generator: str, share: Share) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         key = derive(seed, "random_map", epoch)
         for n, x in builtins.enumerate(items(epoch)):
             number = share.first + n * share.every
+            if generator == "torch":
+                made = import_module("torch").Generator().manual_seed(hashed(key, 3 * number) >> 1)
+                yield fn(made, x)
+                continue
             bits = np.random.SFC64(0)
             words = [hashed(key, 3 * number + i) for i in range(3)]
             bits.state = {**bits.state, "state": {"state": np.array([*words, 1], np.uint64)}}

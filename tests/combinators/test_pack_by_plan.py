@@ -104,7 +104,7 @@ def test_no_document_is_left_out_of_a_plan_that_has_it() -> None:
 
 def test_what_is_no_document_is_named() -> None:
     plan = lz.plan_packing([1, 1], 4, seed=0)
-    with pytest.raises(TypeError, match="expected a sequence of tokens, or a mapping of such, got 3"):
+    with pytest.raises(TypeError, match=r"or a mapping of such, got 3"):
         list([3, 3] | lz.pack_by_plan(plan))
     with pytest.raises(ValueError, match="has features"):
         list([[1], {"x": [1]}] | lz.pack_by_plan(plan))

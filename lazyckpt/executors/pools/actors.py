@@ -18,6 +18,7 @@ from lazyckpt.executors.ipc.serialization import (
 )
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.futures import FuturesPool, Job
+from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import as_failure
 
 
@@ -29,12 +30,14 @@ class ActorWorker:
         self._handlers: list[Handler] = []
         try:
             self._handlers = pickle.loads(serialized)
+            seed_generators()
         except BaseException as error:
             self._start_failure = Outcome([], as_failure(error, ()))
 
     def work(self, handler: int, payload: Message | SerializedMessage) -> OutcomeMessage:
         try:
             received = payload.open()
+            seed_torch()
         except BaseException as error:
             return OutcomeMessage(Outcome([], as_failure(error, ())))
         return OutcomeMessage(self._start_failure or self._handlers[handler](received))

@@ -25,11 +25,13 @@ from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome, without_flows
 from lazyckpt.executors.pools.pool import PendingTask
 from lazyckpt.executors.pools.queued import QueuedPool
+from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import Failure, as_failure
 
 _CACHED_RUNS = 8  # the last ones, whose handlers a worker keeps
 
 _cache: dict[str, list[Handler]] = {}
+_seeded: set[str] = set()  # this process, once it has worked for another one
 
 
 @dataclass
@@ -43,6 +45,7 @@ class RemoteTask:
         payload: What the handler gets.
         handlers: The handlers, in this process.
         serialized: They as bytes, for a worker that lacks them.
+        consumer: The process that waits for it.
     """
 
     key: str
@@ -51,6 +54,7 @@ class RemoteTask:
     payload: Message | SerializedMessage
     handlers: list[Handler] | None
     serialized: bytes | None
+    consumer: str
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "handlers": None}
@@ -66,9 +70,21 @@ def run_task(task: RemoteTask) -> Message:
         if handlers is None:
             return Message(this_process())
         payload = task.payload.open()
+        _seed(task.consumer)
     except BaseException as error:
         return OutcomeMessage(Outcome([], as_failure(error, ())))
     return OutcomeMessage(handlers[task.handler](payload))
+
+
+def _seed(consumer: str) -> None:
+    """Seed the generators of a process that works for another one, before its first task."""
+    here = this_process()
+    if here == consumer:
+        return
+    if here not in _seeded:
+        _seeded.add(here)
+        seed_generators()
+    seed_torch()
 
 
 def _handlers_of(task: RemoteTask) -> list[Handler] | None:
@@ -126,7 +142,13 @@ class FuturesPool(QueuedPool):
             self._serialized = self._serialized or serialize_handlers(self.handlers)
         sent = self._serialized if is_lacking else None
         task = RemoteTask(
-            self._key, next(self._numbers), job.handler, job.payload, self.handlers, sent
+            self._key,
+            next(self._numbers),
+            job.handler,
+            job.payload,
+            self.handlers,
+            sent,
+            this_process(),
         )
         future: Future[Any] = self._executor.submit(run_task, task)
         return future

@@ -21,6 +21,7 @@ from lazyckpt.executors.ipc.serialization import SharedPickle, opened, send_outc
 from lazyckpt.executors.ipc.transport import Receiver, Sender, Unwritable, poll
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.progress import CountedItems, Progress, note_own
+from lazyckpt.executors.pools.seeding import seed_generators, seed_torch
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.failures.watching import Watch, watched
 
@@ -76,6 +77,7 @@ def serve(
         sender = Sender(connection, slots=settings.slots, shared=settings.shared_memory)
         if settings.library_threads is not None:
             _prepare_libraries(settings.library_threads)
+        seed_generators()
         if settings.init is not None:
             settings.init(settings.first + index)
     except BaseException as error:
@@ -92,6 +94,7 @@ def serve(
         if limit is not None and monotonic() - checked_at > _CHECK_LIBRARIES:
             checked_at = monotonic()
             limit = None if _limit_libraries(limit) else limit
+        seed_torch()
         if isinstance(task, Outcome):
             outcome = task
         elif len(task) > 2:

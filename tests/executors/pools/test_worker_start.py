@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -328,3 +330,46 @@ def test_a_worker_that_dies_at_its_start_each_time(method: str) -> None:
             with pytest.raises(lz.WorkerDied, match=r"exit code 3 before its first.*worker_init"):
                 next(run)
         assert run.state.items == 0
+
+
+def draw(_: int) -> tuple[float, float]:
+    sleep(1e-3)  # so that each worker has some
+    return random.random(), float(np.random.rand())
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_draw_what_no_other_worker_draws(method: str) -> None:
+    """Nor the next ones, nor those of a pool that a user has."""
+    context = multiprocessing.get_context(method)
+    before = random.getstate(), np.random.get_state()
+    random.seed(0)
+    np.random.seed(0)
+    pipeline, found = lz.source(range(24)) | lz.map(draw), list[Any]()
+    try:
+        with ProcessPoolExecutor(2, mp_context=context) as pool:
+            for executor in (
+                lz.processes(2, start_method=method),
+                lz.processes(2, start_method=method),
+                lz.futures(pool, buffer_size=4),
+            ):
+                with lz.run(pipeline, executor=executor) as run:
+                    found += run
+        here = random.random(), float(np.random.rand())
+        random.seed(0)
+        np.random.seed(0)
+        assert here == (random.random(), float(np.random.rand())), "nobody drew or seeded here"
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+    assert [len({*draws}) for draws in zip(*found, strict=True)] == [72, 72]
+
+
+def seeded(index: int) -> None:
+    np.random.seed(index)
+
+
+def test_worker_init_has_the_last_word_on_seeds() -> None:
+    executor = lz.processes(1, start_method="fork", worker_init=seeded)
+    with lz.run(lz.source(range(3)) | lz.map(draw), executor=executor) as run:
+        found = [number for _, number in run]
+    assert found == np.random.RandomState(0).rand(3).tolist()
