@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.block_shuffle import block_shuffle
     from lazyckpt.combinators.bucket_batch import bucket_batch
     from lazyckpt.combinators.bucket_by_boundaries import bucket_by_boundaries
-    from lazyckpt.combinators.cache import cache
     from lazyckpt.combinators.concat import concat
     from lazyckpt.combinators.concat_then_split import concat_then_split
     from lazyckpt.combinators.count import count, random_floats, random_indices
     from lazyckpt.combinators.dedupe import dedupe
     from lazyckpt.combinators.dedupe_bloom import dedupe_bloom
     from lazyckpt.combinators.enumerate import enumerate, random_map
+    from lazyckpt.combinators.exclude import exclude
     from lazyckpt.combinators.filter import filter
     from lazyckpt.combinators.flat_map import flat_map, unbatch
     from lazyckpt.combinators.flat_scan import flat_scan
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.interleave import interleave
     from lazyckpt.combinators.interleave_map import interleave_map
     from lazyckpt.combinators.lanes import lanes
-    from lazyckpt.combinators.limit import limit
     from lazyckpt.combinators.local_shuffle import local_shuffle
+    from lazyckpt.combinators.lru_cache import lru_cache
     from lazyckpt.combinators.map import map, starmap, tap
     from lazyckpt.combinators.mix import mix, mix_counts
     from lazyckpt.combinators.multiplex import multiplex
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.pack_by_plan import pack_by_plan
     from lazyckpt.combinators.plan_packing import PackingPlan, plan_packing
     from lazyckpt.combinators.repeat import repeat
-    from lazyckpt.combinators.sample import balanced, oversample, sample
+    from lazyckpt.combinators.sample import oversample, sample, sample_balanced
     from lazyckpt.combinators.scan import scan
     from lazyckpt.combinators.shard import shard
     from lazyckpt.combinators.shard_batch import shard_batch
@@ -93,10 +93,10 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.split_batch import split_batch
     from lazyckpt.combinators.switch import case, switch
     from lazyckpt.combinators.take import skip, take
+    from lazyckpt.combinators.take_tokens import take_tokens
     from lazyckpt.combinators.take_while import drop_while, take_while
     from lazyckpt.combinators.token_batch import token_batch
     from lazyckpt.combinators.unfold import once, unfold
-    from lazyckpt.combinators.without import without
     from lazyckpt.combinators.zip import zip
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
@@ -160,12 +160,10 @@ __all__ = [
     "WorkerTimeout",
     "add_cu_seqlens",
     "advance",
-    "balanced",
     "batch",
     "block_shuffle",
     "bucket_batch",
     "bucket_by_boundaries",
-    "cache",
     "case",
     "columns",
     "combinator",
@@ -178,6 +176,7 @@ __all__ = [
     "diff",
     "drop_while",
     "enumerate",
+    "exclude",
     "explain",
     "filter",
     "flat_map",
@@ -193,9 +192,9 @@ __all__ = [
     "interleave_map",
     "kfold",
     "lanes",
-    "limit",
     "load",
     "local_shuffle",
+    "lru_cache",
     "map",
     "metrics",
     "mix",
@@ -222,6 +221,7 @@ __all__ = [
     "resume_cost",
     "run",
     "sample",
+    "sample_balanced",
     "save",
     "scan",
     "seen",
@@ -240,6 +240,7 @@ __all__ = [
     "step",
     "switch",
     "take",
+    "take_tokens",
     "take_while",
     "tap",
     "threads",
@@ -250,7 +251,6 @@ __all__ = [
     "tree",
     "unbatch",
     "unfold",
-    "without",
     "zip",
 ]
 
@@ -260,7 +260,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.block_shuffle": "block_shuffle",
     "combinators.bucket_batch": "bucket_batch",
     "combinators.bucket_by_boundaries": "bucket_by_boundaries",
-    "combinators.cache": "cache",
+    "combinators.lru_cache": "lru_cache",
     "combinators.concat": "concat",
     "combinators.concat_then_split": "concat_then_split",
     "combinators.count": "count random_floats random_indices",
@@ -275,7 +275,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.interleave": "interleave",
     "combinators.interleave_map": "interleave_map",
     "combinators.lanes": "lanes",
-    "combinators.limit": "limit",
+    "combinators.take_tokens": "take_tokens",
     "combinators.local_shuffle": "local_shuffle",
     "combinators.map": "map starmap tap",
     "combinators.mix": "mix mix_counts",
@@ -284,7 +284,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.pack_by_plan": "pack_by_plan",
     "combinators.plan_packing": "PackingPlan plan_packing",
     "combinators.repeat": "repeat",
-    "combinators.sample": "balanced oversample sample",
+    "combinators.sample": "oversample sample sample_balanced",
     "combinators.scan": "scan",
     "combinators.shard": "shard",
     "combinators.shard_batch": "shard_batch",
@@ -298,7 +298,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.take_while": "drop_while take_while",
     "combinators.token_batch": "token_batch",
     "combinators.unfold": "once unfold",
-    "combinators.without": "without",
+    "combinators.exclude": "exclude",
     "combinators.zip": "zip",
     "decorators": "combinator composite source_combinator",
     "executors.device": "to_device",

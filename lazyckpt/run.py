@@ -232,18 +232,18 @@ class Run(Iterator[T], Pictured):
     @property
     def allow_buffering(self) -> AbstractContextManager[None]:
         """A context in which workers may make items ahead, where the executor is `gated`. Nests."""
-        return Buffering(self.resume, self.pause)
+        return Buffering(self.unpause, self.pause)
 
     def pause(self) -> None:
         """Make nothing ahead from now on.
 
         Threads finish what they are at, and processes what they have been given. Items that
-        you wait for are still made. Each `pause` needs a `resume`, as a lock does.
+        you wait for are still made. Each `pause` needs an `unpause`, as a lock does.
         """
         if (session := self._delivery.session) is not None:
             session.add_buffering(-1)
 
-    def resume(self) -> None:
+    def unpause(self) -> None:
         """Make items ahead again, or for the first time where the executor is `gated`."""
         if (session := self._delivery.session) is not None:
             session.add_buffering(1, fill=not self._delivery.is_closed)
@@ -309,11 +309,11 @@ class Run(Iterator[T], Pictured):
 class Buffering(AbstractContextManager[None]):
     """A context that can be entered again and again, within itself too."""
 
-    def __init__(self, resume: Callable[[], None], pause: Callable[[], None]) -> None:
-        self._resume, self._pause = resume, pause
+    def __init__(self, unpause: Callable[[], None], pause: Callable[[], None]) -> None:
+        self._unpause, self._pause = unpause, pause
 
     def __enter__(self) -> None:
-        self._resume()
+        self._unpause()
 
     def __exit__(self, *error: object) -> None:
         self._pause()

@@ -73,19 +73,19 @@ def _fitting(boundaries: Any, batch_size: Any, drop_last: bool, max_wait: Any, *
     checks={
         "boundaries": _increasing,
         "batch_size": _sizes,
-        "length": function,
+        "key": function,
         "drop_last": boolean,
         "max_wait": optional(at_least(2, sys.maxsize)),
     },
     validate=_fitting,
-    functions={"length": "look"},
+    functions={"key": "look"},
 )
 def bucket_by_boundaries(
     upstream: Machine[A],
     boundaries: Sequence[float],
     batch_size: int | Sequence[int],
     *,
-    length: Callable[[A], float],
+    key: Callable[[A], float],
     drop_last: bool = False,
     max_wait: int | None = None,
 ) -> Machine[list[A]]:
@@ -95,7 +95,7 @@ def bucket_by_boundaries(
         boundaries: n increasing numbers, which make n + 1 buckets: below the first, from
             each up to but without the next, from the last on.
         batch_size: Items a batch, an int >= 1, or a list of one for each bucket.
-        length: The length of an item.
+        key: Gives the length of an item.
         drop_last: Whether to leave out what is too few for a batch at the end; else it
             is given as smaller batches, the shortest items first.
         max_wait: No item waits for more than this many others, an int >= 2: a batch that
@@ -123,7 +123,7 @@ def bucket_by_boundaries(
 
     >>> import lazyckpt as lz
     >>> words = lz.source("the mind of man is capable of anything".split())
-    >>> list(words | lz.bucket_by_boundaries([3, 5], 2, length=len))
+    >>> list(words | lz.bucket_by_boundaries([3, 5], 2, key=len))
     [['the', 'mind'], ['of', 'is'], ['capable', 'anything'], ['of'], ['man']]
     """
     sizes = [batch_size] * (len(boundaries) + 1) if isinstance(batch_size, int) else batch_size
@@ -134,7 +134,7 @@ def bucket_by_boundaries(
             within("bucket_by_boundaries", some, size - 1)
 
     def bucket_of(item: A) -> int:
-        size = length(item)
+        size = key(item)
         try:
             if size == size:
                 return bisect_right(boundaries, size)
@@ -142,7 +142,7 @@ def bucket_by_boundaries(
             if not is_raised_here(error):
                 raise
         raise TypeError(
-            f"bucket_by_boundaries: length must give a number, got {brief(size)} "
+            f"bucket_by_boundaries: key must give a number, got {brief(size)} "
             f"({type(size).__name__}) for {brief(item)}"
         )
 

@@ -47,7 +47,7 @@ def local_shuffle(
         block_size: Items a block, an int >= 1; the last one may be shorter. None for the
             blocks that the data are stored in: those of a source whose data have a
             `block_starts`, ints that say which items are the first of a block, behind
-            any of `map`, `tap`, `cache`, `take`, `skip` and `shard`.
+            any of `map`, `tap`, `lru_cache`, `take`, `skip` and `shard`.
 
     Raises:
         ArgumentError: Where upstream has no random access, or nothing says where its

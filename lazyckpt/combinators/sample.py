@@ -1,4 +1,4 @@
-"""Items drawn by weight or by class: `sample`, `balanced`, `oversample`."""
+"""Items drawn by weight or by class: `sample`, `sample_balanced`, `oversample`."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def sample(
     keeps_items=True,
     checks={"labels": _labels, "seed": natural, "num_samples": optional(positive)},
 )
-def balanced(
+def sample_balanced(
     upstream: Machine[A],
     labels: Sequence[Hashable] | NDArray[Any],
     *,
@@ -179,11 +179,14 @@ def balanced(
         8 bytes an item of upstream's, and the labels.
 
     >>> import lazyckpt as lz
-    >>> "".join(lz.source(list("aaaab")) | lz.balanced([0, 0, 0, 0, 1], seed=0, num_samples=8))
-    'bababaab'
+    >>> even = lz.sample_balanced([0, 0, 0, 0, 1], seed=0, num_samples=8)
+    >>> "".join(lz.source(list("aaaab")) | even)
+    'abbaabba'
     """
-    classes = _Classes("balanced", labels, table_length("balanced", upstream, _REMEDY))
-    return _balanced("balanced", upstream, classes, seed, num_samples or classes.items)
+    classes = _Classes(
+        "sample_balanced", labels, table_length("sample_balanced", upstream, _REMEDY)
+    )
+    return _balanced("sample_balanced", upstream, classes, seed, num_samples or classes.items)
 
 
 @combinator(keeps_items=True, checks={"labels": _labels, "seed": natural})
@@ -192,7 +195,7 @@ def oversample(
 ) -> Machine[A]:
     """All items in random order, those of smaller classes so often that all classes are equal.
 
-    It is `balanced` with as many samples as that takes.
+    It is `sample_balanced` with as many samples as that takes.
 
     Args:
         labels: The class of each of upstream's items.

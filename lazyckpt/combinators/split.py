@@ -49,11 +49,11 @@ _unit = finite("from 0 to 1", lambda value: 0 <= value <= 1)
         "start": _unit,
         "stop": _unit,
         "seed": natural,
-        "by": optional(function),
+        "key": optional(function),
         "inverted": boolean,
     },
     validate=_rising,
-    functions=lambda by, **_: {"by": "look"} if by else {},
+    functions=lambda key, **_: {"key": "look"} if key else {},
 )
 def hash_range(
     upstream: Machine[A],
@@ -61,55 +61,55 @@ def hash_range(
     stop: float,
     *,
     seed: int,
-    by: Callable[[A], Key] | None = None,
+    key: Callable[[A], Key] | None = None,
     inverted: bool = False,
 ) -> Machine[A]:
     """The items whose hash, from 0 up to but without 1, is at least `start` and below `stop`.
 
-    An item keeps its hash when data are added: with `by` always, else when they are added
+    An item keeps its hash when data are added: with `key` always, else when they are added
     at the end.
 
     Args:
         start: From 0 to 1.
         stop: From `start` to 1.
         seed: An int >= 0; another seed gives other hashes.
-        by: What of an item is hashed, a str, bytes or an int; items with the same are always
+        key: What of an item is hashed, a str, bytes or an int; items with the same are always
             together. None for its number.
         inverted: Whether to give the other items instead.
 
     Raises:
-        ArgumentError: Without `by`, where upstream has no random access.
+        ArgumentError: Without `key`, where upstream has no random access.
         TypeError: For a key that is no str, bytes or int.
 
     State:
-        A count of items; with `by`, none.
+        A count of items; with `key`, none.
 
     Resume:
         Re-reads nothing.
 
     Random access:
-        Kept; with `by`, no.
+        Kept; with `key`, no.
 
     Rank-free:
-        Yes; with `by`, no.
+        Yes; with `key`, no.
 
     Memory:
-        8 bytes for each of its items; with `by`, none.
+        8 bytes for each of its items; with `key`, none.
 
     >>> import lazyckpt as lz
     >>> list(lz.source(range(12)) | lz.hash_range(0, 0.5, seed=0))
     [2, 7]
     """
     low, high = (math.floor(each * 2.0**64) for each in (start, stop))
-    key = derive(seed, "hash_range")
-    if by is not None:
-        salt = key.to_bytes(8, "little")
+    mixed = derive(seed, "hash_range")
+    if key is not None:
+        salt = mixed.to_bytes(8, "little")
         return selected(
             upstream,
-            lambda item: (low <= key_hash("hash_range", "by", by(item), salt) < high) != inverted,
+            lambda item: (low <= key_hash("hash_range", "key", key(item), salt) < high) != inverted,
         )
-    length = table_length("hash_range", upstream, ", so that items have no number; give `by`")
-    order = Listed(_numbers(key, length, low, high, inverted))
+    length = table_length("hash_range", upstream, ", so that items have no number; give `key`")
+    order = Listed(_numbers(mixed, length, low, high, inverted))
     return reordered("hash_range", upstream, len(order), lambda epoch: order)
 
 
@@ -138,28 +138,28 @@ def _fractions(value: Any) -> list[float]:
 
 @overload
 def split(
-    fractions: Mapping[str, float], *, seed: int, by: Callable[[Any], Key] | None = None
+    fractions: Mapping[str, float], *, seed: int, key: Callable[[Any], Key] | None = None
 ) -> dict[str, Keeping[object]]: ...
 @overload
 def split(
-    fractions: Sequence[float], *, seed: int, by: Callable[[Any], Key] | None = None
+    fractions: Sequence[float], *, seed: int, key: Callable[[Any], Key] | None = None
 ) -> tuple[Keeping[object], ...]: ...
 def split(
     fractions: Mapping[str, float] | Sequence[float],
     *,
     seed: int,
-    by: Callable[[Any], Key] | None = None,
+    key: Callable[[Any], Key] | None = None,
 ) -> Any:
     """Stages for disjoint parts of the data, such as train, validation and test.
 
-    An item stays in its part when data are added: with `by` always, else when they are
+    An item stays in its part when data are added: with `key` always, else when they are
     added at the end. A first part that grows takes items from the next one alone.
 
     Args:
         fractions: The share of each part, from 0 to 1, of a sum of at most 1, in a list or by
             name; what is left is in no part. Shares are those of many items, not exact ones.
         seed: An int >= 0; the same seed gives the same parts.
-        by: What of an item decides, a str, bytes or an int, so that items with the same are
+        key: What of an item decides, a str, bytes or an int, so that items with the same are
             in one part; None for its number, which keeps random access.
 
     Returns:
@@ -173,19 +173,19 @@ def split(
     shares = fractions.values() if isinstance(fractions, Mapping) else fractions
     edges = [0.0, *accumulate(checked("split", "fractions", shares, _fractions))]
     edges = [1.0 if abs(edge - 1) < _NEAR else edge for edge in edges]
-    parts = tuple(hash_range(*ends, seed=seed, by=by) for ends in pairwise(edges))
+    parts = tuple(hash_range(*ends, seed=seed, key=key) for ends in pairwise(edges))
     return dict(zip(fractions, parts, strict=True)) if isinstance(fractions, Mapping) else parts
 
 
 def kfold(
-    k: int, *, seed: int, by: Callable[[Any], Key] | None = None
+    k: int, *, seed: int, key: Callable[[Any], Key] | None = None
 ) -> list[tuple[Keeping[object], Keeping[object]]]:
     """Stages for training and validation data, k times: each item is once in the latter.
 
     Args:
         k: How many parts, an int >= 2.
         seed: An int >= 0; the same seed gives the same parts.
-        by: As of `split`.
+        key: As of `split`.
 
     Returns:
         Pairs of stages, `hash_range`.
@@ -199,6 +199,6 @@ def kfold(
     """
     checked("kfold", "k", k, at_least(2))
     edges = [number / k for number in range(k + 1)]
-    tests = [hash_range(*ends, seed=seed, by=by) for ends in pairwise(edges)]
-    trains = [hash_range(*ends, seed=seed, by=by, inverted=True) for ends in pairwise(edges)]
+    tests = [hash_range(*ends, seed=seed, key=key) for ends in pairwise(edges)]
+    trains = [hash_range(*ends, seed=seed, key=key, inverted=True) for ends in pairwise(edges)]
     return list(zip(trains, tests, strict=True))

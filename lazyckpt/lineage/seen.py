@@ -136,14 +136,14 @@ class Seen:
         file: str | os.PathLike[str] | Callable[[str], Any] | None = None,
         record: int | None = None,
     ) -> list[tuple[int, int]]:
-        """The outputs that `times` gives for these arguments, for `lazyckpt.without` to leave out.
+        """The outputs that `times` gives for these arguments, for `lazyckpt.exclude` to leave out.
 
         >>> import lazyckpt as lz
         >>> steps = lz.source(range(100)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(8)
         >>> found = lz.seen(steps, 50).ranges(42)
         >>> found
         [(12, 13), (23, 24), (27, 28), (45, 46)]
-        >>> lz.seen(steps | lz.without(found), 46).times(42)
+        >>> lz.seen(steps | lz.exclude(found), 46).times(42)
         []
         """
         found: list[tuple[int, int]] = []

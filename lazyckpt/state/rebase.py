@@ -50,7 +50,7 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     - the size of batches, the number of shards, the count of a `repeat`
     - functions and what they are called with, and stages of functions, which may be
       inserted or removed: from here on
-    - `without` inserted, or its ranges: what it leaves out from here on
+    - `exclude` inserted, or its ranges: what it leaves out from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
     - the weights of a `mix` and the budget of `token_batch`, which hold from here on; the
       pipelines of a `mix`, changed as here, added or removed, and of `lanes`, changed as here

@@ -30,7 +30,7 @@ def skip(items: Items, n: int) -> Items:
     return lambda epoch: toolz.drop(n, items(epoch))
 
 
-def without(items: Items, ranges: Any) -> Items:
+def exclude(items: Items, ranges: Any) -> Items:
     gone = {n for start, stop in ranges for n in range(start, stop)}
     return lambda epoch: (x for n, x in enumerate(items(epoch)) if n not in gone)
 
@@ -65,7 +65,7 @@ def dedupe_bloom(
     return lambda epoch: toolz.unique(items(epoch), key)  # where none is left out
 
 
-def limit(items: Items, tokens: int, key: Any) -> Items:
+def take_tokens(items: Items, tokens: int, key: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         given = 0
         for item in items(epoch):
@@ -86,15 +86,15 @@ def gather(items: Items, indices: Any) -> Items:
 
 
 def hash_range(
-    items: Items, start: float, stop: float, seed: int, by: Any, inverted: bool
+    items: Items, start: float, stop: float, seed: int, key: Any, inverted: bool
 ) -> Items:
-    key = derive(seed, "hash_range")
+    salt = derive(seed, "hash_range")
 
     def share(number: int, item: Any) -> float:
-        if by is None:
-            return hashed(key, number) / 2**64
-        told = b"s" + by(item).encode()
-        digest = blake2b(told, digest_size=8, key=key.to_bytes(8, "little")).digest()
+        if key is None:
+            return hashed(salt, number) / 2**64
+        told = b"s" + key(item).encode()
+        digest = blake2b(told, digest_size=8, key=salt.to_bytes(8, "little")).digest()
         return int.from_bytes(digest, "little") / 2**64
 
     def each(epoch: int) -> Iterator[Any]:
@@ -127,8 +127,8 @@ def sample(
     return each
 
 
-def balanced(
-    items: Items, labels: Any, seed: int, num_samples: int | None, name: str = "balanced"
+def sample_balanced(
+    items: Items, labels: Any, seed: int, num_samples: int | None, name: str = "sample_balanced"
 ) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         every = list(items(epoch))
@@ -152,7 +152,7 @@ def oversample(items: Items, labels: Any, seed: int) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         sizes = toolz.frequencies(labels).values()
         most = len(sizes) * max(sizes, default=0)
-        return balanced(items, labels, seed, most, "oversample")(epoch)
+        return sample_balanced(items, labels, seed, most, "oversample")(epoch)
 
     return each
 
@@ -258,16 +258,16 @@ ARRANGING: dict[str, Callable[..., Items]] = {
         filter,
         take,
         skip,
-        without,
+        exclude,
         take_while,
         drop_while,
         dedupe,
         dedupe_bloom,
-        limit,
+        take_tokens,
         gather,
         hash_range,
         sample,
-        balanced,
+        sample_balanced,
         oversample,
         shuffle,
         block_shuffle,

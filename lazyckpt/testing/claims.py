@@ -204,7 +204,7 @@ def _counting(pipeline: Chain, reads: list[int]) -> Any:
     else:
         first = first.replaced(**{name: counted(each) for name, each in first.arguments.items()})
     # A cache begins empty: what it spares the run that goes on is not read again.
-    rest = [call.replaced(size=0) if call.name == "cache" else call for call in rest]
+    rest = [call.replaced(size=0) if call.name == "lru_cache" else call for call in rest]
     return type(pipeline)((first, *rest))
 
 

@@ -116,7 +116,7 @@ def bucket_by_boundaries(
     items: Items,
     boundaries: Any,
     batch_size: Any,
-    length: Any,
+    key: Any,
     drop_last: bool,
     max_wait: int | None,
 ) -> Items:
@@ -126,7 +126,7 @@ def bucket_by_boundaries(
         waiting: list[list[Any]] = [[] for _ in sizes]  # (block of half, item)
         for n, x in enumerate(items(epoch)):
             half = max_wait // 2 if max_wait else n + 2
-            place = sum(length(x) >= bound for bound in boundaries)
+            place = sum(key(x) >= bound for bound in boundaries)
             waiting[place].append((n // half, x))
             if len(waiting[place]) == sizes[place]:
                 yield [x for _, x in waiting[place]]

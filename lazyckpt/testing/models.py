@@ -129,7 +129,7 @@ def random_map(items: Items, fn: Any, seed: int, generator: str, share: Share) -
     return each
 
 
-def cache(items: Items, size: int) -> Items:
+def lru_cache(items: Items, size: int) -> Items:
     return items
 
 
@@ -288,7 +288,7 @@ MODELS: dict[str, Callable[..., Items]] = ARRANGING | GROUPING | {
     f.__name__: f
     for f in (
         source, columns, unfold, count, random_floats, random_indices, once,
-        map, starmap, tap, enumerate, random_map, cache, flat_map, unbatch, scan, flat_scan,
+        map, starmap, tap, enumerate, random_map, lru_cache, flat_map, unbatch, scan, flat_scan,
         zip, concat, case, switch, interleave, lanes, interleave_map, mix, multiplex,
     )
 }  # fmt: skip

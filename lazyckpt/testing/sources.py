@@ -73,7 +73,7 @@ def _sampled(items: list[Any], seed: int, replacement: bool, more: int | None) -
 
 def _classed(items: list[Any], seed: int, more: int | None) -> Pipeline[Any]:
     labels = [parity(item) for item in items]
-    return lz.source(items) | lz.balanced(labels, seed=seed, num_samples=more)
+    return lz.source(items) | lz.sample_balanced(labels, seed=seed, num_samples=more)
 
 
 def _oversampled(items: list[Any], seed: int) -> Pipeline[Any]:
@@ -116,7 +116,7 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "source(vectorized)": st.builds(_halves, _lengths, st.sampled_from([np.asarray, list, Stream])),
     "source(blocks)": st.builds(_in_blocks, _items, st.lists(counts), st.integers(1, 3), seeds),
     "sample": st.builds(_sampled, _items, seeds, st.booleans(), st.none() | sizes),
-    "balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
+    "sample_balanced": st.builds(_classed, _items, seeds, st.none() | sizes),
     "oversample": st.builds(_oversampled, _items, seeds),
     "pack_by_plan": st.builds(
         _planned, _items, st.sampled_from([1, 2, 3, 6]), overflows, st.none() | sizes, seeds

@@ -77,14 +77,14 @@ def _folder() -> str:
 # Stages that want random access, and those that do instead where there is none.
 INSTEAD = {
     "shuffle": "shuffle(buffer)",
-    "cache": "map",
+    "lru_cache": "map",
     "hash_range": "hash_range(by)",
     "gather": "block_shuffle",
     "local_shuffle": "block_shuffle",
     "shard(contiguous)": "shard",
 }
 
-_NUMBERED = {"gather", "without"}  # which name some of the first five items
+_NUMBERED = {"gather", "exclude"}  # which name some of the first five items
 
 
 def has_room(name: str, pipeline: Pipeline[Any]) -> bool:
@@ -111,7 +111,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.builds(list[int]),
         st.sampled_from([None, several]),
     ),
-    "cache": sizes.map(lz.cache),
+    "lru_cache": sizes.map(lz.lru_cache),
     "filter": st.just(lz.filter(kept)),
     "filter(args)": st.builds(lz.filter, st.just(above), st.integers(0, 2)),
     "map(args)": st.builds(lz.map, st.just(labelled), st.integers(0, 2)),
@@ -131,7 +131,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
     "gather": st.one_of(
         indices, indices.map(tuple), indices.map(array), indices.map(small), spans, falling
     ).map(lz.gather),
-    "without": ranges.map(lz.without),
+    "exclude": ranges.map(lz.exclude),
     "take": counts.map(lz.take),
     "skip": counts.map(lz.skip),
     "batch": st.builds(lz.batch, sizes, drop_last=st.booleans()),
@@ -156,7 +156,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         st.sampled_from([length_of, repr]),
         st.sampled_from([4, 30]),
     ),
-    "limit": st.builds(lz.limit, st.integers(0, 40), key=st.just(length_of)),
+    "take_tokens": st.builds(lz.take_tokens, st.integers(0, 40), key=st.just(length_of)),
     "hash_range": st.builds(
         lz.hash_range,
         st.sampled_from([0, 0.3]),
@@ -165,7 +165,7 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         inverted=st.booleans(),
     ),
     "hash_range(by)": st.builds(
-        lz.hash_range, st.just(0), st.sampled_from([0.4, 1]), seed=seeds, by=st.just(repr)
+        lz.hash_range, st.just(0), st.sampled_from([0.4, 1]), seed=seeds, key=st.just(repr)
     ),
     "bucket_batch": st.builds(
         lz.bucket_batch,
@@ -180,14 +180,14 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         lz.bucket_by_boundaries,
         st.just((1, 3)),
         sizes | st.lists(sizes, min_size=3, max_size=3),
-        length=st.just(length_of),
+        key=st.just(length_of),
         drop_last=st.booleans(),
     ),
     "bucket_by_boundaries(max_wait)": st.builds(
         lz.bucket_by_boundaries,
         st.just((1, 3)),
         sizes,
-        length=st.just(length_of),
+        key=st.just(length_of),
         max_wait=st.integers(2, 12),
     ),
     "concat_then_split": st.builds(

@@ -157,7 +157,7 @@ class Contest:
 class Terms:
     """How long contestants may take, in seconds.
 
-    One whose round takes longer than `limit` is out. One whose rounds took
+    One whose round takes longer than `take_tokens` is out. One whose rounds took
     `enough` together has no more of them.
     """
 

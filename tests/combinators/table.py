@@ -44,12 +44,12 @@ Made = Callable[[Pipeline[Any]], Pipeline[Any]]  # over a source
 
 # Each with the arguments that it needs, and no more.
 PLAIN: dict[str, Made] = {
-    "balanced": lambda p: p | lz.balanced([*range(4)] * 10, seed=0),
+    "sample_balanced": lambda p: p | lz.sample_balanced([*range(4)] * 10, seed=0),
     "batch": lambda p: p | lz.batch(2),
     "block_shuffle": lambda p: p | lz.block_shuffle(2, seed=0),
     "bucket_batch": lambda p: p | lz.bucket_batch(2, key=cut, window_size=6, seed=0),
-    "bucket_by_boundaries": lambda p: p | lz.bucket_by_boundaries([2, 4], 2, length=cut),
-    "cache": lambda p: p | lz.cache(2),
+    "bucket_by_boundaries": lambda p: p | lz.bucket_by_boundaries([2, 4], 2, key=cut),
+    "lru_cache": lambda p: p | lz.lru_cache(2),
     "case": lambda p: lz.case(p | lz.map(parity), p, p),
     "columns": lambda _: lz.columns(x=np.arange(40)),
     "concat": lambda p: lz.concat(p, p),
@@ -70,7 +70,7 @@ PLAIN: dict[str, Made] = {
     "interleave": lambda p: lz.interleave(p, p),
     "interleave_map": lambda p: p | lz.interleave_map(twice, cycle_length=2),
     "lanes": lambda p: lz.lanes([p, p, p], num_shards=2, index=0),
-    "limit": lambda p: p | lz.limit(30, key=cut),
+    "take_tokens": lambda p: p | lz.take_tokens(30, key=cut),
     "local_shuffle": lambda p: p | lz.local_shuffle(2, seed=0, block_size=3),
     "map": lambda p: p | lz.map(str),
     "mix": lambda p: lz.mix([p, p], [1, 2], seed=0),
@@ -101,7 +101,7 @@ PLAIN: dict[str, Made] = {
     "token_batch": lambda p: p | lz.token_batch(40, key=cut),
     "unbatch": lambda p: p | lz.batch(2) | lz.unbatch(),
     "unfold": lambda _: lz.unfold(lambda state: (state, 1), 0),
-    "without": lambda p: p | lz.without([(1, 3), (5, 9)]),
+    "exclude": lambda p: p | lz.exclude([(1, 3), (5, 9)]),
     "zip": lambda p: lz.zip(p, p),
 }
 
@@ -115,7 +115,7 @@ OTHERWISE: list[tuple[str, Made, str]] = [
     ),
     (
         "bucket_by_boundaries",
-        lambda p: p | lz.bucket_by_boundaries([2, 4], 2, length=cut, max_wait=6),
+        lambda p: p | lz.bucket_by_boundaries([2, 4], 2, key=cut, max_wait=6),
         "max_wait",
     ),
     (
@@ -124,7 +124,7 @@ OTHERWISE: list[tuple[str, Made, str]] = [
         "drop_last",
     ),
     ("flat_scan", lambda p: p | lz.flat_scan(doubled, 0, lambda s: [s]), "flush"),
-    ("hash_range", lambda p: p | lz.hash_range(0, 0.5, seed=0, by=cut), "with `by`"),
+    ("hash_range", lambda p: p | lz.hash_range(0, 0.5, seed=0, key=cut), "with `key`"),
     ("interleave", lambda p: lz.interleave(p, p, block_length=2), "block_length"),
     ("map", lambda p: p | lz.map(lambda x: x, vectorized=True), "vectorized"),
     ("mix", lambda p: lz.mix([p, p], [1, 2], deterministic=True), "with `deterministic`"),

@@ -32,7 +32,7 @@ KINDS: dict[str, dict[str, str]] = {
     "enumerate": {"start": "integer"},
     "random_map": {"fn": "function", "seed": "natural", "generator": "generator"},
     "flat_scan": {"step": "function", "init": "json", "flush": "function?"},
-    "cache": {"size": "positive"},
+    "lru_cache": {"size": "positive"},
     "case": {"selector": "pipelines", "pipelines": "pipelines"},
     "switch": {"condition": "pipeline", "if_true": "pipeline", "if_false": "pipeline"},
     "filter": {"predicate": "function"},
@@ -44,7 +44,7 @@ KINDS: dict[str, dict[str, str]] = {
     "gather": {"indices": "indices"},
     "take": {"n": "natural"},
     "skip": {"n": "natural"},
-    "without": {"ranges": "ranges"},
+    "exclude": {"ranges": "ranges"},
     "batch": {
         "batch_size": "positive", "drop_last": "boolean", "collate": "function?", "pad": "none",
     },
@@ -60,15 +60,16 @@ KINDS: dict[str, dict[str, str]] = {
         "key": "function", "folder": "folder", "capacity": "positive",
         "false_positive_rate": "inside", "block_size": "positive",
     },
-    "limit": {"tokens": "natural", "key": "function"},
+    "take_tokens": {"tokens": "natural", "key": "function"},
     "hash_range": {
-        "start": "unit", "stop": "one", "seed": "natural", "by": "function?", "inverted": "boolean",
+        "start": "unit", "stop": "one", "seed": "natural", "key": "function?",
+        "inverted": "boolean",
     },
     "sample": {
         "weights": "weights", "seed": "natural", "replacement": "boolean",
         "num_samples": "positive?",
     },
-    "balanced": {"labels": "indices", "seed": "natural", "num_samples": "positive?"},
+    "sample_balanced": {"labels": "indices", "seed": "natural", "num_samples": "positive?"},
     "oversample": {"labels": "indices", "seed": "natural"},
     "split_batch": {"n": "positive"},
     "bucket_batch": {
@@ -76,7 +77,7 @@ KINDS: dict[str, dict[str, str]] = {
         "boundary_key": "function?", "shuffle": "boolean", "seed": "natural?",
     },
     "bucket_by_boundaries": {
-        "boundaries": "boundaries", "batch_size": "size", "length": "function",
+        "boundaries": "boundaries", "batch_size": "size", "key": "function",
         "drop_last": "boolean", "max_wait": "none",
     },
     "concat_then_split": {"length": "positive", "drop_last": "boolean"},
@@ -232,7 +233,7 @@ def test_a_seed_is_never_optional(name: str) -> None:
         "random_map": [len],
         "hash_range": [0, 1],
         "sample": [[1]],
-        "balanced": [[1]],
+        "sample_balanced": [[1]],
         "oversample": [[1]],
         "random_indices": [[1]],
     }.get(name, [])
@@ -450,7 +451,7 @@ def test_what_is_none_of_the_texts_it_may_be(argument: str, use: Any, value: Any
 
 @pytest.mark.parametrize("boundaries", ["abc", "", b"abc", [(1, 2)], [[1], [2]], ["1"]])
 def test_boundaries_are_numbers(boundaries: Any) -> None:
-    message = refusal(lambda: lz.bucket_by_boundaries(boundaries, 2, length=len))
+    message = refusal(lambda: lz.bucket_by_boundaries(boundaries, 2, key=len))
     assert "boundaries must be increasing numbers" in message
 
 

@@ -17,7 +17,7 @@ from tests.combinators.cases import LENGTHS, same
 
 
 def by_boundaries(bounds: Any = (10, 20), size: Any = 3, **more: Any) -> Any:
-    return lz.bucket_by_boundaries(bounds, size, length=same, **more)
+    return lz.bucket_by_boundaries(bounds, size, key=same, **more)
 
 
 def test_a_length_at_a_boundary_is_in_the_upper_bucket() -> None:
@@ -30,15 +30,15 @@ def test_a_length_at_a_boundary_is_in_the_upper_bucket() -> None:
 
 @pytest.mark.parametrize("length", [None, "a", float("nan"), np.zeros(2)])
 def test_a_length_must_be_a_number(length: Any) -> None:
-    with pytest.raises(TypeError, match="length must give a number, got"):
-        list([1] | lz.bucket_by_boundaries([3], 2, length=lambda x: length))
+    with pytest.raises(TypeError, match="key must give a number, got"):
+        list([1] | lz.bucket_by_boundaries([3], 2, key=lambda x: length))
 
 
 @given(lengths=LENGTHS, wait=st.integers(2, 20))
 def test_no_item_waits_for_longer_than_max_wait(lengths: list[int], wait: int) -> None:
     data = Stream(enumerate(lengths))
     pipeline = lz.source(data) | lz.bucket_by_boundaries(
-        [10, 20], 7, length=lambda item: item[1], max_wait=wait
+        [10, 20], 7, key=lambda item: item[1], max_wait=wait
     )
     for batch, state in lz.run(pipeline).with_state():
         anchor, passed, _ = state.position
@@ -72,7 +72,7 @@ def test_what_waited_and_is_gone_is_noticed() -> None:
 def test_many_buckets_fit_a_state() -> None:
     bounds = list(range(0, 2000, 20))
     pipeline = lz.source(range(10**6)) | lz.bucket_by_boundaries(
-        bounds, 64, length=lambda x: x * 7919 % 2000
+        bounds, 64, key=lambda x: x * 7919 % 2000
     )
     states = [s for _, s in islice(lz.run(pipeline).with_state(), 0, 400, 40)]
     assert max(len(s.to_json()) for s in states) <= 1024

@@ -76,7 +76,7 @@ def test_draws_behind_shard_by_any_executor(executor: lz.Executor) -> None:
 
 BETWEEN: list[lz.Stage[Any, Any]] = [
     lz.batch(2), lz.shuffle(seed=0), lz.shuffle(3, seed=0), lz.block_shuffle(4, seed=0),
-    lz.filter(lambda x: x % 7), lz.flat_map(lambda x: [x] * 50), lz.repeat(2), lz.cache(4),
+    lz.filter(lambda x: x % 7), lz.flat_map(lambda x: [x] * 50), lz.repeat(2), lz.lru_cache(4),
     lz.flat_map(range) | lz.batch(3) | lz.enumerate(), lz.shard(num_shards=2, index=0),
 ]  # fmt: skip
 

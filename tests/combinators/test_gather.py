@@ -21,7 +21,7 @@ from tests.helpers import Costly, wants
         lz.shuffle(seed=0), lz.repeat(3), lz.repeat(), lz.shuffle(seed=1) | lz.repeat(2),
         lz.block_shuffle(7, seed=2), lz.shard(num_shards=2, index=1, remainder="repeat"),
         lz.shard(num_shards=2, index=1, remainder="repeat", contiguous=True) | lz.repeat(),
-        lz.cache(9),
+        lz.lru_cache(9),
         lz.skip(2), lz.map(str), lz.map(lambda x: x * 2, vectorized=True),
     ],
     ids=str,

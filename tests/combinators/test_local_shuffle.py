@@ -52,7 +52,7 @@ def test_each_block_is_decoded_once(sizes: list[int], window: int, seed: int) ->
 
 
 PARTS: list[tuple[Any, list[int]]] = [
-    (lz.map(str) | lz.tap(len) | lz.cache(3), [0, 3, 3, 7, 9]),
+    (lz.map(str) | lz.tap(len) | lz.lru_cache(3), [0, 3, 3, 7, 9]),
     (lz.map(np.negative, vectorized=True), [0, 3, 3, 7, 9]),
     (lz.take(8), [0, 3, 3, 7, 9]),
     (lz.skip(4), [-4, -1, -1, 3, 5]),

@@ -38,7 +38,7 @@ def test_a_repeat_of_nothing_keeps_random_access(data: Any, count: int) -> None:
             pipeline[index]
     stages = (
         lz.shuffle(seed=0), lz.shard(num_shards=2, index=1, contiguous=True), lz.gather([]),
-        lz.batch(2, collate=lz.stack), lz.block_shuffle(3, seed=0), lz.cache(2), lz.take(0),
+        lz.batch(2, collate=lz.stack), lz.block_shuffle(3, seed=0), lz.lru_cache(2), lz.take(0),
     )  # fmt: skip
     for stage in stages:
         assert len(pipeline | stage) == 0

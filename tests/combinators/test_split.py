@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 2**64)
 def test_parts_are_disjoint_and_stay_when_data_grow(
     by: Any, seed: int, size: int, more: int
 ) -> None:
-    stages = lz.split([0.5, 0.3, 0.2], seed=seed, by=by)
+    stages = lz.split([0.5, 0.3, 0.2], seed=seed, key=by)
     before = [list(lz.source(range(size)) | stage) for stage in stages]
     after = [list(lz.source(range(size + more)) | stage) for stage in stages]
     assert sorted(chain.from_iterable(before)) == list(range(size))
@@ -36,7 +36,7 @@ def test_a_part_that_grows_takes_of_the_next_alone(seed: int) -> None:
 
 @pytest.mark.parametrize("by", KEYS[:2])
 def test_shares_are_what_was_asked_for(by: Any) -> None:
-    parts = lz.split({"train": 0.8, "valid": 0.1, "test": 0.1}, seed=0, by=by)
+    parts = lz.split({"train": 0.8, "valid": 0.1, "test": 0.1}, seed=0, key=by)
     sizes = {name: len(list(lz.source(range(20_000)) | part)) for name, part in parts.items()}
     assert sum(sizes.values()) == 20_000
     assert abs(sizes["train"] - 16_000) < 300
@@ -44,7 +44,7 @@ def test_shares_are_what_was_asked_for(by: Any) -> None:
 
 
 def test_items_with_one_key_stay_together() -> None:
-    train, _ = lz.split([0.5, 0.5], seed=1, by=lambda item: item % 7)
+    train, _ = lz.split([0.5, 0.5], seed=1, key=lambda item: item % 7)
     chosen = {*(lz.source(range(70)) | train)}
     assert 0 < len(chosen) < 70
     for key in range(7):
@@ -55,7 +55,7 @@ def test_items_with_one_key_stay_together() -> None:
 def test_folds(k: int, by: Any, seed: int) -> None:
     data = lz.source(range(50))
     folds = [
-        (list(data | train), list(data | test)) for train, test in lz.kfold(k, seed=seed, by=by)
+        (list(data | train), list(data | test)) for train, test in lz.kfold(k, seed=seed, key=by)
     ]
     assert sorted(chain.from_iterable(test for _, test in folds)) == list(range(50))
     assert all(sorted(train + test) == list(range(50)) for train, test in folds)
@@ -77,14 +77,14 @@ def test_bad_fractions(fractions: Any) -> None:
 
 @pytest.mark.parametrize("key", [None, 1.5, (1,), [1]], ids=repr)
 def test_a_key_that_cannot_be_hashed(key: Any) -> None:
-    stage, _ = lz.split([0.5, 0.5], seed=0, by=lambda item: key)
-    with pytest.raises(TypeError, match="by must give a str, bytes or an int"):
+    stage, _ = lz.split([0.5, 0.5], seed=0, key=lambda item: key)
+    with pytest.raises(TypeError, match="key must give a str, bytes or an int"):
         list(lz.source([1]) | stage)
 
 
 def test_numbers_need_random_access() -> None:
     stage, _ = lz.split([0.5, 0.5], seed=0)
-    with pytest.raises(lz.ArgumentError, match="give `by`"):
+    with pytest.raises(lz.ArgumentError, match="give `key`"):
         _ = (lz.unfold(lambda state: None, 0) | stage).machine
     with pytest.raises(lz.ArgumentError, match="is endless"):
         _ = (lz.count() | stage).machine
@@ -97,7 +97,7 @@ def test_ends_in_their_order() -> None:
 
 def test_parts_stay_what_they_are() -> None:
     stages = lz.split([0.4, 0.6], seed=9)
-    named = lz.split([0.4, 0.6], seed=9, by=str)
+    named = lz.split([0.4, 0.6], seed=9, key=str)
     found = [list(lz.source(range(12)) | stage) for stage in (*stages, *named)]
     assert found == GOLDEN
 

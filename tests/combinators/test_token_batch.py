@@ -1,4 +1,4 @@
-"""`token_batch`, `limit`: budgets of tokens."""
+"""`token_batch`, `take_tokens`: budgets of tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_an_item_above_the_budget_is_named_and_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize("size", [None, -1, 2.0, "3", True, [1]])
-@pytest.mark.parametrize("stage", [lz.token_batch, lz.limit])
+@pytest.mark.parametrize("stage", [lz.token_batch, lz.take_tokens])
 def test_a_length_that_is_none(stage: Any, size: Any) -> None:
     pipeline = lz.source(["word"]) | stage(9, key=lambda item: size)
     with pytest.raises(TypeError, match=r"key must give an int >= 0, got .* for 'word'"):

@@ -80,7 +80,7 @@ class Told:
     [
         lz.gather,
         lambda column: lz.sample(column, seed=0),
-        lambda column: lz.balanced(column, seed=0),
+        lambda column: lz.sample_balanced(column, seed=0),
         lambda column: lz.oversample(column, seed=0),
     ],
 )

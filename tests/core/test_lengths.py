@@ -114,7 +114,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "a batch size": lambda number: FIVE | lz.batch(number),
     "weights": lambda number: next(iter(lz.mix([FIVE], weights=lambda t: number, seed=0))),
     "a size": lambda number: list(
-        FIVE | lz.bucket_by_boundaries([3], [2, 2], length=lambda x: number)
+        FIVE | lz.bucket_by_boundaries([3], [2, 2], key=lambda x: number)
     ),
     "a path": lambda number: lz.save(lz.init(FIVE), number),
     "indices": lambda number: list(ShardedDataLoader(range(5), batch_sampler=[number])),

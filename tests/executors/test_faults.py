@@ -161,7 +161,7 @@ def test_workers_killed_while_they_are_idle(executor: lz.Executor, shape: Any) -
         run.pause()
         for worker in multiprocessing.active_children():
             worker.kill()
-        run.resume()  # which a gate that the dead hold would not
+        run.unpause()  # which a gate that the dead hold would not
         begun = monotonic()
         fails(run, found, lz.WorkerDied, "SIGKILL")
         assert monotonic() - begun < SOON

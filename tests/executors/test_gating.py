@@ -170,11 +170,11 @@ def test_pausing_a_run_that_is_not_gated(executor: lz.Executor, shape: Any, tmp_
         assert next(run)[0] == 0
         run.pause()
         run.pause()
-        run.resume()  # as often as it was paused
+        run.unpause()  # as often as it was paused
         for item in range(1, 60):
             assert next(run)[0] == item
             assert item < FAR or len(large.made) <= item + 1 + count(executor)
-        run.resume()
+        run.unpause()
         assert next(run)[0] == 60
         until(lambda: len(large.made) >= 61 + 4)
         made = large.made  # of which there are more by and by

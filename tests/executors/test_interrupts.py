@@ -265,7 +265,7 @@ def test_an_interrupt_while_the_buffer_is_filled_loses_nothing(name: str, execut
             if executor == "paused":
                 run.pause()
             with suppress(Interrupt), At(number, interrupt, lines=True) as at:
-                run.resume()
+                run.unpause()
             assert [*found, *run] == expected, number
         if not at.has_come:
             assert number > 20

@@ -215,14 +215,14 @@ def test_a_signals_handler_may_resume_and_pause_while_the_run_does(is_error: boo
         with lz.run(lz.source(range(99)) | lz.map(made.append), executor=executor) as run:
 
             def handler(run: lz.Run[Any] = run) -> None:
-                run.resume()
+                run.unpause()
                 run.pause()
                 if is_error:
                     raise Interrupt
 
             at = At(number, handler, lines=True)
             with suppress(Interrupt), at:
-                run.resume()
+                run.unpause()
                 run.pause()
             if not is_error or not at.has_come:
                 assert len([*islice(run, 20)]) == len(made) == 20

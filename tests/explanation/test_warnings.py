@@ -63,7 +63,7 @@ def test_a_subset_that_changes_with_the_epoch_is_warned_of(
         SHUFFLED | lz.repeat() | lz.take(3),
         SHUFFLED | lz.shard(num_shards=2, index=0) | lz.batch(2, drop_last=True),
         SHUFFLED | lz.shard(num_shards=2, index=0, contiguous=True),
-        SHUFFLED | lz.sliding_window(3) | lz.cache(3) | lz.filter(bool) | lz.enumerate(),
+        SHUFFLED | lz.sliding_window(3) | lz.lru_cache(3) | lz.filter(bool) | lz.enumerate(),
         SHUFFLED | lz.repeat(2) | lz.scan(lambda s, x: (s, x), 0),
     ],
 )

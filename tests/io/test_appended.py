@@ -62,7 +62,7 @@ REORDERED: list[Any] = [
     lz.shuffle(buffer_size=3, seed=0),
     lz.block_shuffle(3, seed=0),
     lz.bucket_batch(2, key=lambda n: n % 3, window_size=4, seed=0),
-    lz.bucket_by_boundaries([2], 2, length=lambda n: n % 4),
+    lz.bucket_by_boundaries([2], 2, key=lambda n: n % 4),
     lz.map(lambda n: [n + 1]) | lz.pack_first_fit(2, num_bins=2) | lz.map(tokens),
     lz.interleave_map(lambda n: [n], cycle_length=2),
 ]

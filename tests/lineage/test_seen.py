@@ -56,7 +56,7 @@ LAZY: dict[str, Made] = {
     ),
     "windows": lambda data, fn: data | lz.tap(fn) | lz.sliding_window(3, stride=2) | lz.batch(2),
     "vectorized": lambda data, fn: data | lz.map(fn, vectorized=True) | lz.batch(3),
-    "blocks": lambda data, fn: data | lz.block_shuffle(7, seed=0) | lz.cache(3) | lz.repeat(),
+    "blocks": lambda data, fn: data | lz.block_shuffle(7, seed=0) | lz.lru_cache(3) | lz.repeat(),
     "twice": lambda data, fn: data | lz.gather([3, 3, 4]) | lz.batch(3, collate=fn) | lz.repeat(),
     "zip": lambda data, fn: lz.zip(data | lz.batch(2), data) | lz.starmap(fn),
     "mix": lambda data, fn: lz.mix([data | lz.map(fn), data | lz.repeat()], [1, 2], seed=0),

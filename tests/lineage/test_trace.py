@@ -104,7 +104,7 @@ def test_random_sources_are_seen_through() -> None:
 
 @pytest.mark.parametrize("data", [lz.count(), lz.count(40, -3), lz.once(7), lz.source(range(9))])
 def test_what_wants_a_table_is_seen_through(data: lz.Pipeline[int]) -> None:
-    shuffled = data | lz.take(9) | lz.block_shuffle(2, seed=5) | lz.cache(2) | lz.repeat(2)
+    shuffled = data | lz.take(9) | lz.block_shuffle(2, seed=5) | lz.lru_cache(2) | lz.repeat(2)
     for stage in (lz.group_by(str), lz.filter(str), lz.flat_map(lambda x: [x, x])):
         for last in (lz.shuffle(seed=0), lz.gather(range(len(shuffled) - 1, -1, -1))):
             law(shuffled | last | stage, 30)

@@ -18,7 +18,7 @@ LONG = "x" * 30
 def long_pipeline(seed: int = 0, bucketed: bool = True) -> lz.Pipeline[Any]:
     """Of an identity that has no room for all arguments."""
     lengths = [*range(1, 200, 7)]
-    buckets = lz.bucket_by_boundaries(lengths, 4, length=len)
+    buckets = lz.bucket_by_boundaries(lengths, 4, key=len)
     rows = lz.source([LONG] * 300, name=LONG) | lz.shuffle(8, seed=seed)
     counted = rows
     for number in range(6):
@@ -85,7 +85,9 @@ def test_a_machine_is_made_on_top_of_the_one_that_is_given() -> None:
         lz.source([1, 2]) | twice()
 
 
-@pytest.mark.parametrize("behind", [lz.cache(8), lz.map(str), lz.sliding_window(2), lz.batch(2)])
+@pytest.mark.parametrize(
+    "behind", [lz.lru_cache(8), lz.map(str), lz.sliding_window(2), lz.batch(2)]
+)
 def test_stages_that_take_as_many_for_each_follow_shards(behind: Any) -> None:
     """Also those that never said so: it follows from their rate."""
     old, new = (lz.source(range(40)) | lz.shard(num_shards=n, index=0) | behind for n in (2, 3))

@@ -34,7 +34,7 @@ EVEN = [
     lz.map(lambda x: [1, 2]) | lz.concat_then_split(3),
     lz.flat_scan(lambda n, x: (n + 1, [x] * 3), 0, lambda n: [n]),
     lz.bucket_batch(2, key=lambda x: 1, window_size=3, seed=0),
-    lz.bucket_by_boundaries([1], 2, length=lambda x: 1),
+    lz.bucket_by_boundaries([1], 2, key=lambda x: 1),
     lz.repeat(1),
     lz.repeat(2),
 ]
@@ -143,7 +143,7 @@ WINDOWS = [
     lz.take_while(lambda x: True), lz.drop_while(lambda x: x == 0), lz.flat_map(lambda x: [x]),
     lz.flat_scan(lambda n, x: (n + 1, [x] * 3), 0), lz.flat_scan(lambda n, x: (n + 1, [x]), 0),
     lz.flat_scan(lambda n, x: (n + 1, [x]), 0, lambda n: [n, n]),
-    lz.bucket_by_boundaries([4], 2, length=lambda x: x), lz.scan(lambda s, x: (s + x, s), 0),
+    lz.bucket_by_boundaries([4], 2, key=lambda x: x), lz.scan(lambda s, x: (s + x, s), 0),
     lz.group_by(lambda x: x // 2) | lz.map(lambda pair: pair[0]),
 ]  # fmt: skip
 SHAPING = [
@@ -312,12 +312,12 @@ def test_an_argument_that_is_not_there_is_refused(stage: Any) -> None:
     ],
 )
 def test_a_place_that_no_run_has_from_the_beginning_has_no_number(old: Any, new: Any) -> None:
-    """Or `without` would leave out others than those that it names."""
+    """Or `exclude` would leave out others than those that it names."""
     before, after = (lz.source(range(40)) | stage for stage in (old, new))
     found = lz.rebase(lz.state_at(before, 5), after)
     assert found.rebased == (5, None)
     with pytest.raises(lz.StateMismatch, match="only reading tells"):
-        lz.rebase(found, after | lz.without([(7, 9)]))
+        lz.rebase(found, after | lz.exclude([(7, 9)]))
 
 
 def test_a_rank_whose_place_is_its_own_gives_it_to_no_other() -> None:

@@ -82,7 +82,7 @@ EXACT: list[tuple[Any, int, float, dict[str, float]]] = [
         3,
         {"2 dedupe_bloom": 3},
     ),
-    (table() | lz.limit(99, key=lambda x: 1), 3, 0, {}),
+    (table() | lz.take_tokens(99, key=lambda x: 1), 3, 0, {}),
     (table() | lz.hash_range(0, 0.5, seed=0), 3, 0, {}),
     (table() | lz.bucket_batch(2, key=None, window_size=8, seed=0), 5, 8, {"2 bucket_batch": 8}),
     (table() | lz.bucket_batch(2, key=None, window_size=8, seed=0), 4, 0, {}),

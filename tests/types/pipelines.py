@@ -139,15 +139,15 @@ assert_type(words | lz.dedupe(len, window=9), lz.Pipeline[str])
 assert_type(
     words | lz.dedupe_bloom(str, "seen", capacity=9, false_positive_rate=0.1), lz.Pipeline[str]
 )
-assert_type(words | lz.limit(9, key=len), lz.Pipeline[str])
+assert_type(words | lz.take_tokens(9, key=len), lz.Pipeline[str])
 
 # The same items, fewer of them, or in another order.
 
 assert_type([2, 3] | lz.take(2), lz.Pipeline[int])
 assert_type(words | lz.skip(1), lz.Pipeline[str])
-assert_type(words | lz.cache(3), lz.Pipeline[str])
-assert_type(words | lz.without([(0, 1), range(1, 2)]), lz.Pipeline[str])
-assert_type(words | lz.without([(lz.init(words), lz.state_at(words, 2))]), lz.Pipeline[str])
+assert_type(words | lz.lru_cache(3), lz.Pipeline[str])
+assert_type(words | lz.exclude([(0, 1), range(1, 2)]), lz.Pipeline[str])
+assert_type(words | lz.exclude([(lz.init(words), lz.state_at(words, 2))]), lz.Pipeline[str])
 assert_type(words | lz.gather([1, 0]), lz.Pipeline[str])
 assert_type(words | lz.gather(np.arange(2)) | lz.gather(range(2)), lz.Pipeline[str])
 assert_type(words | lz.shuffle(seed=0) | lz.shuffle(8, seed=0), lz.Pipeline[str])
@@ -157,11 +157,11 @@ assert_type(words | lz.repeat(2), lz.Pipeline[str])
 assert_type(words | lz.shard(num_shards=2, index=0), lz.Pipeline[str])
 assert_type(words | lz.hash_range(0, 1, seed=0), lz.Pipeline[str])
 assert_type(words | lz.sample([1, 2], seed=0), lz.Pipeline[str])
-assert_type(words | lz.balanced([1, 2], seed=0), lz.Pipeline[str])
+assert_type(words | lz.sample_balanced([1, 2], seed=0), lz.Pipeline[str])
 assert_type(words | lz.oversample([1, 2], seed=0), lz.Pipeline[str])
 train, test = lz.split([0.75, 0.25], seed=0)
 assert_type(words | train, lz.Pipeline[str])
-assert_type(words | lz.split({"a": 0.75}, seed=0, by=str)["a"], lz.Pipeline[str])
+assert_type(words | lz.split({"a": 0.75}, seed=0, key=str)["a"], lz.Pipeline[str])
 assert_type(words | lz.kfold(2, seed=0)[0][0], lz.Pipeline[str])
 
 # Several in, one out.
@@ -176,7 +176,7 @@ assert_type(["a"] | lz.sliding_window(2), lz.Pipeline[tuple[str, ...]])
 assert_type(words | lz.token_batch(9, key=len), lz.Pipeline[list[str]])
 assert_type(words | lz.group_by(len), lz.Pipeline[tuple[int, list[str]]])
 assert_type(words | lz.bucket_batch(2, key=len, window_size=9, seed=0), lz.Pipeline[list[str]])
-assert_type(words | lz.bucket_by_boundaries([2], 2, length=len), lz.Pipeline[list[str]])
+assert_type(words | lz.bucket_by_boundaries([2], 2, key=len), lz.Pipeline[list[str]])
 assert_type(words | lz.batch(2) | lz.split_batch(2), lz.Pipeline[list[list[str]]])
 assert_type(
     words | lz.batch(2) | lz.shard_batch(num_shards=2, index=0, key=len), lz.Pipeline[list[str]]

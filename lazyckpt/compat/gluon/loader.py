@@ -128,7 +128,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         epoch = _Epoch(self)
         self._latest = weakref.ref(epoch)
         if self._prefetch:
-            self._run.resume()  # for nothing is made ahead before
+            self._run.unpause()  # for nothing is made ahead before
         return epoch
 
     def __len__(self) -> int:

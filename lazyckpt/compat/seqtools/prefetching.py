@@ -76,7 +76,7 @@ class Prefetched(LazySequence[T]):
         """Have workers make items."""
         if self._run is None:
             self._run = Run(self.pipeline, executor=self._executor)
-            self._run.resume()
+            self._run.unpause()
         return self._run
 
     def _arranged(self, arrange: Arrangement) -> LazySequence[T]:

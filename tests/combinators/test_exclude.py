@@ -1,4 +1,4 @@
-"""`without`: what the laws can't see of it."""
+"""`exclude`: what the laws can't see of it."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ FEW = settings(max_examples=max(8, settings.default.max_examples // 4))
 def test_ranges_are_taken_in_many_forms() -> None:
     data = lz.source(range(12))
     ranges: list[Any] = [range(9, 10), [np.int64(1), 3], (3, 4)]
-    assert list(data | lz.without(ranges)) == [0, 4, 5, 6, 7, 8, 10, 11]
-    assert lz.without(ranges) == lz.without([(1, 3), (3, 4), (9, 10)])
-    assert repr(lz.without(ranges)) == "without(((1, 3), (3, 4), (9, 10)))"
-    assert list(data | lz.without([])) == list(range(12))
-    assert list(data | lz.without([(0, 12)])) == []
-    assert len(data | lz.without(ranges)) == 8
+    assert list(data | lz.exclude(ranges)) == [0, 4, 5, 6, 7, 8, 10, 11]
+    assert lz.exclude(ranges) == lz.exclude([(1, 3), (3, 4), (9, 10)])
+    assert repr(lz.exclude(ranges)) == "exclude(((1, 3), (3, 4), (9, 10)))"
+    assert list(data | lz.exclude([])) == list(range(12))
+    assert list(data | lz.exclude([(0, 12)])) == []
+    assert len(data | lz.exclude(ranges)) == 8
 
 
 def test_what_is_left_out_is_not_read_where_it_need_not_be() -> None:
     data = Costly(50)
-    pipeline = lz.source(data) | lz.without([(3, 40)]) | lz.batch(2)
+    pipeline = lz.source(data) | lz.exclude([(3, 40)]) | lz.batch(2)
     assert list(islice(pipeline, 3)) == [[0, 10], [20, 400], [410, 420]]
     assert not {*range(3, 40)} & {*data.read}
     data.read.clear()
     assert pipeline[2] == [410, 420]
     assert data.read == [41, 42]
-    assert list(lz.source(Stream(range(10))) | lz.without([(2, 8)])) == [0, 1, 8, 9]
+    assert list(lz.source(Stream(range(10))) | lz.exclude([(2, 8)])) == [0, 1, 8, 9]
 
 
 def test_numbers_count_the_whole_stream_behind_repeat() -> None:
     steps = lz.source(range(5)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(2)
     whole = list(islice(steps, 40))
-    kept = steps | lz.without([(10, 12), (30, 33)])
+    kept = steps | lz.exclude([(10, 12), (30, 33)])
     assert list(islice(kept, 35)) == whole[:10] + whole[12:30] + whole[33:]
     assert kept[10**9] == steps[10**9 + 5]
-    twice = lz.source(range(4)) | lz.without([(1, 3)]) | lz.repeat(2)
+    twice = lz.source(range(4)) | lz.exclude([(1, 3)]) | lz.repeat(2)
     assert list(twice) == [0, 3, 0, 3]
 
 
@@ -55,9 +55,9 @@ def test_two_states_are_a_range() -> None:
     for data in (lz.source(range(30)), lz.source(Stream(range(30)))):
         steps = data | lz.shuffle(4, seed=0) | lz.batch(2)
         states = [state for _, state in lz.run(steps).with_state()]
-        kept = steps | lz.without([(states[2], states[5])])
+        kept = steps | lz.exclude([(states[2], states[5])])
         assert list(kept) == [batch for n, batch in enumerate(steps) if not 3 <= n < 6]
-        assert lz.init(kept) == lz.init(steps | lz.without([(3, 6)]))
+        assert lz.init(kept) == lz.init(steps | lz.exclude([(3, 6)]))
 
 
 def test_states_that_are_none_of_the_pipeline_are_refused() -> None:
@@ -67,12 +67,12 @@ def test_states_that_are_none_of_the_pipeline_are_refused() -> None:
     for pipeline in (other, longer):
         pair = lz.state_at(pipeline, 2), lz.state_at(pipeline, 4)
         with pytest.raises(lz.ArgumentError, match="the state after 2 items is none of what comes"):
-            steps | lz.without([pair])
+            steps | lz.exclude([pair])
     late = lz.advance(steps, lz.init(steps, epoch=1), 3)
     with pytest.raises(lz.ArgumentError, match=r"is in epoch 1, .* put repeat\(\) before it"):
-        steps | lz.without([(lz.init(steps), late)])
+        steps | lz.exclude([(lz.init(steps), late)])
     with pytest.raises(lz.ArgumentError, match="0 <= start < stop"):
-        lz.without([(lz.state_at(steps, 4), lz.state_at(steps, 2))])
+        lz.exclude([(lz.state_at(steps, 4), lz.state_at(steps, 2))])
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_states_that_are_none_of_the_pipeline_are_refused() -> None:
 )
 def test_what_is_no_range_is_refused(ranges: Any, message: str) -> None:
     with pytest.raises(lz.ArgumentError, match=message):
-        lz.without(ranges)
+        lz.exclude(ranges)
 
 
 def test_ranges_beyond_the_end_are_refused_where_it_is_known() -> None:
     with pytest.raises(lz.ArgumentError, match=r"\(8, 11\) is beyond the end, of 10 items"):
-        lz.source(range(10)) | lz.without([(8, 11)])
-    assert len(lz.source(range(10)) | lz.without([(8, 10)])) == 8
-    assert list(lz.source(Stream(range(10))) | lz.without([(8, 11)])) == list(range(8))
+        lz.source(range(10)) | lz.exclude([(8, 11)])
+    assert len(lz.source(range(10)) | lz.exclude([(8, 10)])) == 8
+    assert list(lz.source(Stream(range(10))) | lz.exclude([(8, 11)])) == list(range(8))
 
 
 # --- added to a run ---
@@ -111,7 +111,7 @@ def test_what_was_given_stays_given(data: st.DataObject, is_stream: bool, n: int
     source = lz.source(Stream(range(60))) if is_stream else lz.source(range(60))
     steps = source | lz.shuffle(5, seed=0) | lz.batch(2)
     whole = [[*batch] for batch in steps]
-    old, new = steps | lz.without(one), steps | lz.without(other)
+    old, new = steps | lz.exclude(one), steps | lz.exclude(other)
     run, n = lz.run(old), min(n, len(list(old)))
     given = [next(run) for _ in range(n)]
     number = whole.index(given[-1]) + 1 if given else 0
@@ -129,7 +129,7 @@ def test_it_is_inserted_behind_what_was_given(data: st.DataObject, is_stream: bo
     source = lz.source(Stream(range(60))) if is_stream else lz.source(range(60))
     steps = source | lz.repeat() | lz.map(str) | lz.batch(2)
     whole = list(islice(steps, 50))
-    new = steps | lz.without(ranges)
+    new = steps | lz.exclude(ranges)
     run = lz.run(steps)
     assert [next(run) for _ in range(n)] == whole[:n]
     state = lz.rebase(run.state, new)
@@ -141,14 +141,14 @@ def test_it_is_inserted_behind_what_was_given(data: st.DataObject, is_stream: bo
 
 def test_it_is_inserted_amid_where_random_access_tells_the_number() -> None:
     source = lz.source(range(60)) | lz.shuffle(seed=0)
-    old, new = source | lz.batch(2), source | lz.without([(0, 3), (9, 13)]) | lz.batch(2)
+    old, new = source | lz.batch(2), source | lz.exclude([(0, 3), (9, 13)]) | lz.batch(2)
     run = lz.run(old)
     given = [next(run) for _ in range(5)]
     rest = list(lz.run(new, lz.rebase(run.state, new)))
     whole = list(source)
     assert [x for batch in given + rest for x in batch] == whole[:10] + whole[13:]
     stream = lz.source(Stream(range(60)))
-    old, new = stream | lz.batch(2), stream | lz.without([(0, 3)]) | lz.batch(2)
+    old, new = stream | lz.batch(2), stream | lz.exclude([(0, 3)]) | lz.batch(2)
     with pytest.raises(lz.StateMismatch, match="only reading tells how many items came before"):
         lz.rebase(lz.state_at(old, 5), new)
 
@@ -159,15 +159,15 @@ def test_states_know_their_numbers_behind_a_rebase() -> None:
     run = lz.run(new, lz.rebase(lz.state_at(old, 10), new))
     states = [state for _, state in islice(run.with_state(), 9)]
     assert (states[2].items, states[2].own_items) == (13, 8)
-    kept = new | lz.without([(states[2], states[5])])
-    assert lz.init(kept) == lz.init(new | lz.without([(8, 11)]))
+    kept = new | lz.exclude([(states[2], states[5])])
+    assert lz.init(kept) == lz.init(new | lz.exclude([(8, 11)]))
     rest = list(lz.run(kept, lz.rebase(states[1], kept)))
     assert rest == [new[7], *(new[n] for n in range(11, 50))]
 
 
 def test_it_is_seen_through() -> None:
     steps = lz.source(range(100)) | lz.shuffle(seed=0) | lz.batch(4)
-    kept = steps | lz.without([(5, 20)])
+    kept = steps | lz.exclude([(5, 20)])
     state = lz.state_at(kept, 7)
     assert [origin.place for origin in lz.trace(kept, 6)] == kept[6] == steps[21]
     assert lz.seen(kept, state).counts().total() == 28
@@ -183,7 +183,7 @@ def test_a_file_is_left_out_by_where_it_was_seen(tmp_path: Path) -> None:
     seen = lz.seen(steps, 60)
     bad = seen.ranges(file=lambda path: path.endswith("b.txt"))
     assert bad == seen.ranges(file=tmp_path / "b.txt")
-    kept = steps | lz.without(bad)
+    kept = steps | lz.exclude(bad)
     expected = [batch for batch in islice(steps, 60) if "bad" not in batch]
     assert 0 < len(expected) < 60
     assert list(islice(kept, len(expected))) == expected
@@ -197,7 +197,7 @@ def test_an_item_is_left_out_of_a_running_experiment(
 ) -> None:
     steps = lz.source(range(size)) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(width)
     ranges = lz.seen(steps, 60).ranges(place)
-    kept = steps | lz.without(ranges)
+    kept = steps | lz.exclude(ranges)
     assert [*chain.from_iterable(starmap(range, ranges))] == lz.seen(steps, 60).times(place)
     assert all(stop < start for (_, stop), (start, _) in pairwise(ranges))
     state = lz.rebase(lz.state_at(steps, given_before), kept)

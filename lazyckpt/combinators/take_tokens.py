@@ -1,4 +1,4 @@
-"""`limit`: the first items, as far as a number of tokens goes."""
+"""`take_tokens`: the first items, as far as a number of tokens goes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A = TypeVar("A", bound=Any)  # by which pyright lets a lambda do anything with i
 
 @giving(Keeping)
 @combinator(checks={"tokens": natural, "key": function}, functions={"key": "look"})
-def limit(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Machine[A]:
+def take_tokens(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Machine[A]:
     """The first items of an epoch that have at most so many tokens together.
 
     The item that would go beyond is read, and ends it. Before `repeat` it is a limit of an
@@ -45,7 +45,7 @@ def limit(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Mach
         No.
 
     >>> import lazyckpt as lz
-    >>> list(lz.source(["to", "be", "or", "not"]) | lz.limit(5, key=len))
+    >>> list(lz.source(["to", "be", "or", "not"]) | lz.take_tokens(5, key=len))
     ['to', 'be']
     """
 
@@ -58,7 +58,7 @@ def limit(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Mach
             if ended:
                 return
             for item in items:
-                size = token_count("limit", key(item), item)
+                size = token_count("take_tokens", key(item), item)
                 if given + size > tokens:
                     break
                 given += size
@@ -70,10 +70,10 @@ def limit(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -> Mach
         return Flow(some(), lambda: (items.snapshot(), given, ended))
 
     def check(given: int, ended: int) -> None:
-        within("limit", given, min(tokens, sys.maxsize)), within("limit", ended, 1)
+        within("take_tokens", given, min(tokens, sys.maxsize)), within("take_tokens", ended, 1)
 
     return stateful(
-        "limit",
+        "take_tokens",
         upstream,
         first=(0, 0),
         check=check,

@@ -1,8 +1,8 @@
-"""`cache`: items kept rather than made again."""
+"""`lru_cache`: items kept rather than made again."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+import functools
 from typing import TypeVar
 
 from lazyckpt.core.checks import positive
@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 
 @combinator(keeps_items=True, checks={"size": positive}, unrecorded=("size",))
-def cache(upstream: Machine[A], size: int) -> Machine[A]:
+def lru_cache(upstream: Machine[A], size: int) -> Machine[A]:
     """The items as they are, the `size` last used of them kept rather than made again.
 
     Over a table (a source with random access, through any of `map`, `take`,
@@ -46,7 +46,7 @@ def cache(upstream: Machine[A], size: int) -> Machine[A]:
         `size` items. They are shared: don't change them in place.
 
     >>> import lazyckpt as lz
-    >>> seen = lz.source([1, 2]) | lz.tap(print) | lz.cache(2) | lz.repeat(3)
+    >>> seen = lz.source([1, 2]) | lz.tap(print) | lz.lru_cache(2) | lz.repeat(3)
     >>> sum(seen)
     1
     2
@@ -54,16 +54,16 @@ def cache(upstream: Machine[A], size: int) -> Machine[A]:
     """
     jump, view = upstream.skip, upstream.view
     if jump is None:
-        raise ArgumentError("cache: what comes before it has no random access")
+        raise ArgumentError("lru_cache: what comes before it has no random access")
     if view is None:
         return stateless(
             upstream,
             rate=Rate(),
-            step=lru_cache(size)(upstream.step),
+            step=functools.lru_cache(size)(upstream.step),
             skip=jump,
             length=upstream.length,
         )
-    get = lru_cache(size)(view.table.get)
+    get = functools.lru_cache(size)(view.table.get)
 
     def step(position: Position) -> tuple[Position, A]:
         after, passed = jump(position, 1)

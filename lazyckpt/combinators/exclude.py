@@ -1,4 +1,4 @@
-"""`without`: everything but some ranges of items."""
+"""`exclude`: everything but some ranges of items."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class _Kept:
     checks={"ranges": _ranges},
     elastic=Elastic(changes={"ranges": "here"}, inserted=lambda number: (number,)),
 )
-def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
+def exclude(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
     """Everything but some ranges of items, such as the steps that spoiled a training.
 
     Numbers count what comes before the stage, from the beginning of an epoch: behind
@@ -167,10 +167,10 @@ def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
         Yes.
 
     >>> import lazyckpt as lz
-    >>> list(lz.source(range(10)) | lz.without([(2, 5), range(8, 9)]))
+    >>> list(lz.source(range(10)) | lz.exclude([(2, 5), range(8, 9)]))
     [0, 1, 5, 6, 7, 9]
     >>> steps = lz.source(range(100)) | lz.repeat() | lz.batch(4)
-    >>> kept = steps | lz.without([(lz.state_at(steps, 1200), lz.state_at(steps, 1220))])
+    >>> kept = steps | lz.exclude([(lz.state_at(steps, 1200), lz.state_at(steps, 1220))])
     >>> kept[1199] == steps[1199], kept[1200] == steps[1220]
     (True, True)
     """
@@ -240,9 +240,9 @@ def without(upstream: Machine[A], ranges: Sequence[ItemRange]) -> Machine[A]:
         return view.ahead(before, affine(wanted, -number))
 
     return stateful(
-        "without",
+        "exclude",
         upstream,
-        check=lambda number: within("without", number, known if type(known) is int else MOST),
+        check=lambda number: within("exclude", number, known if type(known) is int else MOST),
         rate=Rate() if jump is not None else Rate(1, kept.gone[-1]),
         step=step,
         flow=flow,
@@ -258,7 +258,7 @@ def _check_fit(upstream: Machine[Any], ranges: Spans) -> None:
     length = upstream.length
     if ranges and length is not None and ranges[-1][1] > length:
         raise ArgumentError(
-            f"without: {brief(ranges[-1])} is beyond the end, of {int(length):,} items an epoch; "
+            f"exclude: {brief(ranges[-1])} is beyond the end, of {int(length):,} items an epoch; "
             "numbers count in an epoch: put repeat() before it for those of the whole stream"
         )
     for between in ranges:
@@ -275,7 +275,7 @@ def _check_state(upstream: Machine[Any], number: int, state: State) -> None:
         raise _foreign(state) from None
     if epoch:
         raise ArgumentError(
-            f"without: the state after {state.items:,} items is in epoch {epoch}, and numbers "
+            f"exclude: the state after {state.items:,} items is in epoch {epoch}, and numbers "
             "count in an epoch: put repeat() before it"
         )
     if upstream.skip is not None:
@@ -286,6 +286,6 @@ def _check_state(upstream: Machine[Any], number: int, state: State) -> None:
 
 def _foreign(state: State) -> ArgumentError:
     return ArgumentError(
-        f"without: the state after {state.items:,} items is none of what comes before the stage; "
+        f"exclude: the state after {state.items:,} items is none of what comes before the stage; "
         "pass states of the pipeline up to there"
     )
