@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.take_tokens import take_tokens
     from lazyckpt.combinators.take_while import drop_while, take_while
     from lazyckpt.combinators.token_batch import token_batch
-    from lazyckpt.combinators.unfold import once, unfold
+    from lazyckpt.combinators.unfold import from_generator, once, unfold
     from lazyckpt.combinators.zip import zip
     from lazyckpt.decorators import combinator, composite, source_combinator
     from lazyckpt.executors.device import to_device
@@ -181,6 +181,7 @@ __all__ = [
     "filter",
     "flat_map",
     "flat_scan",
+    "from_generator",
     "futures",
     "gather",
     "group_by",
@@ -297,7 +298,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.take": "skip take",
     "combinators.take_while": "drop_while take_while",
     "combinators.token_batch": "token_batch",
-    "combinators.unfold": "once unfold",
+    "combinators.unfold": "from_generator once unfold",
     "combinators.exclude": "exclude",
     "combinators.zip": "zip",
     "decorators": "combinator composite source_combinator",

@@ -80,8 +80,7 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
             items in the same order each time. A data frame of pandas or polars and a
             table of pyarrow give rows as dicts, of which
             `batch(n, collate=stack)` makes arrays column by column, and a series
-            values by place. `once(None)` with `flat_map(lambda _: made())` makes a source
-            of a generator function.
+            values by place. `from_generator(made)` makes a source of a generator function.
         name: At most 40 characters that a state is checked against, as against the
             length. It tells data of one length apart, such as those of a `mix`.
 
@@ -124,7 +123,7 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
             f"source: data must be readable again, got the one-shot iterator {brief(data)}; "
             "pass what it came from, or an object whose __iter__ opens it anew"
         )
-    return _iterated(cast(Iterable[T], data))
+    return iterated("source", cast(Iterable[T], data))
 
 
 @source_combinator(describe=lambda arrays: {}, sized=True)
@@ -288,11 +287,12 @@ def _remedy(data: Any) -> str:
     if isinstance(data, PathLike):
         return "open files in flat_map"
     if callable(data):
-        return "write once(None) | flat_map(lambda _: made()) for a generator function made"
+        return "write from_generator(made) for a generator function made"
     return "pass a list of it"
 
 
-def _iterated(data: Iterable[T]) -> Machine[T]:
+def iterated(name: str, data: Iterable[T]) -> Machine[T]:
+    """The machine of what has no indices, and begins anew for each epoch."""
     begin = _beginning(data)
 
     def flow(position: Position) -> Flow[T]:
@@ -305,7 +305,7 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
             passed = sum(1 for _ in islice(stream, index))
             if passed < index:
                 raise SourceChanged(
-                    f"source: the state stands after item {index} of {brief(data)}, "
+                    f"{name}: the state stands after item {index} of {brief(data)}, "
                     f"which now has {passed} items"
                 )
             reached = taken
@@ -313,7 +313,7 @@ def _iterated(data: Iterable[T]) -> Machine[T]:
 
         return Flow(items(), lambda: (epoch, reached()), before=lambda: (epoch, reached() - 1))
 
-    return sourced("source", rereads=lambda position: (Reread(None, position[1]),), flow=flow)
+    return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
 def _beginning(data: Iterable[T]) -> Callable[[], Iterator[T]]:

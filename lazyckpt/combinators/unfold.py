@@ -1,14 +1,15 @@
-"""`unfold`, `once`: items made by a function, and one item."""
+"""`unfold`, `from_generator`, `once`: items made by a function, and one item."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lazyckpt.combinators.source import source
-from lazyckpt.core.checks import function
+from lazyckpt.combinators.source import iterated, source
+from lazyckpt.core.checks import brief, function
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import MOST, End, Machine, countable, within
+from lazyckpt.core.show import show
 from lazyckpt.core.stages import sourced
 from lazyckpt.core.user_state import copied, freeze, storable, thaw
 from lazyckpt.decorators import source_combinator
@@ -86,6 +87,62 @@ def unfold(step: Callable[[S], tuple[S, T] | None], init: S) -> Machine[T]:
         step=once,
         flow=flow,
     )
+
+
+@source_combinator(checks={"fn": function})
+def from_generator(fn: Callable[..., Iterable[T]], *args: Any) -> Machine[T]:
+    """The items of `fn(*args)`, which is called anew for each epoch.
+
+    It must give the same items in the same order each time. Where items can be made one
+    from another, `unfold` resumes without making those before again.
+
+    Args:
+        fn: A generator function, or another one that gives an iterable.
+        args: What it is called with.
+
+    Raises:
+        TypeError: For what is no iterable.
+        SourceChanged: Where there are fewer items than before.
+
+    State:
+        The epoch and a count of items.
+
+    Resume:
+        Re-reads all items of the epoch before.
+
+    Random access:
+        No.
+
+    Rank-free:
+        Yes.
+
+    >>> import lazyckpt as lz
+    >>> def squares(n):
+    ...     for number in range(n):
+    ...         yield number**2
+    >>> list(lz.from_generator(squares, 5))
+    [0, 1, 4, 9, 16]
+    """
+    return iterated("from_generator", _Called(fn, args))
+
+
+class _Called(Iterable[T]):
+    """What a function gives, called for each iterator."""
+
+    def __init__(self, fn: Callable[..., Iterable[T]], args: tuple[Any, ...]) -> None:
+        self._fn, self._args = fn, args
+
+    def __iter__(self) -> Iterator[T]:
+        found = self._fn(*self._args)
+        if not isinstance(found, Iterable):
+            raise TypeError(
+                f"from_generator: {self!r} must give an iterable, got {brief(found)} "
+                f"({type(found).__name__})"
+            )
+        return iter(found)
+
+    def __repr__(self) -> str:
+        return f"{show(self._fn)}({', '.join(map(show, self._args))})"
 
 
 @source_combinator(describe=lambda value: {})

@@ -90,6 +90,10 @@ def _bits(name: str, seed: int, epoch: int) -> Iterator[int]:
     return (hashed(derive(seed, name), begin + n) // 2**11 for n in counting())
 
 
+def from_generator(fn: Any, args: Any) -> Items:
+    return lambda epoch: iter(fn(*args))
+
+
 def once(value: Any) -> Items:
     return lambda epoch: iter([value])
 
@@ -287,7 +291,7 @@ def multiplex(control: Chain, pipelines: Any) -> Items:
 MODELS: dict[str, Callable[..., Items]] = ARRANGING | GROUPING | {
     f.__name__: f
     for f in (
-        source, columns, unfold, count, random_floats, random_indices, once,
+        source, columns, unfold, count, random_floats, random_indices, from_generator, once,
         map, starmap, tap, enumerate, random_map, lru_cache, flat_map, unbatch, scan, flat_scan,
         zip, concat, case, switch, interleave, lanes, interleave_map, mix, multiplex,
     )

@@ -125,6 +125,7 @@ SOURCES: dict[str, st.SearchStrategy[Pipeline[Any]]] = {
     "unfold": st.builds(
         lambda step, n: lz.unfold(step, [n]), st.sampled_from([countdown, falling_lists]), _lengths
     ),
+    "from_generator": st.builds(lz.from_generator, st.just(iter), _items),
     "count": _first(st.builds(lz.count, st.integers(), st.integers())),
     "random_floats": _first(st.builds(lz.random_floats, seed=seeds)),
     "random_indices": _first(st.builds(lz.random_indices, _weights, seed=seeds)),

@@ -75,6 +75,7 @@ PLAIN: dict[str, Made] = {
     "map": lambda p: p | lz.map(str),
     "mix": lambda p: lz.mix([p, p], [1, 2], seed=0),
     "multiplex": lambda p: lz.multiplex(p | lz.map(parity), [p, p]),
+    "from_generator": lambda _: lz.from_generator(range, 40),
     "once": lambda _: lz.once(1),
     "oversample": lambda p: p | lz.oversample([*range(4)] * 10, seed=0),
     "pack_best_fit": lambda p: p | lz.map(tokens) | lz.pack_best_fit(4, num_bins=2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 from typing import Any
@@ -153,3 +154,30 @@ def test_floats_of_a_rank_among_too_many() -> None:
     ranks = lz.random_floats(seed=0) | lz.shard(num_shards=2**60, index=0)
     with pytest.raises(IndexError, match="random_floats: 23058430092136939520 items are more than"):
         list(ranks | lz.batch(20, collate=lz.stack) | lz.take(1))
+
+
+def test_a_generator_function_is_called_for_each_epoch() -> None:
+    calls = []
+
+    def letters(count: int) -> Iterator[str]:
+        calls.append(count)
+        yield from "abcdef"[:count]
+
+    pipeline = lz.from_generator(letters, 3)
+    assert (list(pipeline | lz.repeat(2)), calls) == (list("abcabc"), [3, 3])
+    assert pipeline != lz.from_generator(letters, 4)
+    state = lz.state_at(pipeline, 2)
+    assert list(lz.run(pipeline, state)) == ["c"]
+    with pytest.raises(lz.StateMismatch, match="from_generator"):
+        lz.run(lz.from_generator(letters, 2), state)
+
+
+def test_what_a_generator_function_must_give() -> None:
+    with pytest.raises(TypeError, match=r"from_generator: abs\(3\) must give an iterable, got 3"):
+        list(lz.from_generator(abs, 3))
+    given = [1, 2, 3]
+    pipeline = lz.from_generator(lambda: given)
+    state = lz.state_at(pipeline, 3)
+    given.pop()
+    with pytest.raises(lz.SourceChanged, match=r"from_generator: the state stands after item 3"):
+        list(lz.run(pipeline, state))
