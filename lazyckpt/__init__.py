@@ -20,7 +20,7 @@ Each module imports only from those before it:
 - executors: plan, ipc, pools
 - stats, cursor, epochs, delivery, run, tickets, tracking
 - state: saving
-- pipeline, decorators, preview, combinators, explanation, monitoring, io, lineage
+- pipeline, decorators, preview, combinators, explanation, monitoring, io, lineage, types
 - compat: samplers
 - integrations, testing, demo, compat, cli
 """
@@ -33,26 +33,22 @@ from typing import TYPE_CHECKING, Any
 from lazyckpt.core.registry import registry
 from lazyckpt.errors import (
     ArgumentError,
-    Exhausted,
     InvalidState,
     PipelineError,
-    RankFailed,
-    RankMissing,
     SourceChanged,
     StateMismatch,
-    StorageError,
-    TicketError,
-    TooManyInFlight,
     WorkerDied,
     WorkerTimeout,
 )
 from lazyckpt.executors.executor import Executor
 from lazyckpt.pipeline import Pipeline, Stage, run
 from lazyckpt.run import Run
-from lazyckpt.state.state import State, TrackedState
+from lazyckpt.state.state import State
 
 if TYPE_CHECKING:
+    from lazyckpt import errors as errors
     from lazyckpt import io as io
+    from lazyckpt import types as types
     from lazyckpt.combinators.add_cu_seqlens import add_cu_seqlens
     from lazyckpt.combinators.batch import batch, stack
     from lazyckpt.combinators.block_shuffle import block_shuffle
@@ -80,7 +76,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.multiplex import multiplex
     from lazyckpt.combinators.pack import pack_best_fit, pack_first_fit
     from lazyckpt.combinators.pack_by_plan import pack_by_plan
-    from lazyckpt.combinators.plan_packing import PackingPlan, plan_packing
+    from lazyckpt.combinators.plan_packing import plan_packing
     from lazyckpt.combinators.repeat import repeat
     from lazyckpt.combinators.sample import oversample, sample, sample_balanced
     from lazyckpt.combinators.scan import scan
@@ -102,60 +98,35 @@ if TYPE_CHECKING:
     from lazyckpt.executors.device import to_device
     from lazyckpt.executors.local import inline, processes, threads
     from lazyckpt.executors.remote import futures, ray
-    from lazyckpt.explanation.explain import ExplainedStage, Explanation, explain
+    from lazyckpt.explanation.explain import explain
     from lazyckpt.integrations import torch as torch
-    from lazyckpt.lineage.origins import Origin
-    from lazyckpt.lineage.seen import Seen, seen
+    from lazyckpt.lineage.seen import seen
     from lazyckpt.lineage.trace import trace
     from lazyckpt.monitoring.metrics import metrics
     from lazyckpt.monitoring.profile import profile
     from lazyckpt.monitoring.progress import progress
-    from lazyckpt.monitoring.report import Profile
     from lazyckpt.pictures.drawing import tree
-    from lazyckpt.preview import Head, head
-    from lazyckpt.state.algebra import Difference, Move, advance, diff, init, replay, state_at, step
+    from lazyckpt.preview import head
+    from lazyckpt.state.algebra import advance, diff, init, replay, state_at, step
     from lazyckpt.state.rebase import rebase
     from lazyckpt.state.reshard import reshard
-    from lazyckpt.state.resume_cost import ResumeCost, StageCost, resume_cost
+    from lazyckpt.state.resume_cost import resume_cost
     from lazyckpt.state.saving import load, save
-    from lazyckpt.stats import Stats
-    from lazyckpt.tickets import Ticket
-    from lazyckpt.tracking import Tracked, tracked
+    from lazyckpt.tracking import tracked
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
-    "Difference",
     "Executor",
-    "Exhausted",
-    "ExplainedStage",
-    "Explanation",
-    "Head",
     "InvalidState",
-    "Move",
-    "Origin",
-    "PackingPlan",
     "Pipeline",
     "PipelineError",
-    "Profile",
-    "RankFailed",
-    "RankMissing",
-    "ResumeCost",
     "Run",
-    "Seen",
     "SourceChanged",
     "Stage",
-    "StageCost",
     "State",
     "StateMismatch",
-    "Stats",
-    "StorageError",
-    "Ticket",
-    "TicketError",
-    "TooManyInFlight",
-    "Tracked",
-    "TrackedState",
     "WorkerDied",
     "WorkerTimeout",
     "add_cu_seqlens",
@@ -283,7 +254,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.multiplex": "multiplex",
     "combinators.pack": "pack_best_fit pack_first_fit",
     "combinators.pack_by_plan": "pack_by_plan",
-    "combinators.plan_packing": "PackingPlan plan_packing",
+    "combinators.plan_packing": "plan_packing",
     "combinators.repeat": "repeat",
     "combinators.sample": "oversample sample sample_balanced",
     "combinators.scan": "scan",
@@ -305,27 +276,23 @@ _MODULES = {  # what is imported when a name of it is asked for
     "executors.device": "to_device",
     "executors.local": "inline processes threads",
     "executors.remote": "futures ray",
-    "explanation.explain": "ExplainedStage Explanation explain",
-    "preview": "Head head",
-    "lineage.origins": "Origin",
-    "lineage.seen": "Seen seen",
+    "explanation.explain": "explain",
+    "preview": "head",
+    "lineage.seen": "seen",
     "lineage.trace": "trace",
     "monitoring.metrics": "metrics",
     "monitoring.profile": "profile",
     "monitoring.progress": "progress",
-    "monitoring.report": "Profile",
     "pictures.drawing": "tree",
-    "state.algebra": "Difference Move advance diff init replay state_at step",
+    "state.algebra": "advance diff init replay state_at step",
     "state.rebase": "rebase",
     "state.reshard": "reshard",
-    "state.resume_cost": "ResumeCost StageCost resume_cost",
+    "state.resume_cost": "resume_cost",
     "state.saving": "load save",
-    "stats": "Stats",
-    "tickets": "Ticket",
-    "tracking": "Tracked tracked",
+    "tracking": "tracked",
 }
 _PACKAGES = {  # imported when asked for, since some bring a framework along
-    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing")},
+    **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing", "types")},
     **{
         name: f"lazyckpt.integrations.{name}"
         for name in ("grain", "jax", "prometheus", "torch", "transformers")

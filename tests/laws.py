@@ -37,7 +37,7 @@ def trace(pipeline: lz.Pipeline[Any], limit: int) -> None:
         raises(IndexError, lambda: lz.trace(pipeline, lz.state_at(pipeline, len(items))))
 
 
-def rows(found: lz.Seen) -> list[Row]:
+def rows(found: lz.types.Seen) -> list[Row]:
     """The rows of all blocks."""
     return [
         (int(item), block.stages[stage], int(epoch), int(place))

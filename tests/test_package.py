@@ -62,6 +62,7 @@ ROOMS = [
     ["monitoring"],
     ["io"],
     ["lineage"],
+    ["types"],
     ["compat.samplers"],
     ["integrations"],
     ["__init__"],

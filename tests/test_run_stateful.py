@@ -46,8 +46,8 @@ class Walks(RuleBasedStateMachine):
             number = self.run.state.items
             if number >= ENOUGH:
                 return
-            item = next(self.run, lz.Exhausted)
-            if item is lz.Exhausted:
+            item = next(self.run, lz.errors.Exhausted)
+            if item is lz.errors.Exhausted:
                 assert self.is_whole
                 assert number == len(self.expected)
                 return
@@ -87,7 +87,7 @@ class Walks(RuleBasedStateMachine):
             return multiple()
         try:
             after, item = lz.step(self.pipeline, state)
-        except lz.Exhausted as end:
+        except lz.errors.Exhausted as end:
             assert self.is_whole
             assert state.items == len(self.expected)
             return end.state

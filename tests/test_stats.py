@@ -93,7 +93,7 @@ def test_the_waiting_share_is_that_of_the_slow_side() -> None:
 
 def test_no_time_passes_at_the_end_or_while_the_run_is_closed() -> None:
     run = lz.run(lz.source(range(3)))
-    assert run.stats == lz.Stats()
+    assert run.stats == lz.types.Stats()
     next(run)
     first = run.stats
     assert first.seconds < run.stats.seconds

@@ -24,7 +24,7 @@ from tests.helpers import Costly, until
 LETTERS = lz.source([*"abcdefgh"])
 
 
-def taken(tracked: lz.Tracked[Any], count: int) -> list[lz.Ticket]:
+def taken(tracked: lz.types.Tracked[Any], count: int) -> list[lz.types.Ticket]:
     return [ticket for ticket, _ in islice(tracked, count)]
 
 
@@ -69,7 +69,9 @@ def test_an_item_that_was_late_and_is_finished_does_not_come_again() -> None:
     assert (again.number, again.attempt, item) == (0, 1, "a")
     tracked.ack(tickets[1])
     assert [next(tracked)[1] for _ in range(2)] == ["c", "d"]
-    with pytest.raises(lz.TicketError, match=r"out of date: item 2 was given again, with another"):
+    with pytest.raises(
+        lz.errors.TicketError, match=r"out of date: item 2 was given again, with another"
+    ):
         tracked.ack(tickets[2])
 
 
@@ -101,10 +103,12 @@ def test_each_bad_ticket_is_named_differently() -> None:
         ((1, 2, 3, 4), r"is no ticket"),
         (None, r"ack: None is no ticket"),
     ):
-        with pytest.raises(lz.TicketError, match=why):
+        with pytest.raises(lz.errors.TicketError, match=why):
             tracked.ack(ticket)  # type: ignore[arg-type]
     resumed = lz.tracked(lz.run(LETTERS), tracked.state, max_in_flight=4)
-    with pytest.raises(lz.TicketError, match=r"from before a resume: unless .* item 2 comes again"):
+    with pytest.raises(
+        lz.errors.TicketError, match=r"from before a resume: unless .* item 2 comes again"
+    ):
         resumed.ack(good)
     tracked.ack(good)
     assert tracked.in_flight == 1
@@ -121,7 +125,7 @@ def test_a_ticket_goes_through_pickle_and_another_process() -> None:
     tracked.close()
 
 
-def _same(ticket: lz.Ticket) -> lz.Ticket:
+def _same(ticket: lz.types.Ticket) -> lz.types.Ticket:
     return ticket
 
 
@@ -214,7 +218,7 @@ def test_no_longer_than_max_wait() -> None:
     tracked = lz.tracked(lz.run(LETTERS), max_in_flight=2, max_wait=0)
     tickets = taken(tracked, 2)
     with pytest.raises(
-        lz.TooManyInFlight, match=r"2 items .*max_in_flight=2.*the oldest is item 0"
+        lz.errors.TooManyInFlight, match=r"2 items .*max_in_flight=2.*the oldest is item 0"
     ):
         next(tracked)
     for ticket in tickets:
@@ -222,7 +226,9 @@ def test_no_longer_than_max_wait() -> None:
     for ticket, _ in islice(tracked, 5):
         tracked.ack(ticket)
     (last,) = taken(tracked, 1)
-    with pytest.raises(lz.TooManyInFlight, match=r"1 items .*the stream has ended.*is item 7"):
+    with pytest.raises(
+        lz.errors.TooManyInFlight, match=r"1 items .*the stream has ended.*is item 7"
+    ):
         next(tracked)
     tracked.nack(last)
     again, item = next(tracked)
@@ -328,7 +334,7 @@ def test_its_state_goes_where_states_go(tmp_path: Path) -> None:
 def test_what_is_no_account_of_finished_items(finished: Any) -> None:
     found = lz.tracked(lz.run(LETTERS), max_in_flight=4).state.to_dict()
     found["tracked"] = ["name", finished]
-    text = lz.TrackedState(lz.init(LETTERS), "name", finished)
+    text = lz.types.TrackedState(lz.init(LETTERS), "name", finished)
     with pytest.raises(lz.InvalidState):
         lz.State.from_dict(found)
     with pytest.raises((lz.InvalidState, TypeError, ValueError)):
@@ -336,12 +342,12 @@ def test_what_is_no_account_of_finished_items(finished: Any) -> None:
 
 
 def test_finished_items_that_are_gone() -> None:
-    state = lz.TrackedState(lz.state_at(LETTERS, 6), "name", ((0, 1), (50, 60)))
+    state = lz.types.TrackedState(lz.state_at(LETTERS, 6), "name", ((0, 1), (50, 60)))
     tracked = lz.tracked(lz.run(LETTERS), state, max_in_flight=4)
     assert next(tracked)[1] == "h"
-    far = lz.TrackedState(lz.state_at(LETTERS, 6), "name", ((0, 10),))
+    far = lz.types.TrackedState(lz.state_at(LETTERS, 6), "name", ((0, 10),))
     for pipeline in (LETTERS, lz.source([*"abcdefgh"]) | lz.filter(bool)):
-        there = lz.TrackedState(lz.state_at(pipeline, 6), "name", far.finished)
+        there = lz.types.TrackedState(lz.state_at(pipeline, 6), "name", far.finished)
         with pytest.raises(lz.SourceChanged, match="finished items up to 16"):
             next(lz.tracked(lz.run(pipeline), there, max_in_flight=4))
 
@@ -380,7 +386,7 @@ def test_a_run_passes_over_items(stage: Any, executor: Any) -> None:
 @pytest.mark.parametrize("executor", [lz.threads(2), lz.processes(2)])
 def test_workers_go_on_behind_what_is_finished(executor: Any) -> None:
     pipeline = lz.source(range(300)) | lz.map(abs)
-    state = lz.TrackedState(lz.state_at(pipeline, 1), "name", ((2, 5), (8, 150), (151, 152)))
+    state = lz.types.TrackedState(lz.state_at(pipeline, 1), "name", ((2, 5), (8, 150), (151, 152)))
     with lz.tracked(lz.run(pipeline, executor=executor), state, max_in_flight=9) as tracked:
         found = []
         for ticket, item in islice(tracked, 9):
@@ -397,7 +403,7 @@ def test_an_interrupt_at_any_line_loses_nothing(stage: Any) -> None:
     expected = list(pipeline)
     for line in range(1, 500):
         tracked = lz.tracked(lz.run(pipeline), max_in_flight=50, max_wait=0)
-        resumed = lz.TrackedState(lz.init(pipeline), "name", ((1, 3), (4, 5)))
+        resumed = lz.types.TrackedState(lz.init(pipeline), "name", ((1, 3), (4, 5)))
         tracked.load_state_dict(resumed)
         given = {0: next(tracked)[0]}
         was_interrupted = False
@@ -407,7 +413,7 @@ def test_an_interrupt_at_any_line_loses_nothing(stage: Any) -> None:
                     given[ticket.number] = ticket
         except KeyboardInterrupt:
             was_interrupted = True
-        with suppress(lz.TooManyInFlight):  # at the end of the stream
+        with suppress(lz.errors.TooManyInFlight):  # at the end of the stream
             for ticket, item in tracked:
                 assert item == expected[ticket.number]
                 given[ticket.number] = ticket

@@ -37,8 +37,8 @@ class Tracking:
         self.start, self.most, self.dice = start, most, dice
         self.now = 0
         self.saved: list[tuple[str, set[int]]] = []
-        self.old: list[tuple[lz.Ticket, str]] = []  # tickets that are refused, and why
-        self.new: dict[int, lz.Ticket] = {}
+        self.old: list[tuple[lz.types.Ticket, str]] = []  # tickets that are refused, and why
+        self.new: dict[int, lz.types.Ticket] = {}
         with start() as run:
             self.expected = list(run)
         self.resume(None, set())
@@ -49,7 +49,7 @@ class Tracking:
         self.finished, self.bound = set(finished), self.most
         if state is not None:
             found = lz.State.from_json(state)
-            assert isinstance(found, lz.TrackedState)
+            assert isinstance(found, lz.types.TrackedState)
             self.bound = max(self.most, len(found.finished))
         self.new = {}
         self.given_at: dict[int, int] = {}
@@ -79,7 +79,7 @@ class Tracking:
         number = self.wanted()
         if number is None:
             is_over = len(self.finished) == len(self.expected)
-            with pytest.raises(StopIteration if is_over else lz.TooManyInFlight):
+            with pytest.raises(StopIteration if is_over else lz.errors.TooManyInFlight):
                 next(self.tracked)
             return
         ticket, item = next(self.tracked)
@@ -115,7 +115,7 @@ class Tracking:
 
     def refused(self) -> None:
         for ticket, why in self.old:
-            with pytest.raises(lz.TicketError, match=why):
+            with pytest.raises(lz.errors.TicketError, match=why):
                 self.dice.choice([self.tracked.ack, self.tracked.nack])(ticket)
 
     def wait(self) -> None:

@@ -149,7 +149,7 @@ def test_saved_and_loaded_it_is_the_same(
     path = tmp_path_factory.mktemp("plan") / "plan.npz"
     plan = lz.plan_packing(lengths, length, seed=0, overflow=overflow)
     plan.save(path)
-    found = lz.PackingPlan.load(path)
+    found = lz.types.PackingPlan.load(path)
     assert found == plan
     assert list(found) == list(plan)
     assert (found.length, found.overflow) == (length, overflow)
@@ -164,23 +164,23 @@ def test_a_file_that_holds_no_plan_is_named(tmp_path: Path) -> None:
     for broken in (b"", b"plan", whole[:-30], whole[: len(whole) // 2]):
         path.write_bytes(broken)
         with pytest.raises(lz.ArgumentError, match=r"PackingPlan: .*plan\.npz holds no plan"):
-            lz.PackingPlan.load(path)
+            lz.types.PackingPlan.load(path)
     np.savez(path, x=np.arange(3))
     with pytest.raises(lz.ArgumentError, match="holds no plan"):
-        lz.PackingPlan.load(path)
+        lz.types.PackingPlan.load(path)
     np.save(tmp_path / "one.npy", np.arange(3))
     with pytest.raises(lz.ArgumentError, match="holds no plan"):
-        lz.PackingPlan.load(tmp_path / "one.npy")
+        lz.types.PackingPlan.load(tmp_path / "one.npy")
     with pytest.raises(FileNotFoundError):
-        lz.PackingPlan.load(tmp_path / "none.npz")
+        lz.types.PackingPlan.load(tmp_path / "none.npz")
     with np.load(_saved(plan, path)) as arrays:
         changed = {**arrays, "documents": arrays["documents"][::-1]}
     np.savez(path, **changed)
     with pytest.raises(lz.ArgumentError, match="isn't as it was written"):
-        lz.PackingPlan.load(path)
+        lz.types.PackingPlan.load(path)
 
 
-def _saved(plan: lz.PackingPlan, path: Path) -> Path:
+def _saved(plan: lz.types.PackingPlan, path: Path) -> Path:
     plan.save(path)
     return path
 

@@ -12,7 +12,7 @@ from lazyckpt.testing.laws import Stream
 
 def test_an_origin_of_padding_is_none() -> None:
     pipeline = lz.source(range(4)) | lz.shard(num_shards=3, index=2, remainder="pad", pad=-1)
-    assert [lz.trace(pipeline, n) for n in range(2)] == [[lz.Origin("1", 0, 2)], []]
+    assert [lz.trace(pipeline, n) for n in range(2)] == [[lz.types.Origin("1", 0, 2)], []]
 
 
 @pytest.mark.parametrize("remainder", [None, "drop", "pad", "repeat"])

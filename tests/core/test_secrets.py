@@ -218,7 +218,7 @@ def test_what_functions_are_called_with_and_executors_have_none() -> None:
 
 
 def test_errors_have_none() -> None:
-    for kind in (lz.PipelineError, lz.ArgumentError, lz.StorageError, lz.InvalidState):
+    for kind in (lz.PipelineError, lz.ArgumentError, lz.errors.StorageError, lz.InvalidState):
         error = kind(f"s3://me:{SECRET}@bucket")
         assert error.args == ("s3://***@bucket",)
         assert SECRET not in "".join(traceback.format_exception(error))

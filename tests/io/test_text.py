@@ -167,10 +167,10 @@ def test_what_storage_does_not_give_is_asked_for_once(monkeypatch: pytest.Monkey
 
     def refused(self: Any, file: Any, ranges: Any) -> Any:
         asked.append([*ranges])
-        raise lz.StorageError("no answer")
+        raise lz.errors.StorageError("no answer")
 
     monkeypatch.setattr(LocalStorage, "read_ranges", refused)
-    with pytest.raises(lz.StorageError, match="no answer"):
+    with pytest.raises(lz.errors.StorageError, match="no answer"):
         rows[:]
     assert asked == [[(0, 6)]]
 

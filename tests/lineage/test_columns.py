@@ -22,7 +22,7 @@ def listed() -> lz.io.Files:
     return written(CONTENTS, ".jsonl")
 
 
-def located(found: lz.Seen) -> list[tuple[str | None, int]]:
+def located(found: lz.types.Seen) -> list[tuple[str | None, int]]:
     """The file and the record of each row."""
     return [
         (block.files[file] if file >= 0 else None, int(record))

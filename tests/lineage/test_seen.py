@@ -16,7 +16,9 @@ from tests.laws import rows, told
 from tests.laws import seen as law
 
 
-@pytest.mark.parametrize("ask", [lz.Seen.times, lz.Seen.ranges], ids=["times", "ranges"])
+@pytest.mark.parametrize(
+    "ask", [lz.types.Seen.times, lz.types.Seen.ranges], ids=["times", "ranges"]
+)
 def test_a_stage_that_is_no_source_is_named(ask: Callable[..., Any]) -> None:
     pipeline = lz.concat(lz.source(range(2)), lz.source(range(3)) | lz.map(str)) | lz.batch(2)
     seen = lz.seen(pipeline, 1)

@@ -30,7 +30,7 @@ from tests.helpers import Costly, printed_without, workers
 EXECUTORS = [None, lz.inline(), lz.threads(2), lz.processes(1), lz.processes(2)]
 
 
-def counted(profile: lz.Profile) -> dict[str, int]:
+def counted(profile: lz.types.Profile) -> dict[str, int]:
     return {stage.name: stage.items for stage in profile.stages}
 
 

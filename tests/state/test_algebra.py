@@ -92,7 +92,7 @@ def test_a_run_that_was_never_started_has_the_state_of_the_beginning() -> None:
 
 
 def test_replay_is_exhausted_at_the_end() -> None:
-    with pytest.raises(lz.Exhausted):
+    with pytest.raises(lz.errors.Exhausted):
         lz.replay(DATA, lz.state_at(DATA, 40))
 
 
@@ -151,7 +151,7 @@ def test_a_difference_reads_well() -> None:
     )
     assert (back.items, back.epochs, bool(back)) == (-48, -1, True)
     assert str(lz.diff(lz.init(DATA), lz.init(DATA))) == "+0 items"
-    assert eval(repr(back), {"Difference": lz.Difference, "Move": lz.Move}) == back
+    assert eval(repr(back), {"Difference": lz.types.Difference, "Move": lz.types.Move}) == back
 
 
 def test_states_of_two_pipelines_have_no_difference() -> None:
@@ -269,7 +269,7 @@ def test_the_end_and_an_error_close_what_was_opened(opened: Opened) -> None:
     short = lz.zip(lz.source(opened), lz.source(Stream(range(2))))
     state, _ = lz.step(short, lz.init(short))
     state, _ = lz.step(short, state)
-    with pytest.raises(lz.Exhausted):
+    with pytest.raises(lz.errors.Exhausted):
         lz.step(short, state)
     assert opened.count == 0
     failing = lz.zip(lz.source(opened), lz.source(Stream([1, 0])) | lz.map(lambda n: 1 // n))

@@ -142,7 +142,7 @@ def test_behind_stages_that_leave_out_or_add_only_reading_tells() -> None:
     pipeline = table() | lz.filter(lambda x: x % 3) | TWICE | lz.shuffle(6, seed=0) | lz.batch(2)
     cost = lz.resume_cost(pipeline, lz.state_at(pipeline, 10))
     assert cost.items == math.inf
-    assert cost.stages == (lz.StageCost("4", "shuffle", 26),)
+    assert cost.stages == (lz.types.StageCost("4", "shuffle", 26),)
     assert str(cost).split("\n") == [
         "an unknown number of items of the sources again",
         "stage 4, shuffle: 26 items again",
@@ -159,7 +159,10 @@ def test_it_reads_no_data_and_is_a_value() -> None:
     assert cost == lz.resume_cost(pipeline, state)
     assert hash(cost) == hash(lz.resume_cost(pipeline, state))
     assert (
-        eval(repr(cost), {"ResumeCost": lz.ResumeCost, "StageCost": lz.StageCost, "inf": math.inf})
+        eval(
+            repr(cost),
+            {"ResumeCost": lz.types.ResumeCost, "StageCost": lz.types.StageCost, "inf": math.inf},
+        )
         == cost
     )
 

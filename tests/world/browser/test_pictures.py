@@ -24,19 +24,19 @@ def started(n: int = 3) -> lz.Run[Any]:
     return run
 
 
-def moved() -> lz.Difference:
+def moved() -> lz.types.Difference:
     run = lz.run(mixture())
     before = run.state
     run.advance(40)
     return lz.diff(before, run.state)
 
 
-def first_items() -> lz.Head[Any]:
+def first_items() -> lz.types.Head[Any]:
     data = {"image": np.zeros((3, 224, 224), "f4"), "text": SCRIPT * 9, HEBREW: ["w" * 300] * 9}
     return lz.head(lz.source([data, None, "x"]) | lz.map(lambda item: item if item else 1 / 0))
 
 
-def explained() -> lz.Explanation:
+def explained() -> lz.types.Explanation:
     pipeline = mixture() | lz.shuffle(9, seed=3) | lz.filter(lambda item: item != SCRIPT * 9)
     return lz.explain(pipeline | lz.map(random.choice), lz.processes(2))
 

@@ -282,7 +282,7 @@ def test_an_error_of_one_rank_is_an_error_of_all_at_the_same_step() -> None:
     first, second = outcomes(2, act)
     assert given == [[*range(0, 14, 2)], [*range(1, 14, 2)]]
     assert str(first) == "loader: rank 1 failed; rank 1: ValueError: True"
-    assert (type(first), first.ranks) == (lz.RankFailed, (1,))
+    assert (type(first), first.ranks) == (lz.errors.RankFailed, (1,))
     assert type(second) is ValueError
     assert "after 4 delivered items" in second.__notes__[0]
 
@@ -320,7 +320,7 @@ def test_ranks_that_do_not_come_are_named() -> None:
         if rank in missing:
             assert len(each) == 2
         else:
-            assert isinstance(each, lz.RankMissing)
+            assert isinstance(each, lz.errors.RankMissing)
             assert each.ranks == tuple(missing)
             assert "within timeout=5 s" in str(each)
 

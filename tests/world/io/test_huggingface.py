@@ -204,7 +204,7 @@ def test_streams_are_resumed_exactly(name: str) -> None:
         again, item = lz.step(anew, last)  # always resumed anew
         assert equal(item, expected[number])
         last = lz.State.from_json(again.to_json())
-    with pytest.raises(lz.Exhausted):
+    with pytest.raises(lz.errors.Exhausted):
         lz.step(pipeline, state)
 
 

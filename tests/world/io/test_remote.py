@@ -182,7 +182,7 @@ def test_what_a_server_does_not_give_is_never_left_out(
     run = lz.run(some, on_error="skip")
     given = [next(run)]
     failing.fail("busy", 1_000_000)
-    with pytest.raises(lz.StorageError, match=r"web/a\.jsonl can't be read"):
+    with pytest.raises(lz.errors.StorageError, match=r"web/a\.jsonl can't be read"):
         next(run)
     failing.fail("busy", 0)
     assert given + list(run) == list(some)
@@ -210,7 +210,7 @@ def test_a_fault_that_stays_is_given_up_after_so_many_tries(failing: Proxy) -> N
     assert rows[0] == "000000"
     failing.fail("busy", 1_000_000)
     begun = monotonic()
-    with pytest.raises(lz.StorageError, match=r"web/a\.jsonl can't be read"):
+    with pytest.raises(lz.errors.StorageError, match=r"web/a\.jsonl can't be read"):
         rows[1999]
     assert failing.failed == most
     assert monotonic() - begun < 60
@@ -237,7 +237,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     fsspec.get_filesystem_class("http").clear_instance_cache()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.txt"
-        with pytest.raises(lz.StorageError, match=r"a\.txt can't be read: Timeout"):
+        with pytest.raises(lz.errors.StorageError, match=r"a\.txt can't be read: Timeout"):
             lz.io.files(url)
 
 
@@ -252,7 +252,7 @@ def test_a_web_server_that_is_busy_has_lost_nothing() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as server:
         serving = Thread(target=server.serve_forever, daemon=True)
         serving.start()
-        with pytest.raises(lz.StorageError, match=r"a\.txt can't be read: 503"):
+        with pytest.raises(lz.errors.StorageError, match=r"a\.txt can't be read: 503"):
             lz.io.files(f"http://127.0.0.1:{server.server_port}/a.txt")
         server.shutdown()
         serving.join()
