@@ -13,7 +13,13 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, Rebuilt, arranged
+from lazyckpt.compat.seqtools.sequence import (
+    Arrangement,
+    LazySequence,
+    Rebuilt,
+    arranged,
+    random_access,
+)
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
@@ -119,10 +125,9 @@ def _level(name: str, join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[
 
 def _choice(count: int, selector: Any) -> Any:
     """A selector as the number of one of so many sequences."""
-    if isinstance(selector, (bool, np.bool_)):
-        return int(selector)
-    is_last = is_integer(selector) and -count <= selector < 0
-    return int(selector) + count if is_last else selector
+    number = int(selector) if isinstance(selector, (bool, np.bool_)) else selector
+    is_last = is_integer(number) and -count <= number < 0
+    return int(number) + count if is_last else number
 
 
 def batch(
@@ -148,7 +153,7 @@ def unbatch(
     """The items of batches, one after another. Each thread keeps the batch that it used last."""
     batch_size = checked("unbatch", "batch_size", batch_size, positive)
     last = checked("unbatch", "last_batch_size", last_batch_size or batch_size, positive)
-    batches = LazySequence(LazySequence.of(sequence))
+    batches = LazySequence(random_access(LazySequence.of(sequence)))
     return LazySequence(LazySequence.of(_Rows(batches, batch_size, last)))
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from types import GenericAlias
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
-from lazyckpt.compat.seqtools.batches import Batches, parted
+from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
     Sampled,
     Streamed,
@@ -26,13 +29,13 @@ from lazyckpt.compat.seqtools.fetching import (
     standard_collate,
     state_of,
 )
-from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
+from lazyckpt.compat.seqtools.sequence import LazySequence, forgiving, is_iterable, places
 from lazyckpt.compat.seqtools.trainers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
-from lazyckpt.core.content import encode
-from lazyckpt.core.machine import begun, entered
-from lazyckpt.core.user_state import freeze
+from lazyckpt.core.content import decode, encode
+from lazyckpt.core.machine import begun, entered, fitting
+from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.executors.executor import Executor
@@ -41,7 +44,7 @@ from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import State
+from lazyckpt.state.state import State, as_state
 
 _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
 _FIXED = {
@@ -278,7 +281,7 @@ class DataLoader:
             run.load_state_dict(state)
         self._run = run if self.persistent_workers else None
         self._following = init(self._pipeline, epoch=epoch + 1)
-        batches = Batches(self, run, self._pipeline)
+        batches = Batches(self, run)
         self._batches = batches.known
         return batches
 
@@ -343,3 +346,60 @@ class DataLoader:
         if self._readers or self._pipeline.calls[0].name == iterable.__name__:
             start = carried(machine, start, end.position)
         return State(end.stages, 0, start)
+
+
+class Batches(Iterator[Any]):
+    """One epoch of a loader, or the rest of one."""
+
+    def __init__(self, loader: DataLoader, run: Run[Any]) -> None:
+        self.known = ref(self)
+        self._loader, self.run = loader, run
+        self._pins = loader.pin_memory and has_device()
+        self._items = forgiving(run)
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._items)
+        except StopIteration:
+            self._leave(is_over=True)
+            raise
+        return pinned(batch) if self._pins else batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # a loop is left
+            self._leave()
+
+    def _leave(self, is_over: bool = False) -> None:
+        """End workers, and have the loader remember the place."""
+        loader = self._loader
+        if loader._batches is self.known:
+            try:
+                loader._state = self.run.state
+                if is_over:
+                    loader._state = loader._following = loader._after(loader._state)
+            except InvalidState as error:
+                loader._state = error
+            loader._batches = lambda: None
+        if self.run is not loader._run:
+            self.run.close()
+
+
+def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
+    """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
+    if isinstance(state, (str, bytes)):
+        with suppress(ValueError, RecursionError):
+            state = json.loads(state)
+    if not isinstance(state, Mapping) or "seed" not in state:
+        return [], None, as_state(state)
+    rest = dict(state)
+    try:
+        seeds = [int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]]
+    except (TypeError, ValueError):
+        raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
+    own = rest.pop("dataset", None)
+    with fitting(own):
+        of_dataset = None if own is None else (thaw(decode(own)),)
+    return seeds, of_dataset, as_state(rest)

@@ -13,7 +13,13 @@ from typing import Any, Generic, Self, SupportsIndex, TypeVar, cast, overload
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
+from lazyckpt.compat.seqtools.errors import (
+    WORKER_ERRORS,
+    EvaluationError,
+    Past,
+    add_notes,
+    chosen,
+)
 from lazyckpt.core.checks import length_of
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
@@ -108,22 +114,16 @@ class LazySequence(Rebuilt, Sequence[T], Generic[T]):
         except Past:
             raise
         except Exception as error:
-            raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
+            if isinstance(error, EvaluationError):
+                raise chosen(error)  # noqa: B904  # the same error, or its cause
+            failure = as_failure(error, self.pipeline.calls)
+            where = f", in {failure.places}" if failure.places else ""
+            add_notes(failure.error, f"lazyckpt: item {number}{where}")
+            raise failure.error  # noqa: B904  # the same error, or one with its cause
         return found
 
-    def _explained(self, error: Exception, number: int) -> Exception:
-        """The error to raise for an item, with a note of where it comes from."""
-        if not isinstance(error, EvaluationError):
-            failure = as_failure(error, self.pipeline.calls)
-            assert isinstance(failure.error, Exception)
-            error, places = failure.error, failure.places
-            note = f"lazyckpt: item {number}{places and ', in '}{places}"
-            if note not in getattr(error, "__notes__", ()):
-                error.add_note(note)
-        return chosen(error)
-
     def __iter__(self) -> Iterator[T]:
-        return forgiving(Run(self.pipeline), self.pipeline)
+        return forgiving(Run(self.pipeline))
 
     def __repr__(self) -> str:
         return f"<sequence {self.pipeline!r}>"
@@ -197,19 +197,19 @@ def _item(data: Any, index: int) -> Any:
         raise Past(f"sequence index {index} out of range: {error}") from None
 
 
-def forgiving(run: Run[T], pipeline: Pipeline[T]) -> Iterator[T]:
+def forgiving(run: Run[T]) -> Iterator[T]:
     """A run that goes on behind an item which could not be made, where there is random access."""
     is_missed = is_over = False
 
     def rest() -> Iterator[T]:
         nonlocal is_missed, is_over
-        if is_missed and pipeline.machine.skip is not None:
-            run.load_state_dict(advance(pipeline, run.state, 1))
+        if is_missed and run.pipeline.machine.skip is not None:
+            run.load_state_dict(advance(run.pipeline, run.state, 1))
         is_missed = False
         try:
             yield from run
-        except Past:
-            pass
+        except Past as end:
+            end.with_traceback(None)  # whose frames hold the run, with its workers
         except Exception as error:
             is_missed = not isinstance(error, WORKER_ERRORS)
             raise chosen(error)  # noqa: B904  # the same error, or its cause
