@@ -17,6 +17,7 @@ from tests.compat.seqtools.cases import (
     LIBRARIES,
     REFUSED,
     Endless,
+    IterableTen,
     beside_theirs,
     double,
     fails_at_five,
@@ -83,12 +84,17 @@ def test_sq23_batch_of_no_end() -> None:
     assert ours.batch(ours.cycle("ab"), 3, collate_fn="".join)[10**6] == "aba"
 
 
-@given(st.lists(st.integers(), max_size=12), st.integers(1, 5))
-def test_sq24_unbatch(items: list[int], k: int) -> None:
-    last = len(items) % k
-    mine = ours.unbatch(ours.batch(items, k), k, last or None)
+@given(st.lists(st.integers(), max_size=12), st.integers(1, 5), st.integers(0, 12))
+def test_sq24_unbatch(items: list[int], k: int, cut: int) -> None:
+    mine = ours.unbatch(ours.batch(items, k), k, len(items) % k or None)
     assert list(mine) == items == [mine[i] for i in range(len(items))]
     assert len(mine) == len(items)
+    pipeline = mine.pipeline
+    run = lz.run(pipeline)
+    seen = list(islice(run, cut))
+    assert seen + list(lz.run(pipeline, run.state.to_json())) == items
+    assert list(pickle.loads(pickle.dumps(pipeline))) == items
+    assert [lz.trace(pipeline, n)[0].place for n in range(len(items))] == [*range(len(items))]
 
 
 @beside_theirs
@@ -109,17 +115,8 @@ def test_sq24_each_batch_is_made_once_and_wrong_sizes_are_told() -> None:
     assert made == [0, 1, 2]
     assert outcomes(ours.unbatch([[1, 2], [3]], 2)) == [1, 2, 3, "ValueError"]
     assert list(islice(ours.unbatch(ours.cycle(["ab"]), 2), 5)) == list("ababa")
-
-
-@given(st.lists(st.integers(), max_size=12), st.integers(1, 5), st.integers(0, 12))
-def test_sq24_unbatch_as_a_pipeline(items: list[int], k: int, cut: int) -> None:
-    pipeline = ours.unbatch(ours.batch(items, k), k, len(items) % k or None).pipeline
-    run = lz.run(pipeline)
-    seen = list(islice(run, cut))
-    assert seen + list(lz.run(pipeline, run.state.to_json())) == items
-    assert [pipeline[i] for i in range(len(items))] == items
-    assert list(pickle.loads(pickle.dumps(pipeline))) == items
-    assert [lz.trace(pipeline, n)[0].place for n in range(len(items))] == [*range(len(items))]
+    with pytest.raises(TypeError, match="no indices"):
+        ours.unbatch(IterableTen(), 2)
 
 
 def test_sq24_unbatch_leaves_out_the_items_of_a_batch_that_fails() -> None:
