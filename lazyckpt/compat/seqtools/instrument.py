@@ -41,7 +41,7 @@ class _Watch:
 
     def __call__(self, numbered: tuple[int, Any]) -> Any:
         number, item = numbered
-        if self.left and (not self.pause or monotonic() - self.last >= self.pause):
+        if self.left and monotonic() - self.last >= self.pause:
             self.func(number, item)
             self.last = monotonic()
             self.left -= 1
