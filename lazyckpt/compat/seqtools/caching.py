@@ -100,11 +100,11 @@ class _Indexed(Rebuilt):
         with self._lock:
             cursor = self._nearest(index)
             item = cursor.item(index)
-            self._cursors.append(cursor)  # which after an error nobody uses again
+            self._cursors.append(cursor)  # after an error it is not used again
             return item
 
     def _nearest(self, index: int) -> _Cursor:
-        """The cursor with the least to read, or a new one, taken out of the list."""
+        """Take the cursor with the least to read out of the list, or make a new one."""
         cursors = self._cursors
         able = [each for each in cursors if each.next - len(each.kept) <= index]
         if able:
@@ -116,7 +116,7 @@ class _Indexed(Rebuilt):
 
 
 class _Cursor:
-    """An iterator that knows how far it is, and the items before that."""
+    """An iterator that counts its items and keeps the last ones."""
 
     def __init__(self, iterable: Iterable[Any], size: int) -> None:
         self._iterable, self._items, self.next = iterable, iter(iterable), 0

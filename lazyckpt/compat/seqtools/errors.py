@@ -61,7 +61,7 @@ def chosen(error: Exception) -> Exception:
 
 
 def add_notes(error: BaseException, *notes: str) -> None:
-    """Notes that an error doesn't have yet: it may be raised again and again."""
+    """Add notes that an error doesn't have yet; the same error may be raised repeatedly."""
     for note in notes:
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

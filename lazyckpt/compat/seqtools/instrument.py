@@ -66,7 +66,7 @@ class Monitored(LazySequence[T]):
         )
 
     def reset(self) -> None:
-        """Begin to measure anew."""
+        """Start measuring from scratch."""
         self._timed.count, self._timed.spent = 0, 0.0
 
     def read_delay(self) -> float:
@@ -81,7 +81,7 @@ class Monitored(LazySequence[T]):
 
 
 class _Timed(Iterable[T]):
-    """Items of a sequence, with how many were read and the seconds that it took."""
+    """The items of a sequence, with the number of reads and their seconds in total."""
 
     def __init__(self, items: LazySequence[T]) -> None:
         self._items, self.count, self.spent = items, 0, 0.0

@@ -342,7 +342,7 @@ class Batches(Iterator[Any]):
     """One epoch of a loader, or the rest of one."""
 
     def __init__(self, loader: DataLoader, run: Run[Any]) -> None:
-        self._loader, self._run = loader, run
+        self._loader, self._run, self._is_left = loader, run, False
         self._pins = loader.pin_memory and has_device()
         self._items = forgiving(run)
 
@@ -362,11 +362,14 @@ class Batches(Iterator[Any]):
             self._leave()
 
     def _leave(self, is_over: bool = False) -> None:
-        """End workers, unless they are kept, and have the loader remember the place."""
+        """End the workers, unless they are kept, and note the place in the loader."""
+        if self._is_left:
+            return
+        self._is_left = True
         loader, run = self._loader, self._run
         is_kept = run is loader._run
         if loader._place is run and (is_over or not is_kept):
-            with suppress(InvalidState):  # which a state_dict raises
+            with suppress(InvalidState):  # state_dict raises it when it is asked
                 loader._place = run.state
                 if is_over:
                     loader._place = loader._following = loader._after(loader._place)

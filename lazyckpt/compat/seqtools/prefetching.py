@@ -73,7 +73,7 @@ class Prefetched(LazySequence[T]):
         super().__init__(places(random_access(items).machine.length) | lz.map(ahead.item))
 
     def begin(self) -> Prefetched[T]:
-        """Have workers make items."""
+        """Start the workers."""
         self._ahead.begin()
         return self
 
@@ -83,7 +83,7 @@ class Prefetched(LazySequence[T]):
 
 
 class _Ahead(Rebuilt):
-    """Items of a pipeline by index, made by workers that follow what is read."""
+    """Reads a pipeline by index, while workers make the items after the last one read."""
 
     def __init__(self, items: Pipeline[Any], executor: Executor, at: str) -> None:
         self._items, self._executor, self._at = items, executor, at

@@ -32,7 +32,7 @@ Arrangement = Callable[..., Pipeline[Any]]
 
 
 class Rebuilt:
-    """What is pickled as the arguments that it was made of; they come by position."""
+    """Pickles an object as its class and the positional arguments that it was made with."""
 
     def __new__(cls, *arguments: Any) -> Self:
         made = super().__new__(cls)
@@ -143,7 +143,7 @@ def arranged(
 
 
 def random_access(pipeline: Pipeline[T]) -> Pipeline[T]:
-    """The pipeline, if it has indices."""
+    """Return the pipeline if it has indices; raise an `ArgumentError` if not."""
     if pipeline.machine.item is None:
         raise ArgumentError(f"{pipeline!r} has no indices; uniter(...) gives an iterable some")
     return pipeline
@@ -198,7 +198,7 @@ def _item(data: Any, index: int) -> Any:
 
 
 def forgiving(run: Run[T]) -> Iterator[T]:
-    """A run that goes on behind an item which could not be made, where there is random access."""
+    """Iterate over a run. After an item that failed, the next one comes if there are indices."""
     is_missed = is_over = False
 
     def rest() -> Iterator[T]:
@@ -209,7 +209,7 @@ def forgiving(run: Run[T]) -> Iterator[T]:
         try:
             yield from run
         except Past as end:
-            end.with_traceback(None)  # whose frames hold the run, with its workers
+            end.with_traceback(None)  # its frames hold the run, and so the workers
         except Exception as error:
             is_missed = not isinstance(error, WORKER_ERRORS)
             raise chosen(error)  # noqa: B904  # the same error, or its cause
