@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from operator import getitem
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.combinators.machines.indexed import indexed, looking_up
-from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence, Walk, arranged
+from lazyckpt.compat.seqtools.sequence import (
+    Arrangement,
+    LazySequence,
+    Rebuilt,
+    arranged,
+    random_access,
+)
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
-from lazyckpt.core.flow import Flow, Position, Table, counted
-from lazyckpt.core.machine import Machine
-from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
 
@@ -31,7 +31,7 @@ def arange(start: int, stop: int | None = None, step: int | None = None) -> Lazy
     """The ints of `range`. An index out of range raises."""
     first, end = (0, start) if stop is None else (start, stop)
     numbers = range(first, end, 1 if step is None else step)
-    return LazySequence(lz.source(numbers), None, [numbers], iter)
+    return LazySequence(lz.source(numbers))
 
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
@@ -41,17 +41,11 @@ def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySeque
     if isinstance(indexes, list):
         indexes = tuple(indexes)
     if isinstance(indexes, (range, tuple, np.ndarray)):
-        is_plain = type(indexes) is not np.ndarray and type(sequence) in (list, tuple, range)
-        walk: Walk = partial(_gathered, indexes) if is_plain else "flow"
-        return arranged([sequence], lz.gather(indexes), None, walk)
+        return arranged([sequence], lz.gather(indexes))
     return arranged([sequence], partial(_looked_up, LazySequence.of(indexes)))
 
 
 take = gather
-
-
-def _gathered(indexes: Iterable[Any], items: Sequence[A]) -> Iterator[A]:
-    return map(items.__getitem__, indexes)
 
 
 def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
@@ -67,37 +61,24 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     limit = checked("cycle", "limit", limit, optional(natural))
     if limit != 0 and LazySequence.of(sequence).machine.length == 0:
         raise ArgumentError("cycle: a sequence of nothing can't be repeated")
-    return _again(sequence, limit, partial(_cycled, limit))
-
-
-def _again(sequence: Iterable[A], limit: int | None, walk: Walk) -> LazySequence[A]:
-    again = lz.repeat() if limit is None else lz.repeat() | lz.take(limit)
-    return arranged([sequence], again, None, walk)
-
-
-def _cycled(limit: int | None, items: Iterable[A]) -> Iterator[A]:
-    return islice(chain.from_iterable(itertools.repeat(items)), limit)
+    return arranged([sequence], lz.repeat() if limit is None else lz.repeat() | lz.take(limit))
 
 
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
     """The same value, for ever or `times` times. To assign one item is to assign all."""
     times = checked("repeat", "times", times, optional(natural))
-    return _again([value], times, partial(_repeated, times))
-
-
-def _repeated(times: int | None, values: Sequence[A]) -> Iterator[A]:
-    return itertools.repeat(values[0], *() if times is None else (times,))
+    return cycle([value], times)
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
     """An item of each sequence in turn, round and round over those that still have some."""
-    return arranged(sequences, partial(_joined, lz.interleave), None, "flow")
+    return arranged(sequences, partial(_joined, lz.interleave))
 
 
 def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
     """The items of the first sequence, then of the second, and so on."""
     parts = [*chain.from_iterable(map(_parts, sequences))]
-    return arranged(parts, _concatenated, None, chain)
+    return arranged(parts, _concatenated)
 
 
 def _parts(sequence: Any) -> Sequence[Any]:
@@ -116,7 +97,7 @@ def _joined(join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
 
 def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
     """Tuples of one item from each sequence. Unequal lengths are a `ValueError`."""
-    return arranged([*sequences], partial(_level, "collate", lz.zip), None, zip)
+    return arranged([*sequences], partial(_level, "collate", lz.zip))
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
@@ -144,12 +125,9 @@ def _level(name: str, join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[
 
 def _choice(count: int, selector: Any) -> Any:
     """A selector as the number of one of so many sequences."""
-    if type(selector) is int and selector >= 0:
-        return selector
-    if isinstance(selector, (bool, np.bool_)):
-        return int(selector)
-    is_last = is_integer(selector) and -count <= selector < 0
-    return int(selector) + count if is_last else selector
+    number = int(selector) if isinstance(selector, (bool, np.bool_)) else selector
+    is_last = is_integer(number) and -count <= number < 0
+    return int(number) + count if is_last else number
 
 
 def batch(
@@ -166,8 +144,7 @@ def batch(
     """
     options = {"collate": collate_fn, "pad": None if drop_last else pad}
     alone = partial(lz.batch, k, drop_last=bool(drop_last))
-    walk: Walk | None = "flow" if collate_fn is None else None
-    return arranged([sequence], alone(**options), alone(), walk)
+    return arranged([sequence], alone(**options), alone())
 
 
 def unbatch(
@@ -176,67 +153,33 @@ def unbatch(
     """The items of batches, one after another. Each thread keeps the batch that it used last."""
     batch_size = checked("unbatch", "batch_size", batch_size, positive)
     last = checked("unbatch", "last_batch_size", last_batch_size or batch_size, positive)
-    batches = LazySequence(LazySequence.of(sequence))
-    size = batches.pipeline.machine.length
-    if size != math.inf:
-        size = (len(batches) - 1) * batch_size + last if len(batches) else 0
-    return LazySequence(seqtools_unbatch(_Rows(batches, batch_size, size), size))
+    batches = LazySequence(random_access(LazySequence.of(sequence)))
+    return LazySequence(LazySequence.of(_Rows(batches, batch_size, last)))
 
 
-@source_combinator(
-    registered=False, describe=lambda rows, size: {"n": str(size)}, functions={"rows": "data"}
-)
-def seqtools_unbatch(rows: Any, size: Any) -> Machine[Any]:
-    """The machine of so many rows, which are gone through batch by batch."""
-    walks = looking_up(rows.__getitem__, min(size, sys.maxsize))
-    made = indexed("unbatch", size, Table(rows.__getitem__), walks)
-    return made._replace(flow=rows.flow) if isinstance(rows, _Rows) else made
-
-
-class _Rows:
+class _Rows(Rebuilt):
     """The items of batches, by their numbers over all batches."""
 
-    def __init__(self, batches: LazySequence[Any], size: int, count: Any) -> None:
-        self._batches, self._size, self._count = batches, size, count
-        self._last = threading.local()
+    def __init__(self, batches: LazySequence[Any], size: int, last: int) -> None:
+        self._batches, self._size, self._last_size = batches, size, last
+        self._kept = threading.local()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Rows, (self._batches, self._size, self._count)
+    def __len__(self) -> int:
+        count = len(self._batches)
+        return (count - 1) * self._size + self._last_size if count else 0
 
     def __getitem__(self, index: int) -> Any:
         number, place = divmod(index, self._size)
-        kept, rows = getattr(self._last, "batch", (-1, ()))
+        kept, rows = getattr(self._kept, "batch", (-1, ()))
         if kept != number:
             rows = self._batches[number]
-            self._last.batch = number, rows
+            self._kept.batch = number, rows
         if place >= len(rows):
-            raise self._short(number, rows, place)
+            raise ValueError(
+                f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
+                "batch_size or last_batch_size is wrong"
+            )
         return rows[place]
-
-    def flow(self, position: Position) -> Flow[Any]:
-        """The items, for which each batch is made once."""
-        epoch, index = position
-        first = index // self._size
-
-        def whole() -> Iterator[Sequence[Any]]:
-            batches = self._batches
-            read = batches.pipeline.machine.flow(batches.position(first))
-            place = index % self._size
-            for number, rows in enumerate(read, first):
-                wanted = min(self._size, self._count - number * self._size)
-                yield rows if len(rows) == wanted and not place else rows[place:wanted]
-                if len(rows) < wanted:
-                    raise self._short(number, rows, max(place, len(rows)))
-                place = 0
-
-        items, taken = counted(chain.from_iterable(whole()))
-        return Flow(items, lambda: (epoch, index + taken()), taken=taken)
-
-    def _short(self, number: int, rows: Sequence[Any], place: int) -> ValueError:
-        return ValueError(
-            f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
-            "batch_size or last_batch_size is wrong"
-        )
 
 
 def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:

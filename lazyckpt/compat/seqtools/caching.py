@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
@@ -10,7 +9,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, arranged
+from lazyckpt.compat.seqtools.sequence import LazySequence, Rebuilt, arranged, random_access
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
@@ -30,18 +29,14 @@ def add_cache(
     return arranged([kept], Stage(()))
 
 
-class _Kept:
+class _Kept(Rebuilt):
     """Items by index, out of a cache where they are there."""
 
     def __init__(self, arr: Any, size: int, cache: MutableMapping[int, Any]) -> None:
         self._arr, self._size, self._cache = arr, size, cache
-        self._items: LazySequence[Any] = LazySequence(LazySequence.of(arr))
-        self._items.position(0)  # which only a sequence with indices has
+        self._items = LazySequence(random_access(LazySequence.of(arr)))
         self._writes = 0
         self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Kept, (self._arr, self._size, self._cache)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -85,20 +80,16 @@ def uniter(
     return LazySequence(LazySequence.of(_Indexed(iterable, cache_size, most, size)))
 
 
-class _Indexed:
+class _Indexed(Rebuilt):
     """Items of an iterable by index, by as many iterators as are allowed."""
 
     def __init__(
         self, iterable: Iterable[Any], cache_size: int, most: int, size: int | None
     ) -> None:
-        self._iterable, self._cache_size, self._most = iterable, cache_size, most
-        self._size = size
+        self._iterable, self._cache_size = iterable, cache_size
+        self._most, self._size = most, size
         self._cursors: list[_Cursor] = []  # the one least recently used first
-        self._latest = _NONE
         self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Indexed, (self._iterable, self._cache_size, self._most, self._size)
 
     def __len__(self) -> int:
         if self._size is None:
@@ -107,49 +98,34 @@ class _Indexed:
 
     def __getitem__(self, index: int) -> Any:
         with self._lock:
-            cursor = self._latest
-            try:
-                if cursor.next != index:
-                    if cursor.next > index or self._most > 1:
-                        cursor = self._nearest(index)
-                    if (ahead := index - cursor.next) < 0:
-                        return cursor.kept[ahead]
-                    cursor.kept.extend(islice(cursor.items, ahead))
-                for item in cursor.items:
-                    cursor.next = index + 1
-                    cursor.keep(item)
-                    return item
-                raise IndexError(f"index {index} is past the end of {brief(self._iterable)}")
-            except BaseException:  # nobody knows how far it is
-                self._cursors = [each for each in self._cursors if each is not cursor]
-                self._latest = _NONE
-                raise
+            cursor = self._nearest(index)
+            item = cursor.item(index)
+            self._cursors.append(cursor)  # after an error it is not used again
+            return item
 
     def _nearest(self, index: int) -> _Cursor:
-        """The cursor with the least to read, from now on the one used last; or a new one."""
-        cursors, self._latest = self._cursors, _NONE
+        """Take the cursor with the least to read out of the list, or make a new one."""
+        cursors = self._cursors
         able = [each for each in cursors if each.next - len(each.kept) <= index]
         if able:
             cursor = max(able, key=attrgetter("next"))
             cursors.remove(cursor)
-        else:
-            del cursors[: len(cursors) + 1 - self._most]
-            cursor = _Cursor(iter(self._iterable), self._cache_size + 1)
-        cursors.append(cursor)
-        self._latest = cursor
-        return cursor
+            return cursor
+        del cursors[: len(cursors) + 1 - self._most]
+        return _Cursor(self._iterable, self._cache_size + 1)
 
 
 class _Cursor:
-    """An iterator that knows how far it is, and the items before that."""
+    """An iterator that counts its items and keeps the last ones."""
 
-    __slots__ = ("items", "keep", "kept", "next")
-
-    def __init__(self, items: Iterator[Any], size: int) -> None:
-        self.items, self.next = items, 0
+    def __init__(self, iterable: Iterable[Any], size: int) -> None:
+        self._iterable, self._items, self.next = iterable, iter(iterable), 0
         self.kept: deque[Any] = deque(maxlen=size)
-        self.keep = self.kept.append
 
-
-_NONE = _Cursor(iter(()), 0)
-_NONE.next = sys.maxsize  # behind any index
+    def item(self, index: int) -> Any:
+        for item in islice(self._items, max(0, index + 1 - self.next)):
+            self.kept.append(item)
+            self.next += 1
+        if index >= self.next:
+            raise IndexError(f"index {index} is past the end of {brief(self._iterable)}")
+        return self.kept[index - self.next]

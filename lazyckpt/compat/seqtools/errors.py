@@ -56,7 +56,12 @@ def chosen(error: Exception) -> Exception:
     is_wrapped = seterr() == "wrap" or not isinstance(error, EvaluationError)
     if is_wrapped or not isinstance(cause, Exception):
         return error
-    for note in (str(error), *getattr(error, "__notes__", ())):
-        if note not in getattr(cause, "__notes__", ()):
-            cause.add_note(note)
+    add_notes(cause, str(error), *getattr(error, "__notes__", ()))
     return cause
+
+
+def add_notes(error: BaseException, *notes: str) -> None:
+    """Add notes that an error doesn't have yet; the same error may be raised repeatedly."""
+    for note in notes:
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)

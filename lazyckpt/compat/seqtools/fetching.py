@@ -31,7 +31,7 @@ from lazyckpt.core.user_state import Own, freeze, thaw
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import InvalidState, SourceChanged
 
-NONE = freeze(None, "")  # where data has no state of its own
+NONE = freeze((None, None), "")  # where neither data nor its iterator has a state of its own
 
 
 def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index: Any) -> Any:
@@ -42,7 +42,7 @@ def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index
     return collate(many(index) if many else [dataset[i] for i in index])
 
 
-# Items, and the states that data and iterator have there, None if neither has one.
+# Items, and the states that data and iterator have there, None for one that has none.
 Opened: TypeAlias = tuple[Iterator[Any], Callable[[], Any]]
 
 
@@ -53,6 +53,12 @@ def iterable(data: Streamed | Sampled) -> Machine[Any]:
     State: the epoch, a count of items, the states that data and iterator have of their
     own, and whether it has ended. `data.open` goes on from such states, or begins.
     """
+
+    def check(own: Any, ended: Any) -> None:
+        states = thaw(own)
+        if type(states) is not tuple or len(states) != 2:
+            raise InvalidState(f"iterable: a state with {brief(states)} does not fit")
+        within("iterable", ended, 1)
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index, own, ended = position
@@ -83,16 +89,10 @@ def iterable(data: Streamed | Sampled) -> Machine[Any]:
     return sourced(
         "iterable",
         first=(NONE, 0),
-        check=lambda own, ended: (_pair(thaw(own)), within("iterable", ended, 1)),
+        check=check,
         rereads=lambda position: (Reread(None, position[1] if position[2] == NONE else 0),),
         flow=flow,
     )
-
-
-def _pair(states: Any) -> Any:
-    if states is None or (type(states) is tuple and len(states) == 2):
-        return states
-    raise InvalidState(f"iterable: a state with {brief(states)} does not fit")
 
 
 def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
@@ -104,7 +104,7 @@ def carried(machine: Machine[Any], start: Position, end: Position) -> Position:
         return carried(machine.upstream, start[0], end[0]), *start[1:]
     if machine.upstream is not None:
         return carried(machine.upstream, start, end)
-    of_data = None if end[2] == NONE else end[2][0][0]
+    of_data = end[2][0][0]
     return start if of_data is None else (*start[:2], Own(((of_data, None),)), 0)
 
 
@@ -115,7 +115,7 @@ def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
     already they just go on. Others load it; where that gives nothing, they are
     iterated over again, and then from the state that they had before.
     """
-    of_data, of_items = states or (None, None)
+    of_data, of_items = states
     beginnings, current = [of_data], data
     if of_data is not None and index == 0:
         before = state_of(data)
@@ -137,10 +137,9 @@ def begun(data: Any, index: int, states: Any, asks: bool = True) -> Opened:
                 return
 
     def now() -> Any:
-        both = None if current is data else state_of(data), state_of(current)
-        return None if both == (None, None) else both
+        return None if current is data else state_of(data), state_of(current)
 
-    return chain.from_iterable(parts()), now if asks else lambda: None
+    return chain.from_iterable(parts()), now if asks else lambda: (None, None)
 
 
 def is_torchs_stream(data: Any) -> bool:
@@ -178,7 +177,7 @@ class Streamed(NamedTuple):
             if number % self.batch_size == 0:
                 seed_batch(seed, epoch, worker, number // self.batch_size)
 
-        return seeding(items, begin, index if states else 0), found
+        return seeding(items, begin, index if states != (None, None) else 0), found
 
 
 class Sampled:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from itertools import repeat
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
@@ -29,18 +28,8 @@ def debug(
     """
     checked("debug", "func", func, function)
     calls = checked("debug", "max_calls", max_calls, optional(natural))
-    watch: Callable[[tuple[int, Any]], Any] = partial(_seen, func)
-    if calls is not None or max_rate:
-        watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
-    items = LazySequence.of(sequence)
-    numbered = lz.zip(places(items.machine.length), items)
-    return LazySequence(numbered | lz.map(watch))
-
-
-def _seen(func: Callable[[int, Any], Any], numbered: tuple[int, Any]) -> Any:
-    number, item = numbered
-    func(number, item)
-    return item
+    watch = _Watch(func, math.inf if calls is None else calls, 1 / max_rate if max_rate else 0)
+    return LazySequence(LazySequence.of(sequence) | lz.enumerate() | lz.map(watch))
 
 
 @dataclass
@@ -52,7 +41,7 @@ class _Watch:
 
     def __call__(self, numbered: tuple[int, Any]) -> Any:
         number, item = numbered
-        if self.left and (not self.pause or monotonic() - self.last >= self.pause):
+        if self.left and monotonic() - self.last >= self.pause:
             self.func(number, item)
             self.last = monotonic()
             self.left -= 1
@@ -65,48 +54,47 @@ def monitor_throughput(sequence: Iterable[T]) -> Monitored[T]:
 
 
 class Monitored(LazySequence[T]):
-    """A sequence that measures how long its items take. What reads a slice is not measured."""
-
-    is_plain = False
+    """A sequence that measures how long its items take."""
 
     def __init__(self, sequence: Iterable[T]) -> None:
-        super().__init__(LazySequence.of(sequence), None, [sequence], iter)
-        self.reset()
+        items = LazySequence(LazySequence.of(sequence))
+        self._timed = timed = _Timed(items)
+        machine = items.pipeline.machine
+        is_stream = machine.item is None
+        super().__init__(
+            lz.source(timed) if is_stream else places(machine.length) | lz.map(timed.item)
+        )
 
     def reset(self) -> None:
-        """Begin to measure anew."""
-        self._count, self._spent = 0, 0.0
+        """Start measuring from scratch."""
+        self._timed.count, self._timed.spent = 0, 0.0
 
     def read_delay(self) -> float:
         """Seconds to read an item, on average; RuntimeError before the first one."""
-        if not self._count:
+        if not self._timed.count:
             raise RuntimeError("nothing is measured before an item was read")
-        return self._spent / self._count
+        return self._timed.spent / self._timed.count
 
     def throughput(self) -> float:
         """Items a second; RuntimeError before the first one."""
         return 1 / self.read_delay()
 
-    def _item(self, number: int) -> T:
-        begun = perf_counter()
-        item = super()._item(number)
-        self._spent += perf_counter() - begun
-        self._count += 1
-        return item
+
+class _Timed(Iterable[T]):
+    """The items of a sequence, with the number of reads and their seconds in total."""
+
+    def __init__(self, items: LazySequence[T]) -> None:
+        self._items, self.count, self.spent = items, 0, 0.0
+
+    def item(self, number: int) -> T:
+        return self._read(self._items.__getitem__, number)
 
     def __iter__(self) -> Iterator[T]:
-        items, is_over = super().__iter__(), False
+        return map(self._read, repeat(next), repeat(iter(self._items)))
 
-        def stretch() -> Iterator[T]:
-            nonlocal is_over
-            begun = perf_counter()
-            for item in items:
-                self._spent += perf_counter() - begun
-                self._count += 1
-                yield item
-                begun = perf_counter()
-            is_over = True
-
-        if not self.can_fail:
-            return stretch()
-        return chain.from_iterable(iter(lambda: None if is_over else stretch(), None))
+    def _read(self, read: Callable[[Any], T], where: Any) -> T:
+        begun = perf_counter()
+        item = read(where)
+        self.spent += perf_counter() - begun
+        self.count += 1
+        return item

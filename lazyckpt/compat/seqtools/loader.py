@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from types import GenericAlias
@@ -13,7 +15,7 @@ import numpy as np
 
 import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
-from lazyckpt.compat.seqtools.batches import Batches, parted
+from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
     Sampled,
     Streamed,
@@ -26,13 +28,13 @@ from lazyckpt.compat.seqtools.fetching import (
     standard_collate,
     state_of,
 )
-from lazyckpt.compat.seqtools.sequence import LazySequence, is_iterable, places
+from lazyckpt.compat.seqtools.sequence import LazySequence, forgiving, is_iterable, places
 from lazyckpt.compat.seqtools.trainers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
-from lazyckpt.core.content import encode
-from lazyckpt.core.machine import begun, entered
-from lazyckpt.core.user_state import freeze
+from lazyckpt.core.content import decode, encode
+from lazyckpt.core.machine import begun, entered, fitting
+from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
 from lazyckpt.executors.executor import Executor
@@ -41,7 +43,7 @@ from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
 from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import State
+from lazyckpt.state.state import State, as_state
 
 _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
 _FIXED = {
@@ -158,17 +160,15 @@ class DataLoader:
         self._refuse_what_does_not_fit()
         collate = check("collate_fn", collate_fn, optional(function))
         self.collate_fn = collate or standard_collate(batch_size is None and not self._has_batches)
-        self._batches: Callable[[], Batches | None] = lambda: None
         torch = sys.modules.get("torch")
         standard = 0 if torch is None else torch.initial_seed() % (1 << 64)
         own = standard if given is None else self._given_seed
         self._seeds = [own, *(each.initial_seed() for each in generators(self._index_sampler))]
         self._readers = num_workers if is_torchs_stream(dataset) else 0
-        self._dataset_state: tuple[Any] | None = None  # to be loaded when reading begins
         self._compose()
         self._executor(0)  # bad options of workers are refused here
         self._following = init(self._pipeline)  # where the next iterator begins
-        self._state: State | InvalidState = self._following
+        self._place: State | Run[Any] = self._following
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
         self._is_made = True
 
@@ -184,7 +184,7 @@ class DataLoader:
                 self._readers = value
             self._compose()
             if self._following.stages != self._pipeline.entries:
-                self._state = self._following = init(self._pipeline)
+                self._place = self._following = init(self._pipeline)
 
     def _refuse_what_does_not_fit(self) -> None:
         sampler = self._index_sampler
@@ -262,9 +262,6 @@ class DataLoader:
         return Start(self._seeds[0], epoch, self.dataset, count, self.worker_init_fn, worker)
 
     def __iter__(self) -> Batches:
-        if self._dataset_state is not None:
-            self.dataset.load_state_dict(*self._dataset_state)
-            self._dataset_state = None
         machine, position = self._pipeline.machine, self._following.position
         epoch = machine.epoch(position)
         is_changed = isinstance(self._length, int) and len(self.dataset) != self._length
@@ -278,9 +275,8 @@ class DataLoader:
             run.load_state_dict(state)
         self._run = run if self.persistent_workers else None
         self._following = init(self._pipeline, epoch=epoch + 1)
-        batches = Batches(self, run, self._pipeline)
-        self._batches = batches.known
-        return batches
+        self._place = run
+        return Batches(self, run)
 
     def enumerate(self, start: int = 0) -> Iterator[tuple[int, Any]]:
         """Batches with their numbers, which go on from the place of a state that was loaded."""
@@ -296,17 +292,14 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was given, as JSON values, and the seed."""
-        batches = self._batches()
-        state = self._state if batches is None else batches.run.state
-        if isinstance(state, InvalidState):
-            raise state
+        state = self._place if isinstance(self._place, State) else self._place.state
         seed, *of_sampler = map(hex, self._seeds)
         found = {**state.to_dict(), "seed": seed}
         if of_sampler:
             found["sampler_seeds"] = of_sampler
         if self._has_state:
-            (own,) = self._dataset_state or (state_of(self.dataset),)
-            found["dataset"] = encode(freeze(own, "DataLoader: the data set's state_dict"))
+            own = freeze(state_of(self.dataset), "DataLoader: the data set's state_dict")
+            found["dataset"] = encode(own)
         return found
 
     def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
@@ -325,9 +318,9 @@ class DataLoader:
         changed._readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
         changed._compose()
         entered(changed._pipeline.machine, matching(found, changed._pipeline).position)
-        changed._state = changed._following = found
-        changed._dataset_state = of_dataset if self._has_state else None
-        changed._batches = lambda: None
+        changed._place = changed._following = found
+        if of_dataset is not None and self._has_state:
+            self.dataset.load_state_dict(*of_dataset)
         vars(self).update(vars(changed))
 
     def order(self) -> Iterator[int]:
@@ -343,3 +336,60 @@ class DataLoader:
         if self._readers or self._pipeline.calls[0].name == iterable.__name__:
             start = carried(machine, start, end.position)
         return State(end.stages, 0, start)
+
+
+class Batches(Iterator[Any]):
+    """One epoch of a loader, or the rest of one."""
+
+    def __init__(self, loader: DataLoader, run: Run[Any]) -> None:
+        self._loader, self._run, self._is_left = loader, run, False
+        self._pins = loader.pin_memory and has_device()
+        self._items = forgiving(run)
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._items)
+        except StopIteration:
+            self._leave(is_over=True)
+            raise
+        return pinned(batch) if self._pins else batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # a loop is left
+            self._leave()
+
+    def _leave(self, is_over: bool = False) -> None:
+        """End the workers, unless they are kept, and note the place in the loader."""
+        if self._is_left:
+            return
+        self._is_left = True
+        loader, run = self._loader, self._run
+        is_kept = run is loader._run
+        if loader._place is run and (is_over or not is_kept):
+            with suppress(InvalidState):  # state_dict raises it when it is asked
+                loader._place = run.state
+                if is_over:
+                    loader._place = loader._following = loader._after(loader._place)
+        if not is_kept:
+            run.close()
+
+
+def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
+    """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
+    if isinstance(state, (str, bytes)):
+        with suppress(ValueError, RecursionError):
+            state = json.loads(state)
+    if not isinstance(state, Mapping) or "seed" not in state:
+        return [], None, as_state(state)
+    rest = dict(state)
+    try:
+        seeds = [int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]]
+    except (TypeError, ValueError):
+        raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
+    own = rest.pop("dataset", None)
+    with fitting(own):
+        of_dataset = None if own is None else (thaw(decode(own)),)
+    return seeds, of_dataset, as_state(rest)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
+import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
-from lazyckpt.compat.seqtools.sequence import Arrangement, LazySequence
+from lazyckpt.compat.seqtools.sequence import (
+    Arrangement,
+    LazySequence,
+    Rebuilt,
+    places,
+    random_access,
+)
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.core.show import written_at
 from lazyckpt.executors.executor import Executor
@@ -55,72 +62,58 @@ def prefetch(
         make, hook = threads, hook and partial(_called, hook)
     executor = make(workers, buffer_size=buffer, worker_init=hook)
     found: Prefetched[T] = Prefetched(LazySequence.of(seq), executor, written_at())
-    found.begin()
-    return found
+    return found.begin()
 
 
 class Prefetched(LazySequence[T]):
     """A sequence with workers of its own, which follow what is read."""
 
-    is_plain = False
+    def __init__(self, items: Pipeline[T], executor: Executor, at: str) -> None:
+        self._ahead = ahead = _Ahead(items, executor, at)
+        super().__init__(places(random_access(items).machine.length) | lz.map(ahead.item))
 
-    def __init__(self, pipeline: Pipeline[T], executor: Executor, at: str) -> None:
-        super().__init__(pipeline)
-        self._executor, self._at = executor, at
-        self._run: Run[T] | None = None
+    def begin(self) -> Prefetched[T]:
+        """Start the workers."""
+        self._ahead.begin()
+        return self
+
+    def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
+        items, executor, at = self._arguments
+        return Prefetched(arrange(items), executor, at)
+
+
+class _Ahead(Rebuilt):
+    """Reads a pipeline by index, while workers make the items after the last one read."""
+
+    def __init__(self, items: Pipeline[Any], executor: Executor, at: str) -> None:
+        self._items, self._executor, self._at = items, executor, at
+        self._run: Run[Any] | None = None
         self._next = 0  # the item that the run stands before
         self._lock = threading.Lock()
-        self.position(0)  # which only a sequence with indices has
 
-    def begin(self) -> Run[T]:
-        """Have workers make items."""
+    def begin(self) -> Run[Any]:
         if self._run is None:
-            self._run = Run(self.pipeline, executor=self._executor)
+            self._run = Run(self._items, executor=self._executor)
             self._run.unpause()
         return self._run
 
-    def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
-        return Prefetched(arrange(self.pipeline), self._executor, self._at)
-
-    def _item(self, number: int) -> T:
+    def item(self, number: int) -> Any:
         with self._lock:
             run = self.begin()
             if number != self._next:
-                run.load_state_dict(state_at(self.pipeline, number))
+                run.load_state_dict(state_at(self._items, number))
                 self._next = number
             try:
                 item = next(run)
-            except (Past, *WORKER_ERRORS, StopIteration):
+            except StopIteration:
+                raise Past(f"sequence index {number} out of range") from None
+            except (Past, *WORKER_ERRORS):
                 raise
             except Exception as error:
                 told = EvaluationError.of(error, f"item {number} of prefetch", self._at)
                 raise chosen(told)  # noqa: B904  # the same error, or its cause
             self._next = number + 1
             return item
-
-    def __iter__(self) -> Iterator[T]:
-        return _Items(self._item)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Prefetched, (self.pipeline, self._executor, self._at)
-
-
-class _Items(Iterator[T]):
-    """Items in order, which outlives an error: the next one comes, or the same if a worker died."""
-
-    def __init__(self, read: Callable[[int], T]) -> None:
-        self._read, self._next = read, 0
-
-    def __next__(self) -> T:
-        number, self._next = self._next, self._next + 1
-        try:
-            return self._read(number)
-        except (Past, StopIteration):
-            self._next = number
-            raise StopIteration from None
-        except WORKER_ERRORS:
-            self._next = number
-            raise
 
 
 def _called(hook: Callable[[], Any], number: int) -> None:

@@ -8,14 +8,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, Self, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
+from lazyckpt.compat.seqtools.errors import (
+    WORKER_ERRORS,
+    EvaluationError,
+    Past,
+    add_notes,
+    chosen,
+)
 from lazyckpt.core.checks import length_of
-from lazyckpt.core.flow import Position, counted
 from lazyckpt.errors import ArgumentError
 from lazyckpt.failures.notes import as_failure
 from lazyckpt.pipeline import Pipeline
@@ -24,10 +29,23 @@ from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
 Arrangement = Callable[..., Pipeline[Any]]
-Walk = Callable[..., Iterator[Any]] | Literal["flow"]
 
 
-class LazySequence(Sequence[T], Generic[T]):
+class Rebuilt:
+    """Pickles an object as its class and the positional arguments that it was made with."""
+
+    def __new__(cls, *arguments: Any) -> Self:
+        made = super().__new__(cls)
+        made._arguments = arguments
+        return made
+
+    _arguments: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
+
+
+class LazySequence(Rebuilt, Sequence[T], Generic[T]):
     """A sequence whose items are made when they are read: a view of `pipeline`, a value.
 
     It does what a list does that keeps its length. Where it only arranges the items of
@@ -39,28 +57,20 @@ class LazySequence(Sequence[T], Generic[T]):
     `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
     """
 
-    is_plain = True  # whether reading its pipeline is reading it
-
     def __init__(
         self,
         pipeline: Pipeline[T],
         layout: Arrangement | None = None,
         inputs: Sequence[Any] = (),
-        walk: Walk | None = None,
-        can_fail: bool = False,
     ) -> None:
         self.pipeline, self.layout, self.inputs = pipeline, layout, inputs
-        self.walk = walk if all(map(_never_fails, inputs)) else None
-        self.can_fail = can_fail or self.walk is None
-        self._machine = machine = pipeline.machine
-        self._start, self._alone = machine.init(0), cast(Any, machine.item)
-        self._size = machine.length or 0
+        self._start = pipeline.machine.init(0)
         self._targets: LazySequence[Any] | None = None
 
     @staticmethod
     def of(data: Any) -> Pipeline[Any]:
         """The pipeline of any sequence: one with no length has no end, an iterable no indices."""
-        if isinstance(data, LazySequence) and data.is_plain:
+        if isinstance(data, LazySequence):
             return data.pipeline
         if isinstance(data, Pipeline):
             return data
@@ -81,8 +91,6 @@ class LazySequence(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, key: slice) -> LazySequence[T]: ...
     def __getitem__(self, key: SupportsIndex | slice) -> T | LazySequence[T]:
-        if type(key) is int and 0 <= key < self._size:
-            return self._item(key)
         if isinstance(key, slice):
             return self._arranged(partial(_sliced, key))
         return self._item(_chosen(self.pipeline, key))
@@ -91,84 +99,38 @@ class LazySequence(Sequence[T], Generic[T]):
         if self.layout is None:
             raise TypeError(f"{self!r} makes its items: there is no item assignment")
         if self._targets is None:
-            self.position(0)  # which only a sequence with indices has
+            random_access(self.pipeline)
             self._targets = LazySequence(self.layout(*map(_targets, self.inputs)))
         _assign(self._targets[key], value)
 
     def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
         """Another one of the same kind, of the same items."""
-        return LazySequence(arrange(self.pipeline), arrange, [self], "flow")
-
-    def position(self, number: int) -> Position:
-        """Where the pipeline stands before an item."""
-        if self._machine.skip is None:
-            raise ArgumentError(f"{self!r} has no indices; uniter(...) gives an iterable some")
-        return self._machine.skip(self._start, number)[0]
+        return LazySequence(arrange(self.pipeline), arrange, [self])
 
     def _item(self, number: int) -> T:
-        if self._alone is None:
-            self.position(number)  # which only a sequence with indices has
+        alone = cast(Any, random_access(self.pipeline).machine.item)
         try:
-            found: T = self._alone(self._start, number)
+            found: T = alone(self._start, number)
         except Past:
             raise
         except Exception as error:
-            raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
+            if isinstance(error, EvaluationError):
+                raise chosen(error)  # noqa: B904  # the same error, or its cause
+            failure = as_failure(error, self.pipeline.calls)
+            where = f", in {failure.places}" if failure.places else ""
+            add_notes(failure.error, f"lazyckpt: item {number}{where}")
+            raise failure.error  # noqa: B904  # the same error, or one with its cause
         return found
 
-    def _explained(self, error: Exception, number: int) -> Exception:
-        """The error to raise for an item, with a note of where it comes from."""
-        if not isinstance(error, EvaluationError):
-            failure = as_failure(error, self.pipeline.calls)
-            assert isinstance(failure.error, Exception)
-            error, places = failure.error, failure.places
-            note = f"lazyckpt: item {number}{places and ', in '}{places}"
-            if note not in getattr(error, "__notes__", ()):
-                error.add_note(note)
-        return chosen(error)
-
     def __iter__(self) -> Iterator[T]:
-        if self._machine.skip is None:
-            return forgiving(Run(self.pipeline), self.pipeline)
-        self._machine.check(self._start)  # that the data are as long as they were
-        if self.walk is not None:
-            flow = self._machine.flow
-            return iter(flow(self._start)) if self.walk == "flow" else self.walk(*self.inputs)
-        return chain.from_iterable(self._stretches())
-
-    def _stretches(self) -> Iterator[Iterator[T]]:
-        """The items up to an error, and those behind it."""
-        begin, goes_on = 0, True
-
-        def stretch(items: Iterator[T]) -> Iterator[T]:
-            nonlocal begin, goes_on
-            try:
-                yield from items
-            except Past:
-                pass
-            except Exception as error:
-                number = begin + taken()
-                begin, goes_on = number + (not isinstance(error, WORKER_ERRORS)), True
-                raise self._explained(error, number)  # noqa: B904  # the same error, or its cause
-
-        while goes_on:
-            items, taken = counted(self._machine.flow(self.position(begin)))
-            goes_on = False
-            yield stretch(items)
+        return forgiving(Run(self.pipeline))
 
     def __repr__(self) -> str:
         return f"<sequence {self.pipeline!r}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        parts = self.pipeline, self.layout, self.inputs, self.walk, self.can_fail
-        return LazySequence, parts
-
 
 def arranged(
-    inputs: Sequence[Any],
-    arrange: Arrangement,
-    layout: Arrangement | None = None,
-    walk: Walk | None = None,
+    inputs: Sequence[Any], arrange: Arrangement, layout: Arrangement | None = None
 ) -> LazySequence[Any]:
     """A sequence of the items of others, which can be assigned through it.
 
@@ -176,16 +138,15 @@ def arranged(
         inputs: The sequences.
         arrange: From their pipelines to that of the items.
         layout: Likewise, without what is made of the items, if `arrange` makes something.
-        walk: From the sequences, if they never fail, to an iterator over the same items that
-            never does; the `"flow"` of the pipeline is one, if nothing is made of the items.
     """
-    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs, walk)
+    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs)
 
 
-def _never_fails(data: Any) -> bool:
-    """Whether its items are there, so that no error can come where they are gone through."""
-    is_arranged = type(data) is LazySequence and not data.can_fail
-    return is_arranged or type(data) in (list, tuple, range, str, bytes)
+def random_access(pipeline: Pipeline[T]) -> Pipeline[T]:
+    """Return the pipeline if it has indices; raise an `ArgumentError` if not."""
+    if pipeline.machine.item is None:
+        raise ArgumentError(f"{pipeline!r} has no indices; uniter(...) gives an iterable some")
+    return pipeline
 
 
 def _targets(sequence: Any) -> Pipeline[Any]:
@@ -236,19 +197,19 @@ def _item(data: Any, index: int) -> Any:
         raise Past(f"sequence index {index} out of range: {error}") from None
 
 
-def forgiving(run: Run[T], pipeline: Pipeline[T]) -> Iterator[T]:
-    """A run that goes on behind an item which could not be made, where there is random access."""
+def forgiving(run: Run[T]) -> Iterator[T]:
+    """Iterate over a run. After an item that failed, the next one comes if there are indices."""
     is_missed = is_over = False
 
     def rest() -> Iterator[T]:
         nonlocal is_missed, is_over
-        if is_missed and pipeline.machine.skip is not None:
-            run.load_state_dict(advance(pipeline, run.state, 1))
+        if is_missed and run.pipeline.machine.skip is not None:
+            run.load_state_dict(advance(run.pipeline, run.state, 1))
         is_missed = False
         try:
             yield from run
-        except Past:
-            pass
+        except Past as end:
+            end.with_traceback(None)  # its frames hold the run, and so the workers
         except Exception as error:
             is_missed = not isinstance(error, WORKER_ERRORS)
             raise chosen(error)  # noqa: B904  # the same error, or its cause

@@ -16,10 +16,8 @@ from tests.compat.seqtools.cases import (
     LIBRARIES,
     REFUSED,
     IterableTen,
-    beside_theirs,
     outcomes,
     same,
-    theirs,
 )
 
 
@@ -106,14 +104,6 @@ def test_sq17_repeat(times: int, value: Any) -> None:
     assert list(ours.repeat(value)[3:7]) == [value] * 4
 
 
-@beside_theirs
-def test_sq17_theirs_repeats_twice_at_least() -> None:
-    assert list(theirs.repeat(7, 2)) == [7, 7]
-    for times in (0, 1):
-        with pytest.raises(TypeError):
-            theirs.repeat(7, times)
-
-
 def test_sq17_wrong_times() -> None:
     for times in (-1, 1.5, "2"):
         with pytest.raises(TypeError):
@@ -132,11 +122,6 @@ def test_sq18_switch_and_case(data: st.DataObject, size: int) -> None:
         sequence = library.case(numbers, *values)
         assert (list(sequence), len(sequence)) == (chosen, size)
     assert list(ours.switch(np.array(flags, bool), *values[:2])) == switched
-
-
-@beside_theirs
-def test_sq18_theirs_is_cut_short_in_silence_by_a_wrong_selector() -> None:
-    assert list(theirs.case([0, 7, 1], "abc", "xyz")) == ["a"]
 
 
 def test_sq18_a_wrong_selector_is_an_error() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lazyckpt.compat import seqtools as ours
 from lazyckpt.compat.seqtools import instrument as instrument_module
-from tests.compat.seqtools.cases import beside_theirs, double, theirs
+from tests.compat.seqtools.cases import IterableTen, beside_theirs, double, theirs
 
 
 @beside_theirs
@@ -49,3 +49,14 @@ def test_sq35_monitor_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError):
         watched.read_delay()
     assert list(watched[1:3]) == [2, 4]
+
+
+def test_sq35_streams_are_watched_too() -> None:
+    seen: list[int] = []
+    watched = ours.monitor_throughput(
+        ours.debug(IterableTen(3), lambda number, item: seen.append(number))
+    )
+    assert list(watched) == seen == [0, 1, 2]
+    assert watched.throughput() > 0
+    with pytest.raises(TypeError, match="no indices"):
+        watched[0]

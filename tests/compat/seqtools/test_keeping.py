@@ -104,14 +104,5 @@ def test_sq26_add_cache_keeps_what_was_used_last(size: int, reads: list[int], ow
         while len(kept) > size:
             kept.popitem(last=False)
     assert made == expected
-
-
-def test_sq26_theirs_was_first_in_first_out() -> None:
-    for library, expected in zip(LIBRARIES, ([0, 1, 2], [0, 1, 2, 0]), strict=False):
-        made: list[int] = []
-        cached = library.add_cache(library.smap(lambda x, made=made: made.append(x), range(3)), 2)
-        for index in (0, 1, 0, 2, 0):
-            cached[index]
-        assert made == expected
     with pytest.raises(ValueError, match="size"):
         ours.add_cache([1], 0)

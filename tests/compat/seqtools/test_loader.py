@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import lazyckpt as lz
 from lazyckpt.compat import seqtools as ours
@@ -116,12 +114,6 @@ def test_sq4_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "import_module", missing)
     assert plain(list(ours.DataLoader([0.5, 1.5], 2))) == plain([np.array([0.5, 1.5])])
     assert list(ours.DataLoader([0.5, "x"], None)) == [0.5, "x"]
-
-
-@given(st.integers(0, 30), st.integers(1, 7), st.booleans())
-def test_sq5_the_length_is_that_of_iterating(size: int, k: int, drop_last: bool) -> None:
-    loader = ours.DataLoader(range(size), k, drop_last=drop_last)
-    assert len(loader) == len(list(loader)) == size // k + (bool(size % k) and not drop_last)
 
 
 def test_sq8_an_empty_sampler_gives_nothing() -> None:

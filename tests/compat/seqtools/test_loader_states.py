@@ -220,6 +220,11 @@ def test_sq1_two_loops_at_once_and_loops_that_are_left() -> None:
     )
     once = ours.DataLoader(range(4), None, shuffle=True, collate_fn=same, seed=0)
     assert [list(kept), list(kept)] == [list(once), list(once)]
+    list(ended := iter(kept))
+    under_way = iter(kept)
+    next(under_way)
+    assert next(ended, None) is None  # it is over, and says nothing about the other one
+    assert kept.state_dict()["items"] == 1
 
 
 def test_sq1_the_end_of_an_epoch_is_the_start_of_the_next() -> None:

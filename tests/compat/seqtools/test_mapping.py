@@ -126,6 +126,12 @@ def test_sq12_errors_of_other_stages_keep_their_type() -> None:
     assert "item 1" in caught.value.__notes__[0]
     assert "batch" in caught.value.__notes__[0]
     assert outcomes(batches) == ["ZeroDivisionError"] * 3
+    found = iter(batches)
+    for number in range(3):
+        with pytest.raises(ZeroDivisionError) as caught:
+            next(found)
+        assert "batch" in caught.value.__notes__[0]
+        assert f"after {number} delivered items" in caught.value.__notes__[0]
     stolen = ours.smap(steals, range(4))
     assert outcomes(stolen) == [0, 1, "EvaluationError", 3]
     with pytest.raises(ours.EvaluationError) as caught_too:

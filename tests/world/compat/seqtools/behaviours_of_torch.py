@@ -352,7 +352,7 @@ TORCH = [
         "len, of iterables too",
         theirs="test_len test_iterabledataset_len",
         held=(
-            "test_loader::test_sq5_the_length_is_that_of_iterating "
+            "test_loader_states::test_sq1_batches_are_torchs_and_resume_anywhere "
             "test_like_torch::test_the_length_of_an_iterable_is_reckoned"
         ),
     ),
