@@ -23,6 +23,7 @@ from tests.executors.faults import (
     each,
     in_a_stream,
     kill,
+    script,
     seekable,
 )
 from tests.helpers import until, workers
@@ -126,6 +127,28 @@ def test_a_forked_process_leaves_the_workers_alone() -> None:
         child.join(LONG)
         assert child.exitcode == 0
         assert len(list(run)) == 10**5 - 1
+
+
+FORKED_AT_ONCE = """
+import os
+in_child = []
+os.register_at_fork(after_in_child=lambda: [each() for each in in_child])  # before lazyckpt does
+
+import lazyckpt as lz
+
+with lz.run(lz.source(range(9)) | lz.map(str), executor=lz.processes(start_method="fork")) as run:
+    next(run)
+    in_child.append(run.close)
+    if not (child := os.fork()):
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    print(*run, run.stats.restarts)
+"""
+
+
+def test_a_forked_process_that_closes_the_run_at_once_leaves_them_alone(tmp_path: Path) -> None:
+    """As where it collects garbage before it knows that it is another one."""
+    assert script(tmp_path, FORKED_AT_ONCE) == "1 2 3 4 5 6 7 8 0\n"
 
 
 def consume(run: lz.Run[Any]) -> None:

@@ -118,6 +118,7 @@ class ProcessPool(WorkerPool):
         slots = slot_count(workers, buffer_size, len(handlers))
         self._settings = settings._replace(slots=slots, first=number)
         self._workers: list[WorkerProcess] = []
+        self._owner = 0  # the process that started them
         self._lock = threading.RLock()  # between who takes an outcome in and who stops
         self._shared: SharedPickle | None = None
 
@@ -211,6 +212,9 @@ class ProcessPool(WorkerPool):
             return pending.is_done
 
     def stop(self) -> None:
+        if self._workers and self._owner != os.getpid():  # forked, and not told of it yet
+            self.forget()
+            return
         if not self._lock.acquire(timeout=_PATIENCE):  # a message that goes on and on
             for worker in self._workers:
                 worker.hang_up()
@@ -229,6 +233,7 @@ class ProcessPool(WorkerPool):
                 return
         self.stop()
         _stop_at_exit()
+        self._owner = os.getpid()
         method = choose_start_method(self._start_method)
         context: Any = multiprocessing.get_context(method)
         shared = shared_cells(context, self.workers)
