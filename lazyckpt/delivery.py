@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain, compress, islice
+from threading import get_ident
 from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
@@ -53,7 +54,8 @@ class Delivery(Generic[T]):
     def __init__(self, pipeline: Chain, executor: Executor | None, skips: bool) -> None:
         self._executor, self._skips = executor, skips
         self._use(prepared(pipeline, executor, skips=skips))
-        self.is_closed = self.is_ended = self._is_waiting = False
+        self.is_closed = self.is_ended = False
+        self._waiting_in = 0  # the thread that waits for workers
         self._rebased: Rebased | None = None
         self._timer = MarkTimer()
         self._clock = RunClock()
@@ -165,10 +167,15 @@ class Delivery(Generic[T]):
         self._use(found)
         return flow
 
+    def check_free(self) -> None:
+        """Raise an error where an item is being made, for another thread or within this one."""
+        if self.is_making or self._waiting_in not in (0, get_ident()):
+            raise PipelineError("next: an item is being made; a run is for one thread at a time")
+
     def check_at_rest(self, name: str) -> None:
         """Raise an error where an item is being made, or nothing is delivered any more."""
         self.check_open()
-        if self.is_making or self._is_waiting:
+        if self.is_making or self._waiting_in:
             raise PipelineError(
                 f"{name}: an item is being made; call it between two items, in the thread that "
                 "takes them"
@@ -202,9 +209,13 @@ class Delivery(Generic[T]):
 
         Returns:
             Some blocks of items, or None at the end. After an error they are others.
+
+        Raises:
+            PipelineError: An item is being made.
         """
         if self.is_ended or self.is_closed:
             return None
+        self.check_free()
         self._clock.start()
         flow = self.cursor.flow
         if flow is not None and flow.chunks is not None:
@@ -226,7 +237,7 @@ class Delivery(Generic[T]):
 
     def _chunk(self, flow: Flow[T], chunks: Chunks[T]) -> Iterator[T] | None:
         """Items that workers have made: they need no watching."""
-        self._is_waiting, begun = True, perf_counter()
+        self._waiting_in, begun = get_ident(), perf_counter()
         try:
             chunk = chunks.next_chunk()
         except BaseException as error:
@@ -236,7 +247,7 @@ class Delivery(Generic[T]):
                 return None
             return raising(self._annotated(error))
         finally:
-            self._is_waiting = False
+            self._waiting_in = 0
             self._clock.add_wait(perf_counter() - begun)
         if self.is_closed or self.cursor.flow is not flow:  # by a signal's handler meanwhile
             return iter(())

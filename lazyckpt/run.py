@@ -23,6 +23,8 @@ from lazyckpt.stats import Stats
 
 T = TypeVar("T")
 
+_TAKEN: Iterator[Any] = iter(())  # in place of a run's items, while one is taken
+
 
 class Run(Iterator[T], Pictured):
     """An iterator over a pipeline that knows where it is. `lazyckpt.run` makes it.
@@ -269,14 +271,21 @@ class Run(Iterator[T], Pictured):
         return lasting(self._delivery.blocks)
 
     def __next__(self) -> T:
+        items = self._items
+        if items is _TAKEN:  # two threads in one chain of C code would end it, or worse
+            self._delivery.check_free()
+            items = lasting(self._delivery.blocks)  # an interrupt has left it so
         while True:
             try:
-                return next(self._items)
+                self._items = _TAKEN
+                return next(items)
             except StopIteration:  # also after an interrupt, and where a state was loaded
-                self._items = lasting(self._delivery.blocks)
+                items = lasting(self._delivery.blocks)
                 self._delivery.check_open()
                 if self._delivery.is_ended:
                     raise
+            finally:
+                self._items = items
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import threading
 import tracemalloc
 from itertools import islice
@@ -17,6 +18,7 @@ import pytest
 import lazyckpt as lz
 from tests.executors.faults import (
     FORKED,
+    INLINE,
     LONG,
     QUICK,
     Fault,
@@ -25,6 +27,8 @@ from tests.executors.faults import (
     kill,
     script,
     seekable,
+    shapes,
+    wait,
 )
 from tests.helpers import until, workers
 
@@ -36,6 +40,34 @@ def test_two_runs_of_one_pipeline(executor: lz.Executor) -> None:
     pipeline = seekable(int, 300)
     with lz.run(pipeline, executor=executor) as one, lz.run(pipeline, executor=executor) as two:
         assert [*zip(one, two, strict=True)] == [(n, n) for n in range(300)]
+
+
+@shapes
+@each(INLINE | QUICK)
+def test_one_of_two_threads_that_ask_at_once_is_refused(
+    executor: lz.Executor, shape: Any, flag: Path
+) -> None:
+    flag.touch()
+    found: list[int] = []
+    errors: list[Exception] = []
+    with lz.run(shape(Fault(flag, 0, wait), 60), executor=executor) as run:
+
+        def ask() -> None:
+            try:
+                found.append(next(run))
+            except (lz.PipelineError, ValueError) as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        until(lambda: errors)
+        flag.unlink()
+        for thread in threads:
+            thread.join()
+        found.extend(run)
+    assert found == list(range(60))
+    assert re.search("one thread at a time|already executing", str(errors[0]))
 
 
 def test_workers_of_one_run_do_not_keep_those_of_another(flag: Path) -> None:
