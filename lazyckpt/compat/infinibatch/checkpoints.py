@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
-from lazyckpt.compat.infinibatch.mersenne import Words, located, origin_of, restored, state_at
-from lazyckpt.compat.infinibatch.stages import boxed
+from lazyckpt.compat.infinibatch.mersenne import Draws, located, origin_of, placed, restored
+from lazyckpt.compat.infinibatch.stages import boxed, without_prefetch
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import Machine, entered, within
+from lazyckpt.core.machine import entered, within
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import InvalidState
 from lazyckpt.pipeline import Pipeline
 
 Checkpoint = Mapping[str, Any]
 
-_AT_ONCE = 1 << 16
+_FAR = 1 << 27  # words from a seed within which a generator is looked for
 
 
 def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
@@ -69,9 +67,9 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
         case "batch":
             return before()
         case "sliding_window":
-            return _later(upstream.machine, before(), found["item_index"])
+            return _later(upstream, before(), found["item_index"])
         case "flat_map":
-            return _later(machine, (before(), 0), found["flattened_items_yielded"])
+            return _later(pipeline, (before(), 0), found["flattened_items_yielded"])
         case "scan":
             state = found["recurrent_state"]
             held = [state] if getattr(arguments["step"], "func", None) is boxed else state
@@ -83,18 +81,18 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             state = found["source_state"] or {"recurrent_state": None, "source_state": None}
             start = _position(upstream, _inner(state))
             start = start, *_drawn(arguments, state["recurrent_state"]), 0
-            return _later(machine, start, found["flattened_items_yielded"])
+            return _later(pipeline, start, found["flattened_items_yielded"])
         case "infinibatch_buckets":
             mark = _drawn(arguments, found["random_state"]) if arguments["shuffle"] else (0,)
-            return _later(machine, (before(), *mark, 0), found["num_served"])
+            return _later(pipeline, (before(), *mark, 0), found["num_served"])
         case "infinibatch_reservoir":
             return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:
-            return _later(upstream.machine, before(), found["item_offset"])
+            return _later(upstream, before(), found["item_offset"])
         case "infinibatch_prefetch":  # of a ParallelMapIterator, which takes batches apart
             mapped: Pipeline[Any] = Pipeline(upstream.calls[:-1])
             start = _position(mapped, _inner(found))
-            return _later(mapped.machine, start, found["flattened_items_yielded"])
+            return _later(mapped, start, found["flattened_items_yielded"])
         case "zip":
             return _several(arguments["pipelines"], found["input_states"]), 0
         case "multiplex":
@@ -116,9 +114,9 @@ def _several(pipelines: Any, states: Any) -> Position:
     return tuple(map(_position, pipelines, states))
 
 
-def _later(machine: Machine[Any], position: Position, count: int) -> Position:
+def _later(pipeline: Pipeline[Any], position: Position, count: int) -> Position:
     """So many items later. At its end Infinibatch still counts those that came last."""
-    flow = machine.flow(position)
+    flow = without_prefetch(pipeline).machine.flow(position)
     passed = sum(1 for _ in islice(flow.pull, within("a checkpoint", count)))
     if 0 < passed < count:
         raise InvalidState(f"the checkpoint stands {count} items on, where there are {passed}")
@@ -130,7 +128,7 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     seed, origin = arguments["seed"], origin_of(arguments["seed"])
     if state is None:
         return origin, 0
-    return located(state_at(seed, origin, 0), origin, 0, restored(state).getstate())
+    return located(placed(seed, origin, 0).getstate(), origin, 0, restored(state).getstate(), _FAR)
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
@@ -144,10 +142,10 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
     (origin, place), size = _drawn(source, state), len(source["items"])
     later, index = divmod(index, size)
     if later < 0 and size > 1:  # one item takes no words
-        words, begins = Words(source["seed"], origin, 0), [0]
+        draws, begins = Draws(source["seed"], origin, 0), [0]
         while begins[-1] < place:
-            words.swaps(size - 1)
-            begins.append(words.drawn)
+            draws.shuffled(list(range(size)))
+            begins.append(draws.mark[1])
         if begins[-1] != place or len(begins) <= -later:
             raise InvalidState("the generator of this state was not begun with the iterator's seed")
         place = begins[later - 1]
@@ -156,18 +154,17 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
     """How many items a buffer took and gave at the end, and its generator's mark before that."""
-    size = arguments["buffer_size"]
+    size, arrived, slot = arguments["buffer_size"], 0, 0
     origin, words = _drawn(arguments, found["random_state"])
     if origin != origin_of(arguments["seed"]):
         raise InvalidState("the generator of this state is too far from its seed")
-    stream, arrived = Words(arguments["seed"], origin, 0), 0
-    taken = np.zeros(size, bool)
-    while stream.drawn < words:
-        drawn = stream.tried(size, min(_AT_ONCE, words - stream.drawn))
-        slots = drawn[drawn < size]
-        taken[slots] = True
-        arrived += len(slots)
-        if stream.drawn == words and drawn[-1] >= size:
-            raise InvalidState("the generator of this state is within a draw")
-    flushed = int(taken.sum()) - sum(item is not None for item in found["buffer"])
+    draw, taken = placed(arguments["seed"], origin, 0).getrandbits, set()
+    for _ in range(words):
+        slot = draw(size.bit_length())
+        if slot < size:  # else it is drawn again
+            arrived += 1
+            taken.add(slot)
+    if slot >= size:
+        raise InvalidState("the generator of this state is within a draw")
+    flushed = len(taken) - sum(item is not None for item in found["buffer"])
     return arrived + flushed, origin, 0

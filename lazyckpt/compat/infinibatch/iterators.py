@@ -11,12 +11,7 @@ from typing import Any
 import lazyckpt as lz
 from lazyckpt.compat.infinibatch import stages
 from lazyckpt.compat.infinibatch.mersenne import Seed
-from lazyckpt.compat.infinibatch.protocol import (
-    CheckpointableIterator,
-    PipelineIterator,
-    prefetched,
-)
-from lazyckpt.compat.infinibatch.reservoir import infinibatch_reservoir
+from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
 from lazyckpt.core.checks import Unfit, at_least, boolean, brief, checked, positive
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
@@ -159,7 +154,8 @@ class ParallelMapIterator(PipelineIterator):
         each = checked("map", "num_items_per_process", num_items_per_process, positive)
         stage = lz.map(transform)
         super().__init__(
-            lambda source: prefetched(source | stage, workers, workers * each), source_iterator
+            lambda source: stages.prefetched(source | stage, workers, workers * each),
+            source_iterator,
         )
 
 
@@ -202,7 +198,7 @@ class BufferedShuffleIterator(PipelineIterator):
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
-        super().__init__(infinibatch_reservoir(buffer_size, seed), source_iterator)
+        super().__init__(stages.infinibatch_reservoir(buffer_size, seed), source_iterator)
 
 
 class BlockwiseShuffleIterator(PipelineIterator):
@@ -287,4 +283,4 @@ class PrefetchIterator(PipelineIterator):
         fit = partial(checked, "PrefetchIterator")
         size = fit("buffer_size", buffer_size, positive)
         logs = fit("log_empty_buffer_warning", log_empty_buffer_warning, boolean)
-        super().__init__(lambda source: prefetched(source, 1, size, logs), source_iterator)
+        super().__init__(lambda source: stages.prefetched(source, 1, size, logs), source_iterator)
