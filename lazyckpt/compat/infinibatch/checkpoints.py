@@ -53,11 +53,6 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return 0, found["num_items_yielded"]
         case "infinibatch_foreign":
             return 0, 0, freeze(found, type(arguments["iterator"]).__name__)
-        case "infinibatch_random":
-            origin, words = _drawn(arguments, found["random_state"])
-            if words % 2:
-                raise InvalidState("the generator of this state is within a float")
-            return 0, words // 2, origin
         case "shard" if arguments["contiguous"]:
             return (0, 0), found["num_items_yielded"]
         case "shard":
@@ -74,6 +69,11 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             state = found["recurrent_state"]
             held = [state] if getattr(arguments["step"], "func", None) is boxed else state
             return before(), freeze(held, "scan")
+        case "infinibatch_random_map" if "random_state" in found:  # of a RandomIterator
+            origin, words = _drawn(arguments, found["random_state"])
+            if words % 2:
+                raise InvalidState("the generator of this state is within a float")
+            return (0, words // 2), origin, words, freeze(None, "random.Random")
         case "infinibatch_random_map":
             state = found["recurrent_state"]
             return before(), *_drawn(arguments, state), freeze(state[2], "random.Random")

@@ -28,8 +28,6 @@ __all__ = [
 
 Source = CheckpointableIterator
 
-_ATOMS = {int, float, bool, complex, str, bytes, type(None)}
-
 
 class NativeCheckpointableIterator(PipelineIterator):
     """The items of an iterable that begins anew each time. Resume: replays all but lists."""
@@ -95,20 +93,23 @@ class InfinitePermutationSourceIterator(PipelineIterator):
             raise ArgumentError("source must not be empty")
         rank = _ranked(num_instances, instance_rank)
         seed = 0 if seed is None and num_instances > 1 else seed
-        if not (is_atomic := {*map(type, items)} <= _ATOMS):
-            items = deepcopy(items)
+        items = deepcopy(items)
         if shuffle:
-            pipeline = stages.infinibatch_permutations(items, seed) | rank
+            pipeline = stages.infinibatch_permutations(items, seed)
         else:
-            pipeline = lz.source(items) | lz.repeat() | rank
-        super().__init__(pipeline if is_atomic else pipeline | lz.map(deepcopy))
+            pipeline = lz.source(items) | lz.repeat()
+        super().__init__(pipeline | rank | lz.map(deepcopy))
 
 
 class RandomIterator(PipelineIterator):
     """What `random.Random(seed).random()` gives; of `seed=None` a state has the one drawn."""
 
     def __init__(self, seed: Seed = 0) -> None:
-        super().__init__(stages.infinibatch_random(seed))
+        super().__init__(lz.count() | stages.infinibatch_random_map(_float, seed))
+
+
+def _float(random: Random, number: int) -> float:
+    return random.random()
 
 
 class SelectManyIterator(PipelineIterator):

@@ -8,18 +8,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import lazyckpt as lz
 from lazyckpt.compat.infinibatch.checkpoints import Checkpoint, converted
 from lazyckpt.compat.infinibatch.stages import has_prefetch, infinibatch_foreign
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import entered
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
 from lazyckpt.run import Run
-from lazyckpt.state.rebase import matching
-from lazyckpt.state.state import State, as_state
+from lazyckpt.state.state import State
 
 
 class CheckpointableIterator(collections.abc.Iterator[Any]):
@@ -44,8 +41,7 @@ class CheckpointableIterator(collections.abc.Iterator[Any]):
 class PipelineIterator(CheckpointableIterator):
     """A pipeline under the protocol. The iterators that it is made of stay where they are."""
 
-    _run: Run[Any] | None = None
-    _is_closed = False
+    _has_begun = _is_closed = False
 
     def __init__(
         self,
@@ -59,34 +55,28 @@ class PipelineIterator(CheckpointableIterator):
             raise ArgumentError("the same iterator stands twice; give two of them")
         self._pipeline = made if isinstance(made, Pipeline) else made(*pipelines)
         self._sources = sources
-        init = self._pipeline.machine.init
-        place = begin(*map(_position_of, sources)) if begin else init(0)
-        self._begun = State(self._pipeline.entries, 0, place)
+        self._run: Run[Any] = Run(self._pipeline)
+        if begin is not None:
+            self._go_to(begin(*map(_position_of, sources)))
 
     def getstate(self) -> dict[str, Any]:
         """The state as a dict of JSON values: lazyckpt's, which knows its pipeline."""
-        return self._state().to_dict()
+        return self._run.state.to_dict()
 
     def setstate(self, checkpoint: Checkpoint | str | None) -> None:
         """Go to a state of this pipeline, or of Infinibatch's; None is the beginning."""
         self._check_open()
         if checkpoint is None:
-            state = lz.init(self._pipeline)
+            self._go_to(self._pipeline.machine.init(0))
         elif isinstance(checkpoint, Mapping) and "lazyckpt" not in checkpoint:
-            state = State(self._pipeline.entries, 0, converted(self._pipeline, checkpoint))
+            self._go_to(converted(self._pipeline, checkpoint))
         else:
-            state = matching(as_state(checkpoint), self._pipeline)
-        if self._run is None:
-            entered(self._pipeline.machine, state.position)
-            self._begun = state
-        else:
-            self._run.load_state_dict(state)
+            self._run.load_state_dict(checkpoint)
 
     def close(self) -> None:
         if has_prefetch(self._pipeline):
             self._is_closed = True
-            if self._run is not None:
-                self._run.close()
+            self._run.close()
         for each in self._sources:
             each.close()
 
@@ -102,17 +92,16 @@ class PipelineIterator(CheckpointableIterator):
         return f"<{type(self).__name__} {self._pipeline!r}>"
 
     def __del__(self) -> None:
-        if self._run is not None and not self._is_closed and has_prefetch(self._pipeline):
+        if self._has_begun and not self._is_closed and has_prefetch(self._pipeline):
             warnings.warn(f"unclosed PrefetchIterator {self!r}", ResourceWarning, 2, source=self)
 
     def __next__(self) -> Any:
         self._check_open()
-        if self._run is None:
-            self._run = Run(self._pipeline, self._begun)
+        self._has_begun = True
         return next(self._run)
 
-    def _state(self) -> State:
-        return self._begun if self._run is None else self._run.state
+    def _go_to(self, position: Position) -> None:
+        self._run.load_state_dict(State(self._pipeline.entries, 0, position))
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -133,5 +122,5 @@ def _pipeline_of(source: Any) -> Pipeline[Any]:
 def _position_of(source: Any) -> Position:
     """Where a partly consumed source is."""
     if isinstance(source, PipelineIterator):
-        return source._state().position
+        return source._run.state.position
     return 0, 0, freeze(source.getstate(), type(source).__name__)

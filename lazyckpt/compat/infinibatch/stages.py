@@ -9,7 +9,6 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import lru_cache, partial
-from itertools import repeat, starmap
 from random import Random
 from typing import Any
 
@@ -21,7 +20,6 @@ from lazyckpt.compat.infinibatch.mersenne import (
     Seed,
     check_place,
     origin_of,
-    placed,
     seedable,
 )
 from lazyckpt.core.call import Chain
@@ -150,30 +148,6 @@ def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
         check=check_place,
         most=size,
         step=step,
-        skip=skip,
-        length=math.inf,
-    )
-
-
-@source_combinator(**_DRAWN)
-def infinibatch_random(seed: Seed) -> Machine[float]:
-    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
-
-    def flow(position: Position) -> Flow[float]:
-        epoch, index, origin = position
-        draw = placed(seed, origin, 2 * index).random
-        items, taken = counted(starmap(draw, repeat(())))
-        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index, origin = position
-        return (epoch, index + n, origin), n
-
-    return sourced(
-        "RandomIterator",
-        first=(origin_of(seed),),
-        check=check_place,
-        flow=flow,
         skip=skip,
         length=math.inf,
     )
