@@ -63,6 +63,11 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return before()
         case "sliding_window":
             return _later(upstream, before(), found["item_index"])
+        case "flat_map" if "num_served" in found:  # of batches that are cut and shuffled
+            source: Pipeline[Any] = Pipeline(pipeline.calls[:-3])
+            mark = _drawn(pipeline.calls[-2].arguments, found["random_state"])
+            start = _position(source, found["source_state"]), *mark, freeze(None, "random.Random")
+            return _later(pipeline, (start, 0), found["num_served"])
         case "flat_map":
             return _later(pipeline, (before(), 0), found["flattened_items_yielded"])
         case "scan":
@@ -77,14 +82,6 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
         case "infinibatch_random_map":
             state = found["recurrent_state"]
             return before(), *_drawn(arguments, state), freeze(state[2], "random.Random")
-        case "infinibatch_blocks":
-            state = found["source_state"] or {"recurrent_state": None, "source_state": None}
-            start = _position(upstream, _inner(state))
-            start = start, *_drawn(arguments, state["recurrent_state"]), 0
-            return _later(pipeline, start, found["flattened_items_yielded"])
-        case "infinibatch_buckets":
-            mark = _drawn(arguments, found["random_state"]) if arguments["shuffle"] else (0,)
-            return _later(pipeline, (before(), *mark, 0), found["num_served"])
         case "infinibatch_reservoir":
             return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:
@@ -144,7 +141,7 @@ def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
     if later < 0 and size > 1:  # one item takes no words
         draws, begins = Draws(source["seed"], origin, 0), [0]
         while begins[-1] < place:
-            draws.shuffled(list(range(size)))
+            draws.random.shuffle(list(range(size)))
             begins.append(draws.mark[1])
         if begins[-1] != place or len(begins) <= -later:
             raise InvalidState("the generator of this state was not begun with the iterator's seed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
@@ -9,10 +10,21 @@ from random import Random
 from typing import Any
 
 import lazyckpt as lz
+from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.compat.infinibatch import stages
 from lazyckpt.compat.infinibatch.mersenne import Seed
 from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
-from lazyckpt.core.checks import Unfit, at_least, boolean, brief, checked, positive
+from lazyckpt.core.checks import (
+    Unfit,
+    at_least,
+    boolean,
+    brief,
+    checked,
+    function,
+    integer,
+    optional,
+    positive,
+)
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
@@ -27,6 +39,8 @@ __all__ = [
 ]  # fmt: skip
 
 Source = CheckpointableIterator
+
+_NEAR = 1 << 22  # words within which a generator is looked for that a user may seed
 
 
 class NativeCheckpointableIterator(PipelineIterator):
@@ -188,7 +202,8 @@ class SamplingRandomMapIterator(PipelineIterator):
     def __init__(
         self, source_iterator: Source, transform: Callable[[Random, Any], Any], seed: Seed = 0
     ) -> None:
-        super().__init__(stages.infinibatch_random_map(transform, seed), source_iterator)
+        stage = stages.infinibatch_random_map(transform, seed, near=_NEAR)
+        super().__init__(stage, source_iterator)
 
 
 class BufferedShuffleIterator(PipelineIterator):
@@ -206,7 +221,14 @@ class BlockwiseShuffleIterator(PipelineIterator):
     """Consecutive blocks, each shuffled by `random.Random(seed)`. Resume: reads a block."""
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
-        super().__init__(stages.infinibatch_blocks(block_size, seed), source_iterator)
+        blocks = lz.batch(checked("BlockwiseShuffleIterator", "block_size", block_size, positive))
+        mixed = blocks | stages.infinibatch_random_map(_shuffled, seed)
+        super().__init__(mixed | lz.flat_map(_itself), source_iterator)
+
+
+def _shuffled(random: Random, items: list[Any]) -> list[Any]:
+    random.shuffle(items)
+    return items
 
 
 class BucketedReadaheadBatchIterator(PipelineIterator):
@@ -225,10 +247,44 @@ class BucketedReadaheadBatchIterator(PipelineIterator):
         shuffle: bool = True,
         seed: Seed = 0,
     ) -> None:
-        stage = stages.infinibatch_buckets(
-            read_ahead, key, batch_size, boundary_key, bool(shuffle), seed
+        fit = partial(checked, "BucketedReadaheadBatchIterator")
+        size = batch_size if callable(batch_size) else fit("batch_size", batch_size, integer)
+        cut = partial(
+            _batches,
+            fit("read_ahead", read_ahead, positive),
+            fit("key", key, optional(function)),
+            size,
+            fit("boundary_key", boundary_key, optional(function)),
+            bool(shuffle),
         )
-        super().__init__(stage, source_iterator)
+        told = None if callable(size) else size, bool(shuffle)
+        batches = stages.infinibatch_random_map(cut, seed if shuffle else 0, told)
+        super().__init__(lz.batch(read_ahead) | batches | lz.flat_map(_itself), source_iterator)
+
+
+def _batches(
+    read_ahead: int,
+    key: Callable[[Any], Any] | None,
+    batch_size: int | Callable[[Any], Any],
+    boundary_key: Callable[[Any], Any] | None,
+    is_shuffled: bool,
+    random: Random,
+    items: list[Any],
+) -> list[list[Any]]:
+    """The batches of a section."""
+
+    def size(item: Any) -> int:
+        wanted = batch_size(item) if callable(batch_size) else batch_size
+        return max(1, math.ceil(min(wanted, read_ahead)))
+
+    def marked(item: Any) -> Any:
+        found = boundary_key and boundary_key(item)
+        if found is None:
+            raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
+        return found
+
+    batches = cut_in_batches(items, size, key, boundary_key and marked)
+    return _shuffled(random, batches) if is_shuffled else batches
 
 
 class WindowedIterator(PipelineIterator):

@@ -166,8 +166,3 @@ class Draws:
         self._mark = located(self._state, *self._mark, here, self._near)
         self._state = here
         return self._mark
-
-    def shuffled(self, items: list[Any]) -> list[Any]:
-        """The items after `shuffle(items)`, in the same list."""
-        self.random.shuffle(items)
-        return items

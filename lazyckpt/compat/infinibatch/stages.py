@@ -12,8 +12,6 @@ from functools import lru_cache, partial
 from random import Random
 from typing import Any
 
-from lazyckpt.combinators.bucket_batch import cut_in_batches
-from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch.mersenne import (
     Draws,
@@ -23,8 +21,7 @@ from lazyckpt.compat.infinibatch.mersenne import (
     seedable,
 )
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import brief, function, integer, optional, positive
-from lazyckpt.core.define import Options
+from lazyckpt.core.checks import brief, function, positive
 from lazyckpt.core.flow import Flow, Position, counted, pass_over
 from lazyckpt.core.machine import Machine, Rate, Reread, within
 from lazyckpt.core.stages import passing, sourced, stateful
@@ -41,21 +38,6 @@ logger = logging.getLogger("lazyckpt.compat.infinibatch")
 _PREFETCH = "infinibatch_prefetch"
 _MISSING: Any = object()
 _MOST = 1 << 62  # inputs
-_NEAR = 1 << 22  # words within which a generator is looked for that a user may seed
-
-_DRAWN: Options = {
-    "registered": False,
-    "checks": {
-        "batch_size": lambda value: value if callable(value) else integer(value),
-        "block_size": positive,
-        "buffer_size": positive,
-        "boundary_key": optional(function),
-        "fn": function,
-        "key": optional(function),
-        "read_ahead": positive,
-        "seed": seedable,
-    },
-}
 
 
 @source_combinator(registered=False, describe=lambda iterable: {})
@@ -128,7 +110,9 @@ def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
         nonlocal draws
         if draws.mark != place:
             draws = Draws(seed, *place)
-        return draws.shuffled(list(range(size))), draws.mark
+        order = list(range(size))
+        draws.random.shuffle(order)
+        return order, draws.mark
 
     def skip(position: Position, n: int) -> tuple[Position, int]:
         epoch, index, *place = position
@@ -161,11 +145,19 @@ def boxed(
     return [state], output
 
 
-@combinator(**_DRAWN)
+@combinator(registered=False, checks={"fn": function, "seed": seedable}, unrecorded=("near",))
 def infinibatch_random_map(
-    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
+    upstream: Machine[Any],
+    fn: Callable[[Random, Any], Any],
+    seed: Seed,
+    told: Any = None,
+    near: float = math.inf,
 ) -> Machine[Any]:
-    """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
+    """`fn(random, item)` for every item, with one generator for all. State: the generator's.
+
+    What is `told` is all that tells one `fn` from others. Between two items no more than
+    `near` words are drawn, or the generator's whole state is kept.
+    """
     name = "SamplingRandomMapIterator"
 
     def check(origin: Any, words: Any, spare: Any) -> None:
@@ -175,7 +167,7 @@ def infinibatch_random_map(
 
     def flow(position: Position) -> Flow[Any]:
         before, origin, words, spare = position
-        items, draws = upstream.flow(before), Draws(seed, origin, words, thaw(spare), _NEAR)
+        items, draws = upstream.flow(before), Draws(seed, origin, words, thaw(spare), near)
         random = draws.random
 
         def snapshot() -> Position:
@@ -194,18 +186,7 @@ def infinibatch_random_map(
     )
 
 
-def _orders(seed: Seed) -> Callable[..., Draws]:
-    return lambda epoch, origin, words: Draws(seed, origin, words)
-
-
-@combinator(**_DRAWN)
-def infinibatch_blocks(upstream: Machine[Any], block_size: int, seed: Seed) -> Machine[Any]:
-    """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
-    name, orders = "BlockwiseShuffleIterator", _orders(seed)
-    return shuffled_blocks(name, upstream, block_size, orders, first=(origin_of(seed), 0))
-
-
-@combinator(**_DRAWN)
+@combinator(registered=False, checks={"buffer_size": positive, "seed": seedable})
 def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
     """A streaming shuffle whose buffer is a function of the slots drawn.
 
@@ -267,42 +248,6 @@ def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) 
         flow=flow,
         length=upstream.length,
     )
-
-
-@combinator(**_DRAWN)
-def infinibatch_buckets(
-    upstream: Machine[Any],
-    read_ahead: int,
-    key: Callable[[Any], Any] | None,
-    batch_size: int | Callable[[Any], Any],
-    boundary_key: Callable[[Any], Any] | None,
-    shuffle: bool,
-    seed: Seed,
-) -> Machine[list[Any]]:
-    """Batches of items alike, out of sections of items. State and resume are `bucket_batch`'s."""
-    name = "BucketedReadaheadBatchIterator"
-
-    def size(item: Any) -> int:
-        wanted = batch_size(item) if callable(batch_size) else batch_size
-        return max(1, math.ceil(min(wanted, read_ahead)))
-
-    cut = partial(
-        cut_in_batches,
-        batch_size=size if callable(batch_size) else size(None),
-        key=key,
-        boundary_key=boundary_key and partial(_never_none, boundary_key),
-    )
-    made = partial(shuffled_blocks, name, upstream, read_ahead, made=cut, what="batch")
-    if shuffle:
-        return made(_orders(seed), first=(origin_of(seed), 0))
-    return made(partial(HashedOrders, name, None))
-
-
-def _never_none(key: Callable[[Any], Any], item: Any) -> Any:
-    found = key(item)
-    if found is None:
-        raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
-    return found
 
 
 @combinator(registered=False, keeps_items=True, unrecorded=("begin", "logs"))

@@ -19,7 +19,8 @@ def test_the_place_after_what_was_drawn(size: int) -> None:
     for _ in range(3):
         expected = list(range(size))
         random.shuffle(expected)
-        assert draws.shuffled(list(range(size))) == expected
+        draws.random.shuffle(found := list(range(size)))
+        assert found == expected
         resumed = Draws("x", *draws.mark)
         assert resumed.random.getstate() == random.getstate()
         assert resumed.mark == draws.mark
