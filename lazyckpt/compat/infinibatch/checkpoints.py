@@ -10,7 +10,7 @@ from lazyckpt.compat.infinibatch.mersenne import Draws, located, origin_of, plac
 from lazyckpt.compat.infinibatch.stages import boxed, without_prefetch
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import entered, within
+from lazyckpt.core.machine import within
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import InvalidState
 from lazyckpt.pipeline import Pipeline
@@ -27,14 +27,12 @@ def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
         InvalidState: It is none of the iterator that does what the pipeline does.
     """
     try:
-        position = _position(pipeline, found)
-        entered(pipeline.machine, position)
+        return _position(pipeline, found)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InvalidState(
             "neither a lazyckpt state nor one of the same iterators in Infinibatch: "
             f"{brief(found)} ({error!r})"
         ) from None
-    return position
 
 
 def _position(pipeline: Pipeline[Any], found: Any) -> Position:
@@ -76,8 +74,6 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return before(), freeze(held, "scan")
         case "infinibatch_random_map" if "random_state" in found:  # of a RandomIterator
             origin, words = _drawn(arguments, found["random_state"])
-            if words % 2:
-                raise InvalidState("the generator of this state is within a float")
             return (0, words // 2), origin, words, freeze(None, "random.Random")
         case "infinibatch_random_map":
             state = found["recurrent_state"]
@@ -88,7 +84,8 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return _later(upstream, before(), found["item_offset"])
         case "infinibatch_prefetch":  # of a ParallelMapIterator, which takes batches apart
             mapped: Pipeline[Any] = Pipeline(upstream.calls[:-1])
-            start = _position(mapped, _inner(found))
+            state = found["source_state"]
+            start = _position(mapped, state and state["source_state"])
             return _later(mapped, start, found["flattened_items_yielded"])
         case "zip":
             return _several(arguments["pipelines"], found["input_states"]), 0
@@ -97,12 +94,6 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             states = found["source_iterator_states"]
             return ((control, *_several(arguments["pipelines"], states)),)
     raise KeyError(last.name)
-
-
-def _inner(found: Any) -> Any:
-    """The state before the source, which is a stage that lazyckpt has no need of."""
-    state = found["source_state"]
-    return state and state["source_state"]
 
 
 def _several(pipelines: Any, states: Any) -> Position:
