@@ -61,10 +61,11 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return before()
         case "sliding_window":
             return _later(upstream, before(), found["item_index"])
-        case "flat_map" if "num_served" in found:  # of batches that are cut and shuffled
-            source: Pipeline[Any] = Pipeline(pipeline.calls[:-3])
-            mark = _drawn(pipeline.calls[-2].arguments, found["random_state"])
-            start = _position(source, found["source_state"]), *mark, freeze(None, "random.Random")
+        case "flat_map" if "num_served" in found:  # of batches that are cut, and perhaps shuffled
+            cut = {"source_state": found["source_state"]}
+            mixed = {"recurrent_state": found["random_state"], "source_state": cut}
+            is_mixed = upstream.calls[-1].name == "infinibatch_random_map"
+            start = _position(upstream, mixed if is_mixed else cut)
             return _later(pipeline, (start, 0), found["num_served"])
         case "flat_map":
             return _later(pipeline, (before(), 0), found["flattened_items_yielded"])
@@ -77,7 +78,8 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return (0, words // 2), origin, words, freeze(None, "random.Random")
         case "infinibatch_random_map":
             state = found["recurrent_state"]
-            return before(), *_drawn(arguments, state), freeze(state[2], "random.Random")
+            spare = freeze(state and state[2], "random.Random")
+            return before(), *_drawn(arguments, state), spare
         case "infinibatch_reservoir":
             return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:

@@ -248,34 +248,29 @@ class BucketedReadaheadBatchIterator(PipelineIterator):
         seed: Seed = 0,
     ) -> None:
         fit = partial(checked, "BucketedReadaheadBatchIterator")
-        size = batch_size if callable(batch_size) else fit("batch_size", batch_size, integer)
-        cut = partial(
+        sections = lz.batch(fit("read_ahead", read_ahead, positive))
+        batches = sections | lz.map(
             _batches,
-            fit("read_ahead", read_ahead, positive),
             fit("key", key, optional(function)),
-            size,
+            batch_size if callable(batch_size) else fit("batch_size", batch_size, integer),
             fit("boundary_key", boundary_key, optional(function)),
-            bool(shuffle),
         )
-        told = None if callable(size) else size, bool(shuffle)
-        batches = stages.infinibatch_random_map(cut, seed if shuffle else 0, told)
-        super().__init__(lz.batch(read_ahead) | batches | lz.flat_map(_itself), source_iterator)
+        if shuffle:
+            batches = batches | stages.infinibatch_random_map(_shuffled, seed)
+        super().__init__(batches | lz.flat_map(_itself), source_iterator)
 
 
 def _batches(
-    read_ahead: int,
     key: Callable[[Any], Any] | None,
     batch_size: int | Callable[[Any], Any],
     boundary_key: Callable[[Any], Any] | None,
-    is_shuffled: bool,
-    random: Random,
     items: list[Any],
 ) -> list[list[Any]]:
     """The batches of a section."""
 
     def size(item: Any) -> int:
         wanted = batch_size(item) if callable(batch_size) else batch_size
-        return max(1, math.ceil(min(wanted, read_ahead)))
+        return max(1, math.ceil(min(wanted, len(items))))
 
     def marked(item: Any) -> Any:
         found = boundary_key and boundary_key(item)
@@ -283,8 +278,7 @@ def _batches(
             raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
         return found
 
-    batches = cut_in_batches(items, size, key, boundary_key and marked)
-    return _shuffled(random, batches) if is_shuffled else batches
+    return cut_in_batches(items, size, key, boundary_key and marked)
 
 
 class WindowedIterator(PipelineIterator):

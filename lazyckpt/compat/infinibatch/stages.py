@@ -150,13 +150,11 @@ def infinibatch_random_map(
     upstream: Machine[Any],
     fn: Callable[[Random, Any], Any],
     seed: Seed,
-    told: Any = None,
     near: float = math.inf,
 ) -> Machine[Any]:
     """`fn(random, item)` for every item, with one generator for all. State: the generator's.
 
-    What is `told` is all that tells one `fn` from others. Between two items no more than
-    `near` words are drawn, or the generator's whole state is kept.
+    Where more than `near` words are drawn between two states, they have all of it.
     """
     name = "SamplingRandomMapIterator"
 
