@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from lazyckpt.core.call import Chain
@@ -52,16 +51,10 @@ class EpochLoader(Generic[T]):
     Args:
         run: What is iterated over.
         machine: That of a part of its pipeline whose positions are the same, in its place.
-        next_start: Where the epoch after a position begins, if `next_epoch` doesn't tell.
     """
 
-    def __init__(
-        self,
-        run: _Run[T],
-        machine: Machine[Any] | None = None,
-        next_start: Callable[[Position], Position] | None = None,
-    ) -> None:
-        self._run, self._part, self._next_start = run, machine, next_start
+    def __init__(self, run: _Run[T], machine: Machine[Any] | None = None) -> None:
+        self._run, self._part = run, machine
         self._is_left = False  # whether an iteration has given items of this epoch
 
     @property
@@ -112,7 +105,6 @@ class EpochLoader(Generic[T]):
     def advance(self) -> None:
         """Go to where the next epoch begins."""
         state = self._run.state
-        find = self._next_start or partial(next_epoch, self._machine)
-        position = find(state.position)
+        position = next_epoch(self._machine, state.position)
         skipped = state.skipped.at((), state.skipped.lost)
         self.load_state_dict(state.at(position, skipped=skipped))
