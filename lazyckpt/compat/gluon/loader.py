@@ -29,7 +29,7 @@ from lazyckpt.core.checks import (
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.epochs import EpochLoader
+from lazyckpt.epochs import EpochLoader, is_over
 from lazyckpt.executors.pool_executor import LastStageExecutor
 
 
@@ -106,7 +106,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         executor = _executor(workers, self._prefetch, bool(thread_pool))
         make = partial(_fetch, dataset, batchify)
         self._run = lz.run(batches | lz.map(make), executor=executor)
-        self._epochs = EpochLoader(self._run, batches.machine)
+        self._epochs, self._indices = EpochLoader(self._run), batches.machine
+        self._is_left = False  # whether an iteration has given batches of this epoch
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
         self._latest: Callable[[], _Epoch | None] = lambda: None
@@ -125,6 +126,9 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def __iter__(self) -> Iterator[Any]:
         self._run.__enter__()
+        if self._following != self._epochs.epoch:
+            self._epochs.advance()
+        self._is_left = False
         epoch = _Epoch(self)
         self._latest = weakref.ref(epoch)
         if self._prefetch:
@@ -139,8 +143,15 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
             return items // size if self._last_batch == "discard" else -(-items // size)
         latest = self._latest()
         is_under_way = latest is not None and not latest.ended
-        epoch = self._epochs.epoch if is_under_way else self._epochs.following
+        epoch = self._epochs.epoch if is_under_way else self._following
         return len(rolled(items, size, epoch))
+
+    @property
+    def _following(self) -> int:
+        """The epoch that the next iteration is in."""
+        epoch, is_begun = self._epochs.epoch, not self._epochs.is_fresh
+        position = self._run.state.position
+        return epoch + (is_begun and (self._is_left or is_over(self._indices, position)))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, after the last batch delivered: a dict of JSON values."""
@@ -148,7 +159,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def load_state_dict(self, state: lz.State | str | bytes | Mapping[str, Any]) -> None:
         """Go where a state says. The next `iter`, or the iterator under way, goes on there."""
-        self._epochs.load_state_dict(state)
+        self._run.load_state_dict(state)
+        self._is_left = False
 
     def close(self) -> None:
         """End the workers. The state stays; another iteration starts them again."""
@@ -177,7 +189,7 @@ class _Epoch(Iterator[Any]):
 
     def __init__(self, loader: ShardedDataLoader) -> None:
         self._loader, self.ended = loader, False
-        self._batches = loader._epochs.begin()
+        self._batches = iter(loader._run)
 
     def __next__(self) -> Any:
         loader = self._loader
@@ -186,10 +198,14 @@ class _Epoch(Iterator[Any]):
         if loader._latest() is not self:
             raise lz.PipelineError("the loader was closed, or another iteration of it has begun")
         try:
-            batch = loader._epochs.next(self._batches)
+            batch = next(self._batches)
         except StopIteration:
-            self.ended = True
+            self.ended = loader._is_left = True
+            if loader._epochs.is_fresh:  # an epoch without batches
+                loader._epochs.advance()
+                loader._is_left = False
             raise
+        loader._is_left = True
         return pinned(batch, arrays=True) if loader._pins and has_device() else batch
 
     def __len__(self) -> int:
