@@ -123,23 +123,26 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
     """Of permutations, or of a cycle; the index is counted from the last one drawn, back too."""
-    source, machine = upstream.calls[0].arguments, upstream.machine
-    if "seed" not in source:
+    *calls, last = upstream.calls
+    size, machine = len(calls[0].arguments["data"]), upstream.machine
+    if last.name == "repeat":
         assert machine.skip is not None
-        return machine.skip(machine.init(0), index % len(source["data"]))[0]
+        return machine.skip(machine.init(0), index % size)[0]
     if state is None:
         return machine.init(0)
-    (origin, place), size = _drawn(source, state), len(source["items"])
+    arguments = calls[-1].arguments
+    origin, place = _drawn(arguments, state)
     later, index = divmod(index, size)
     if later < 0 and size > 1:  # one item takes no words
-        draws, begins = Draws(source["seed"], origin, 0), [0]
+        draws, begins = Draws(arguments["seed"], origin, 0), [0]
         while begins[-1] < place:
             draws.random.shuffle(list(range(size)))
             begins.append(draws.mark[1])
         if begins[-1] != place or len(begins) <= -later:
             raise InvalidState("the generator of this state was not begun with the iterator's seed")
         place = begins[later - 1]
-    return 0, index, origin, place
+    (before, _, _, spare), _ = machine.init(0)
+    return _later(upstream, ((before, origin, place, spare), 0), index)
 
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:

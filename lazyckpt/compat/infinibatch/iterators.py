@@ -107,12 +107,20 @@ class InfinitePermutationSourceIterator(PipelineIterator):
             raise ArgumentError("source must not be empty")
         rank = _ranked(num_instances, instance_rank)
         seed = 0 if seed is None and num_instances > 1 else seed
-        items = deepcopy(items)
+        pipeline = lz.source(deepcopy(items)) | lz.repeat()
         if shuffle:
-            pipeline = stages.infinibatch_permutations(items, seed)
-        else:
-            pipeline = lz.source(items) | lz.repeat()
+            pipeline = pipeline | _mixed(len(items), seed)
         super().__init__(pipeline | rank | lz.map(deepcopy))
+
+
+def _mixed(size: int, seed: Seed) -> Stage[Any, Any]:
+    """Consecutive blocks of so many items, each shuffled."""
+    return lz.batch(size) | stages.infinibatch_random_map(_shuffled, seed) | lz.flat_map(_itself)
+
+
+def _shuffled(random: Random, items: list[Any]) -> list[Any]:
+    random.shuffle(items)
+    return items
 
 
 class RandomIterator(PipelineIterator):
@@ -221,14 +229,8 @@ class BlockwiseShuffleIterator(PipelineIterator):
     """Consecutive blocks, each shuffled by `random.Random(seed)`. Resume: reads a block."""
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
-        blocks = lz.batch(checked("BlockwiseShuffleIterator", "block_size", block_size, positive))
-        mixed = blocks | stages.infinibatch_random_map(_shuffled, seed)
-        super().__init__(mixed | lz.flat_map(_itself), source_iterator)
-
-
-def _shuffled(random: Random, items: list[Any]) -> list[Any]:
-    random.shuffle(items)
-    return items
+        size = checked("BlockwiseShuffleIterator", "block_size", block_size, positive)
+        super().__init__(_mixed(size, seed), source_iterator)
 
 
 class BucketedReadaheadBatchIterator(PipelineIterator):

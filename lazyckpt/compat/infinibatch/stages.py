@@ -8,7 +8,7 @@ import multiprocessing
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from functools import lru_cache, partial
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -92,49 +92,6 @@ def infinibatch_foreign(iterator: Any) -> Machine[Any]:
         return Flow(stream, snapshot, taken=taken)
 
     return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
-
-
-@source_combinator(
-    registered=False,
-    checks={"seed": seedable},
-    describe=lambda items, seed: {"length": len(items), "seed": seed},
-)
-def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
-    """Permutations for ever. State: the epoch, a count in one, the generator's place before it."""
-    size = len(items)
-    draws = Draws(seed, origin_of(seed), 0)
-
-    @lru_cache(max(2, (1 << 18) // size))
-    def drawn(*place: int) -> tuple[list[int], tuple[int, int]]:
-        """The permutation that begins at a place, and where the next one does."""
-        nonlocal draws
-        if draws.mark != place:
-            draws = Draws(seed, *place)
-        order = list(range(size))
-        draws.random.shuffle(order)
-        return order, draws.mark
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index, *place = position
-        index += n
-        while index > size:
-            place, index = drawn(*place)[1], index - size
-        return (epoch, index, *place), n
-
-    def step(position: Position) -> tuple[Position, Any]:
-        after, _ = skip(position, 1)
-        _, index, *place = after
-        return after, items[drawn(*place)[0][index - 1]]
-
-    return sourced(
-        "InfinitePermutationSourceIterator",
-        first=(origin_of(seed), 0),
-        check=check_place,
-        most=size,
-        step=step,
-        skip=skip,
-        length=math.inf,
-    )
 
 
 def boxed(
