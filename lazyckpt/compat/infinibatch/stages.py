@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -56,7 +57,7 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index = position
-        stream, taken = counted(iterable)
+        stream, taken = counted(chain.from_iterable([iterable]))  # asked when an item is
         found: Flow[Any] = Flow(stream, lambda: (epoch, taken()))
         pass_over(found, index)
         return found
