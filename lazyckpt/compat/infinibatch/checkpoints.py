@@ -73,13 +73,11 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             state = found["recurrent_state"]
             held = [state] if getattr(arguments["step"], "func", None) is boxed else state
             return before(), freeze(held, "scan")
-        case "infinibatch_random_map" if "random_state" in found:  # of a RandomIterator
-            origin, words = _drawn(arguments, found["random_state"])
-            return (0, words // 2), origin, words, freeze(None, "random.Random")
         case "infinibatch_random_map":
-            state = found["recurrent_state"]
-            spare = freeze(state and state[2], "random.Random")
-            return before(), *_drawn(arguments, state), spare
+            is_source = "random_state" in found  # of a RandomIterator
+            state = found["random_state" if is_source else "recurrent_state"]
+            start = upstream.machine.init(0) if is_source else before()
+            return start, *_drawn(arguments, state), freeze(state and state[2], "random.Random")
         case "infinibatch_reservoir":
             return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:

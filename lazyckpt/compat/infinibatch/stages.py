@@ -212,6 +212,10 @@ def infinibatch_prefetch(
 ) -> Machine[Any]:
     """The items as they are, made ahead by the workers of a session. State: none."""
 
+    def look(session: Session) -> None:
+        if logs and not session.ready:
+            logger.warning("trying to fetch item, but prefetch buffer is empty")
+
     def flow(position: Position) -> Flow[Any]:
         made: Flow[Any] | None = None
 
@@ -220,22 +224,16 @@ def infinibatch_prefetch(
             session = begin()
             try:
                 made = session.machine.flow(position)
-                waits = partial(_look, session) if logs else int
-                waits()
+                look(session)
                 for item in made:
                     yield item
-                    waits()
+                    look(session)
             finally:
                 session.stop()
 
         return Flow(items(), lambda: position if made is None else made.snapshot())
 
     return passing(upstream)._replace(flow=flow, view=None)
-
-
-def _look(session: Session) -> None:
-    if not session.ready:
-        logger.warning("trying to fetch item, but prefetch buffer is empty")
 
 
 def prefetched(
