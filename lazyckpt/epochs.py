@@ -6,20 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from lazyckpt.core.call import Chain
-from lazyckpt.core.flow import Position, close_stream
+from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, begun
 from lazyckpt.state.state import State
-
-
-def is_over(machine: Machine[Any], position: Position) -> bool:
-    """Whether nothing of its epoch comes after a position. Of a stream it reads an item to know."""
-    if machine.skip is not None:
-        return not machine.skip(position, 1)[1]
-    flow = machine.flow(position)  # a step would leave it open for the next one
-    try:
-        return all(False for _ in flow.pull)
-    finally:
-        close_stream(flow)
 
 
 def next_epoch(machine: Machine[Any], position: Position) -> Position:

@@ -29,7 +29,7 @@ from lazyckpt.core.checks import (
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
-from lazyckpt.epochs import EpochLoader, is_over
+from lazyckpt.epochs import EpochLoader
 from lazyckpt.executors.pool_executor import LastStageExecutor
 
 
@@ -106,7 +106,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         executor = _executor(workers, self._prefetch, bool(thread_pool))
         make = partial(_fetch, dataset, batchify)
         self._run = lz.run(batches | lz.map(make), executor=executor)
-        self._epochs, self._indices = EpochLoader(self._run), batches.machine
+        self._epochs = EpochLoader(self._run)
         self._is_left = False  # whether an iteration has given batches of this epoch
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
@@ -126,9 +126,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def __iter__(self) -> Iterator[Any]:
         self._run.__enter__()
-        if self._following != self._epochs.epoch:
-            self._epochs.advance()
-        self._is_left = False
+        if self._is_left:
+            self._advance()
         epoch = _Epoch(self)
         self._latest = weakref.ref(epoch)
         if self._prefetch:
@@ -143,15 +142,12 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
             return items // size if self._last_batch == "discard" else -(-items // size)
         latest = self._latest()
         is_under_way = latest is not None and not latest.ended
-        epoch = self._epochs.epoch if is_under_way else self._following
+        epoch = self._epochs.epoch + (self._is_left and not is_under_way)
         return len(rolled(items, size, epoch))
 
-    @property
-    def _following(self) -> int:
-        """The epoch that the next iteration is in."""
-        epoch, is_begun = self._epochs.epoch, not self._epochs.is_fresh
-        position = self._run.state.position
-        return epoch + (is_begun and (self._is_left or is_over(self._indices, position)))
+    def _advance(self) -> None:
+        self._epochs.advance()
+        self._is_left = False
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, after the last batch delivered: a dict of JSON values."""
@@ -190,6 +186,7 @@ class _Epoch(Iterator[Any]):
     def __init__(self, loader: ShardedDataLoader) -> None:
         self._loader, self.ended = loader, False
         self._batches = iter(loader._run)
+        self._is_rest = not loader._epochs.is_fresh  # of an epoch, which a state was amid
 
     def __next__(self) -> Any:
         loader = self._loader
@@ -200,12 +197,13 @@ class _Epoch(Iterator[Any]):
         try:
             batch = next(self._batches)
         except StopIteration:
-            self.ended = loader._is_left = True
-            if loader._epochs.is_fresh:  # an epoch without batches
-                loader._epochs.advance()
-                loader._is_left = False
+            loader._advance()
+            if self._is_rest:  # with nothing left
+                self._is_rest, self._batches = False, iter(loader._run)
+                return next(self)
+            self.ended = True
             raise
-        loader._is_left = True
+        self._is_rest, loader._is_left = False, True
         return pinned(batch, arrays=True) if loader._pins and has_device() else batch
 
     def __len__(self) -> int:
