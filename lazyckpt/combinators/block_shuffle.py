@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from lazyckpt.combinators.machines.reordered import permuted
-from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
+from lazyckpt.combinators.machines.shuffled_blocks import shuffled_blocks
 from lazyckpt.core.checks import natural, positive
 from lazyckpt.core.flow import Position, View
 from lazyckpt.core.machine import Machine, Rate, within
@@ -55,9 +54,8 @@ def block_shuffle(upstream: Machine[A], block_size: int, *, seed: int) -> Machin
     rate = Rate(1, block_size)
     view, jump = upstream.view, upstream.skip
     if view is None or jump is None:
-        orders = partial(HashedOrders, "block_shuffle", seed)
         return shuffled_blocks(
-            "block_shuffle", upstream, block_size, orders, rate=rate, length=upstream.length
+            "block_shuffle", upstream, block_size, seed, rate=rate, length=upstream.length
         )
 
     def check(block: Any, given: Any) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.group_by import alike
-from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
+from lazyckpt.combinators.machines.shuffled_blocks import shuffled_blocks
 from lazyckpt.core.checks import (
     Unfit,
     boolean,
@@ -113,13 +113,18 @@ def bucket_batch(
     ['man', 'of', 'is']
     ['anything', 'of']
     """
-    orders = partial(HashedOrders, "bucket_batch", seed if shuffle else None)
     cut = partial(cut_in_batches, batch_size=batch_size, key=key, boundary_key=boundary_key)
     length = None
     if isinstance(batch_size, int) and boundary_key is None:
         length = _batches(upstream.length, window_size, batch_size)
     return shuffled_blocks(
-        "bucket_batch", upstream, window_size, orders, made=cut, what="batch", length=length
+        "bucket_batch",
+        upstream,
+        window_size,
+        seed if shuffle else None,
+        made=cut,
+        what="batch",
+        length=length,
     )
 
 

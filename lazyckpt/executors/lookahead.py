@@ -98,11 +98,6 @@ class Lookahead:
         self._generate_again()
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the next task is done, or there is an error or the end instead."""
-        return bool(self._queue) and self._is_done(self._queue[0][1])
-
-    @property
     def ready(self) -> int:
         """The number of items that are made already, from the next one on."""
         found = 0

@@ -82,11 +82,6 @@ class Prefetcher:
         )
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the next item is there, or an error or the end instead."""
-        return remaining(self._chunk.items) > 0 or self._ahead.is_ready
-
-    @property
     def ready(self) -> int:
         """How many items are made already, from the next one on."""
         return remaining(self._chunk.items) + self._ahead.ready

@@ -9,15 +9,13 @@ arguments in 0.10's order. Not here are, of the latter:
 - `DatasetLoader`; `flat_map` and `interleave_map` read file after file
 """
 
-from lazyckpt.compat.gluon.buckets import (
+from lazyckpt.compat.gluon.loader import ShardedDataLoader, default_batchify_fn
+from lazyckpt.compat.gluon.samplers import (
     BucketScheme,
     ConstWidthBucket,
     ExpWidthBucket,
-    LinearWidthBucket,
-)
-from lazyckpt.compat.gluon.loader import ShardedDataLoader, default_batchify_fn
-from lazyckpt.compat.gluon.samplers import (
     FixedBucketSampler,
+    LinearWidthBucket,
     SortedBucketSampler,
     SortedSampler,
     SplitSampler,

@@ -106,7 +106,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         executor = _executor(workers, self._prefetch, bool(thread_pool))
         make = partial(_fetch, dataset, batchify)
         self._run = lz.run(batches | lz.map(make), executor=executor)
-        self._epochs = EpochLoader(self._run, batches.machine)
+        self._epochs = EpochLoader(self._run)
+        self._is_left = False  # whether an iteration has given batches of this epoch
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
         self._latest: Callable[[], _Epoch | None] = lambda: None
@@ -125,6 +126,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def __iter__(self) -> Iterator[Any]:
         self._run.__enter__()
+        if self._is_left:
+            self._advance()
         epoch = _Epoch(self)
         self._latest = weakref.ref(epoch)
         if self._prefetch:
@@ -139,8 +142,12 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
             return items // size if self._last_batch == "discard" else -(-items // size)
         latest = self._latest()
         is_under_way = latest is not None and not latest.ended
-        epoch = self._epochs.epoch if is_under_way else self._epochs.following
+        epoch = self._epochs.epoch + (self._is_left and not is_under_way)
         return len(rolled(items, size, epoch))
+
+    def _advance(self) -> None:
+        self._epochs.advance()
+        self._is_left = False
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is, after the last batch delivered: a dict of JSON values."""
@@ -148,7 +155,8 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def load_state_dict(self, state: lz.State | str | bytes | Mapping[str, Any]) -> None:
         """Go where a state says. The next `iter`, or the iterator under way, goes on there."""
-        self._epochs.load_state_dict(state)
+        self._run.load_state_dict(state)
+        self._is_left = False
 
     def close(self) -> None:
         """End the workers. The state stays; another iteration starts them again."""
@@ -177,7 +185,8 @@ class _Epoch(Iterator[Any]):
 
     def __init__(self, loader: ShardedDataLoader) -> None:
         self._loader, self.ended = loader, False
-        self._batches = loader._epochs.begin()
+        self._batches = iter(loader._run)
+        self._is_rest = not loader._epochs.is_fresh  # of an epoch, which a state was amid
 
     def __next__(self) -> Any:
         loader = self._loader
@@ -186,10 +195,15 @@ class _Epoch(Iterator[Any]):
         if loader._latest() is not self:
             raise lz.PipelineError("the loader was closed, or another iteration of it has begun")
         try:
-            batch = loader._epochs.next(self._batches)
+            batch = next(self._batches)
         except StopIteration:
+            loader._advance()
+            if self._is_rest:  # with nothing left
+                self._is_rest, self._batches = False, iter(loader._run)
+                return next(self)
             self.ended = True
             raise
+        self._is_rest, loader._is_left = False, True
         return pinned(batch, arrays=True) if loader._pins and has_device() else batch
 
     def __len__(self) -> int:

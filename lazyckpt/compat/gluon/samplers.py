@@ -1,23 +1,23 @@
-"""The samplers of gluon-nlp, as pipelines of indices."""
+"""The samplers of gluon-nlp, as pipelines of indices, and the buckets they sort lengths into."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 import lazyckpt as lz
-from lazyckpt.compat.gluon.buckets import ConstWidthBucket, Key, int_table, matched
 from lazyckpt.compat.samplers import sampler_source
-from lazyckpt.core.checks import boolean, checked, finite, natural, positive
+from lazyckpt.core.checks import Check, Unfit, boolean, brief, checked, finite, natural, positive
 from lazyckpt.core.prng import Permutation, derive
 
-_CONST_WIDTH = ConstWidthBucket()
+Key: TypeAlias = int | tuple[int, ...]
 
 
 class Sampler:
@@ -43,6 +43,63 @@ class SortedSampler(Sampler):
         size = _some("SortedSampler", "sort_keys", sort_keys)
         order = sorted(range(size), key=lambda i: sort_keys[i], reverse=reverse)
         super().__init__(lz.source(order))
+
+
+class BucketScheme:
+    """Makes bucket keys, the largest lengths that fit, from the range of lengths.
+
+    Yours may be any callable like it: it gives ints, or tuples where lengths are.
+    """
+
+    def __call__(self, max_lengths: Any, min_lengths: Any, num_buckets: int) -> list[Any]:
+        if np.ndim(max_lengths) == 0:
+            return self.keys(int(max_lengths), int(min_lengths), num_buckets)
+        ranges = zip(max_lengths, min_lengths, strict=True)
+        return list(zip(*(self.keys(int(a), int(b), num_buckets) for a, b in ranges), strict=True))
+
+    def keys(self, longest: int, shortest: int, count: int) -> list[int]:
+        """The keys for one field of lengths."""
+        found = [round(shortest + each) for each in self.widths(longest - shortest, count)]
+        return [*found[:-1], max(found[-1], longest)]
+
+    def widths(self, span: int, count: int) -> Iterable[float]:
+        """How far each key is above the shortest length."""
+        raise NotImplementedError
+
+
+class ConstWidthBucket(BucketScheme):
+    """Buckets of one width, from the largest key down.
+
+    >>> ConstWidthBucket()(20, 1, 4)
+    [20, 15, 10, 5]
+    """
+
+    def keys(self, longest: int, shortest: int, count: int) -> list[int]:
+        width = max((longest - shortest + 1) // count, 1)
+        return [max(longest - number * width, shortest) for number in range(count)]
+
+
+class LinearWidthBucket(BucketScheme):
+    """Buckets whose width grows by a constant from one to the next."""
+
+    def widths(self, span: int, count: int) -> Iterable[float]:
+        growth = 2 * (span - count) / (count * (count + 1))
+        return [growth * (i * (i + 1) / 2) + i for i in range(1, count + 1)]
+
+
+class ExpWidthBucket(BucketScheme):
+    """Buckets each `bucket_len_step` times as wide as the one before."""
+
+    def __init__(self, bucket_len_step: float = 1.1) -> None:
+        check = finite("above 0", lambda step: step > 0)
+        self.bucket_len_step = checked("ExpWidthBucket", "bucket_len_step", bucket_len_step, check)
+
+    def widths(self, span: int, count: int) -> Iterable[float]:
+        sums = list(accumulate(self.bucket_len_step**i for i in range(count)))
+        return [span / sums[-1] * each for each in sums]
+
+
+_CONST_WIDTH = ConstWidthBucket()
 
 
 class FixedBucketSampler(Sampler):
@@ -81,7 +138,7 @@ class FixedBucketSampler(Sampler):
     ) -> None:
         fit = partial(checked, "FixedBucketSampler")
         samples = _some("FixedBucketSampler", "lengths", lengths)
-        found = int_table(">= 1, or tuples of them", lambda table: table.min() >= 1)
+        found = _int_table(">= 1, or tuples of them", lambda table: table.min() >= 1)
         known = fit("lengths", lengths, found)
         size = fit("batch_size", batch_size, positive)
         ratio = fit("ratio", ratio, finite(">= 0", lambda ratio: ratio >= 0))
@@ -89,8 +146,8 @@ class FixedBucketSampler(Sampler):
             count = fit("num_buckets", num_buckets, positive)
             longest, shortest = known.max(axis=0).tolist(), known.min(axis=0).tolist()
             bucket_keys = bucket_scheme(longest, shortest, count)
-        alike = int_table("or tuples, as lengths are", lambda t: t.shape[1:] == known.shape[1:])
-        buckets = matched(fit("bucket_keys", bucket_keys, alike), known)
+        alike = _int_table("or tuples, as lengths are", lambda t: t.shape[1:] == known.shape[1:])
+        buckets = _matched(fit("bucket_keys", bucket_keys, alike), known)
         if use_average_length:
             if ratio > 0:
                 warnings.warn(f"ratio={ratio} is not used with use_average_length", stacklevel=2)
@@ -115,6 +172,43 @@ class FixedBucketSampler(Sampler):
     def stats(self) -> str:
         """The buckets: their keys, how many indices each has, and how large its batches are."""
         return self._stats
+
+
+def _int_table(what: str, fits: Callable[[Any], bool]) -> Check:
+    """A check for ints, or tuples of k, as an array of shape `(n,)` or `(n, k)` that fits."""
+
+    def check(value: Any) -> NDArray[np.int64]:
+        try:
+            given = np.asarray(value)
+            found = given.astype(np.int64)
+        except (TypeError, ValueError, OverflowError):
+            given = found = np.zeros(0, np.int64)
+        is_table = found.ndim in (1, 2) and found.size and (found == given).all()
+        if not is_table or not fits(found):
+            raise Unfit(f"ints {what}")
+        return found
+
+    return check
+
+
+def _matched(keys: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[Key, NDArray[np.int64]]:
+    """The indices in each bucket that has some, of the smallest key that they fit."""
+    keys = np.unique(keys, axis=0)
+    table = lengths.reshape(len(lengths), -1)
+    chosen = np.full(len(table), -1)
+    totals = keys.reshape(len(keys), -1).sum(axis=1)
+    for place in totals.argsort(kind="stable")[::-1]:  # the best comes last
+        chosen[(keys[place] >= table).all(axis=1)] = place
+    named = [tuple(key) if isinstance(key, list) else key for key in keys.tolist()]
+    if (lost := np.flatnonzero(chosen < 0)).size:
+        raise lz.ArgumentError(
+            f"FixedBucketSampler: no bucket fits lengths[{lost[0]}]={lengths[lost[0]].tolist()}, "
+            f"nor {lost.size - 1} more; bucket_keys={brief(named)}"
+        )
+    buckets = {key: np.flatnonzero(chosen == place) for place, key in enumerate(named)}
+    if empty := [key for key, bucket in buckets.items() if not bucket.size]:
+        warnings.warn(f"buckets that nothing falls in are left out: {empty}", stacklevel=3)
+    return {key: bucket for key, bucket in buckets.items() if bucket.size}
 
 
 def _batches(
@@ -164,11 +258,10 @@ class SortedBucketSampler(Sampler):
         count = _some("SortedBucketSampler", "sort_keys", sort_keys)
         size = fit("batch_size", batch_size, positive)
         window = int(fit("mult", mult, finite(">= 1", lambda mult: mult >= 1)) * size)
-        ranks = [0] * count
-        ordered = sorted(range(count), key=lambda i: sort_keys[i])
-        for rank, (_, alike) in enumerate(groupby(ordered, lambda i: sort_keys[i])):
-            for index in alike:
-                ranks[index] = rank if reverse else -rank
+        ordered = sorted(sort_keys)
+        ranks = [bisect_left(ordered, sort_keys[i]) for i in range(count)]
+        if not reverse:
+            ranks = [-rank for rank in ranks]
         indices: lz.Pipeline[int] = lz.source(range(count))
         chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
         if chance is not None:

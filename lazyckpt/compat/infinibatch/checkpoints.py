@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
-from lazyckpt.compat.infinibatch.mersenne import Words, located, origin_of, restored, state_at
-from lazyckpt.compat.infinibatch.stages import boxed
+from lazyckpt.compat.infinibatch.mersenne import Draws, located, origin_of, placed, restored
+from lazyckpt.compat.infinibatch.stages import boxed, without_prefetch
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Position
-from lazyckpt.core.machine import Machine, entered, within
+from lazyckpt.core.machine import within
 from lazyckpt.core.user_state import freeze
 from lazyckpt.errors import InvalidState
 from lazyckpt.pipeline import Pipeline
 
 Checkpoint = Mapping[str, Any]
 
-_AT_ONCE = 1 << 16
+_FAR = 1 << 27  # words from a seed within which a generator is looked for
 
 
 def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
@@ -29,14 +27,12 @@ def converted(pipeline: Pipeline[Any], found: Checkpoint) -> Position:
         InvalidState: It is none of the iterator that does what the pipeline does.
     """
     try:
-        position = _position(pipeline, found)
-        entered(pipeline.machine, position)
+        return _position(pipeline, found)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InvalidState(
             "neither a lazyckpt state nor one of the same iterators in Infinibatch: "
             f"{brief(found)} ({error!r})"
         ) from None
-    return position
 
 
 def _position(pipeline: Pipeline[Any], found: Any) -> Position:
@@ -55,11 +51,6 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
             return 0, found["num_items_yielded"]
         case "infinibatch_foreign":
             return 0, 0, freeze(found, type(arguments["iterator"]).__name__)
-        case "infinibatch_random":
-            origin, words = _drawn(arguments, found["random_state"])
-            if words % 2:
-                raise InvalidState("the generator of this state is within a float")
-            return 0, words // 2, origin
         case "shard" if arguments["contiguous"]:
             return (0, 0), found["num_items_yielded"]
         case "shard":
@@ -69,32 +60,33 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
         case "batch":
             return before()
         case "sliding_window":
-            return _later(upstream.machine, before(), found["item_index"])
+            return _later(upstream, before(), found["item_index"])
+        case "flat_map" if "num_served" in found:  # of batches that are cut, and perhaps shuffled
+            cut = {"source_state": found["source_state"]}
+            mixed = {"recurrent_state": found["random_state"], "source_state": cut}
+            is_mixed = upstream.calls[-1].name == "infinibatch_random_map"
+            start = _position(upstream, mixed if is_mixed else cut)
+            return _later(pipeline, (start, 0), found["num_served"])
         case "flat_map":
-            return _later(machine, (before(), 0), found["flattened_items_yielded"])
+            return _later(pipeline, (before(), 0), found["flattened_items_yielded"])
         case "scan":
             state = found["recurrent_state"]
             held = [state] if getattr(arguments["step"], "func", None) is boxed else state
             return before(), freeze(held, "scan")
         case "infinibatch_random_map":
-            state = found["recurrent_state"]
-            return before(), *_drawn(arguments, state), freeze(state[2], "random.Random")
-        case "infinibatch_blocks":
-            state = found["source_state"] or {"recurrent_state": None, "source_state": None}
-            start = _position(upstream, _inner(state))
-            start = start, *_drawn(arguments, state["recurrent_state"]), 0
-            return _later(machine, start, found["flattened_items_yielded"])
-        case "infinibatch_buckets":
-            mark = _drawn(arguments, found["random_state"]) if arguments["shuffle"] else (0,)
-            return _later(machine, (before(), *mark, 0), found["num_served"])
+            is_source = "random_state" in found  # of a RandomIterator
+            state = found["random_state" if is_source else "recurrent_state"]
+            start = upstream.machine.init(0) if is_source else before()
+            return start, *_drawn(arguments, state), freeze(state and state[2], "random.Random")
         case "infinibatch_reservoir":
             return upstream.machine.init(0), 0, *_refilled(arguments, found)
         case "infinibatch_prefetch" if "item_offset" in found:
-            return _later(upstream.machine, before(), found["item_offset"])
+            return _later(upstream, before(), found["item_offset"])
         case "infinibatch_prefetch":  # of a ParallelMapIterator, which takes batches apart
             mapped: Pipeline[Any] = Pipeline(upstream.calls[:-1])
-            start = _position(mapped, _inner(found))
-            return _later(mapped.machine, start, found["flattened_items_yielded"])
+            state = found["source_state"]
+            start = _position(mapped, state and state["source_state"])
+            return _later(mapped, start, found["flattened_items_yielded"])
         case "zip":
             return _several(arguments["pipelines"], found["input_states"]), 0
         case "multiplex":
@@ -104,21 +96,15 @@ def _position(pipeline: Pipeline[Any], found: Any) -> Position:
     raise KeyError(last.name)
 
 
-def _inner(found: Any) -> Any:
-    """The state before the source, which is a stage that lazyckpt has no need of."""
-    state = found["source_state"]
-    return state and state["source_state"]
-
-
 def _several(pipelines: Any, states: Any) -> Position:
     if len(states) != len(pipelines):
         raise InvalidState(f"the state has {len(states)} sources, the iterator {len(pipelines)}")
     return tuple(map(_position, pipelines, states))
 
 
-def _later(machine: Machine[Any], position: Position, count: int) -> Position:
+def _later(pipeline: Pipeline[Any], position: Position, count: int) -> Position:
     """So many items later. At its end Infinibatch still counts those that came last."""
-    flow = machine.flow(position)
+    flow = without_prefetch(pipeline).machine.flow(position)
     passed = sum(1 for _ in islice(flow.pull, within("a checkpoint", count)))
     if 0 < passed < count:
         raise InvalidState(f"the checkpoint stands {count} items on, where there are {passed}")
@@ -130,44 +116,46 @@ def _drawn(arguments: Any, state: Any) -> tuple[int, int]:
     seed, origin = arguments["seed"], origin_of(arguments["seed"])
     if state is None:
         return origin, 0
-    return located(state_at(seed, origin, 0), origin, 0, restored(state).getstate())
+    return located(placed(seed, origin, 0).getstate(), origin, 0, restored(state).getstate(), _FAR)
 
 
 def _permuted(upstream: Pipeline[Any], state: Any, index: int) -> Position:
     """Of permutations, or of a cycle; the index is counted from the last one drawn, back too."""
-    source, machine = upstream.calls[0].arguments, upstream.machine
-    if "seed" not in source:
+    *calls, last = upstream.calls
+    size, machine = len(calls[0].arguments["data"]), upstream.machine
+    if last.name == "repeat":
         assert machine.skip is not None
-        return machine.skip(machine.init(0), index % len(source["data"]))[0]
+        return machine.skip(machine.init(0), index % size)[0]
     if state is None:
         return machine.init(0)
-    (origin, place), size = _drawn(source, state), len(source["items"])
+    arguments = calls[-1].arguments
+    origin, place = _drawn(arguments, state)
     later, index = divmod(index, size)
     if later < 0 and size > 1:  # one item takes no words
-        words, begins = Words(source["seed"], origin, 0), [0]
+        draws, begins = Draws(arguments["seed"], origin, 0), [0]
         while begins[-1] < place:
-            words.swaps(size - 1)
-            begins.append(words.drawn)
+            draws.random.shuffle(list(range(size)))
+            begins.append(draws.mark[1])
         if begins[-1] != place or len(begins) <= -later:
             raise InvalidState("the generator of this state was not begun with the iterator's seed")
         place = begins[later - 1]
-    return 0, index, origin, place
+    (before, _, _, spare), _ = machine.init(0)
+    return _later(upstream, ((before, origin, place, spare), 0), index)
 
 
 def _refilled(arguments: Any, found: Any) -> tuple[int, int, int]:
     """How many items a buffer took and gave at the end, and its generator's mark before that."""
-    size = arguments["buffer_size"]
+    size, arrived, slot = arguments["buffer_size"], 0, 0
     origin, words = _drawn(arguments, found["random_state"])
     if origin != origin_of(arguments["seed"]):
         raise InvalidState("the generator of this state is too far from its seed")
-    stream, arrived = Words(arguments["seed"], origin, 0), 0
-    taken = np.zeros(size, bool)
-    while stream.drawn < words:
-        drawn = stream.tried(size, min(_AT_ONCE, words - stream.drawn))
-        slots = drawn[drawn < size]
-        taken[slots] = True
-        arrived += len(slots)
-        if stream.drawn == words and drawn[-1] >= size:
-            raise InvalidState("the generator of this state is within a draw")
-    flushed = int(taken.sum()) - sum(item is not None for item in found["buffer"])
+    draw, taken = placed(arguments["seed"], origin, 0).getrandbits, set()
+    for _ in range(words):
+        slot = draw(size.bit_length())
+        if slot < size:  # else it is drawn again
+            arrived += 1
+            taken.add(slot)
+    if slot >= size:
+        raise InvalidState("the generator of this state is within a draw")
+    flushed = len(taken) - sum(item is not None for item in found["buffer"])
     return arrived + flushed, origin, 0

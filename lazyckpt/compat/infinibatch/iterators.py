@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from functools import partial
@@ -9,15 +10,21 @@ from random import Random
 from typing import Any
 
 import lazyckpt as lz
+from lazyckpt.combinators.bucket_batch import cut_in_batches
 from lazyckpt.compat.infinibatch import stages
 from lazyckpt.compat.infinibatch.mersenne import Seed
-from lazyckpt.compat.infinibatch.protocol import (
-    CheckpointableIterator,
-    PipelineIterator,
-    prefetched,
+from lazyckpt.compat.infinibatch.protocol import CheckpointableIterator, PipelineIterator
+from lazyckpt.core.checks import (
+    Unfit,
+    at_least,
+    boolean,
+    brief,
+    checked,
+    function,
+    integer,
+    optional,
+    positive,
 )
-from lazyckpt.compat.infinibatch.reservoir import infinibatch_reservoir
-from lazyckpt.core.checks import Unfit, at_least, boolean, brief, checked, positive
 from lazyckpt.core.user_state import storable
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Stage
@@ -33,7 +40,7 @@ __all__ = [
 
 Source = CheckpointableIterator
 
-_ATOMS = {int, float, bool, complex, str, bytes, type(None)}
+_NEAR = 1 << 22  # words within which a generator is looked for that a user may seed
 
 
 class NativeCheckpointableIterator(PipelineIterator):
@@ -100,20 +107,31 @@ class InfinitePermutationSourceIterator(PipelineIterator):
             raise ArgumentError("source must not be empty")
         rank = _ranked(num_instances, instance_rank)
         seed = 0 if seed is None and num_instances > 1 else seed
-        if not (is_atomic := {*map(type, items)} <= _ATOMS):
-            items = deepcopy(items)
+        pipeline = lz.source(deepcopy(items)) | lz.repeat()
         if shuffle:
-            pipeline = stages.infinibatch_permutations(items, seed) | rank
-        else:
-            pipeline = lz.source(items) | lz.repeat() | rank
-        super().__init__(pipeline if is_atomic else pipeline | lz.map(deepcopy))
+            pipeline = pipeline | _mixed(len(items), seed)
+        super().__init__(pipeline | rank | lz.map(deepcopy))
+
+
+def _mixed(size: int, seed: Seed) -> Stage[Any, Any]:
+    """Consecutive blocks of so many items, each shuffled."""
+    return lz.batch(size) | stages.infinibatch_random_map(_shuffled, seed) | lz.flat_map(_itself)
+
+
+def _shuffled(random: Random, items: list[Any]) -> list[Any]:
+    random.shuffle(items)
+    return items
 
 
 class RandomIterator(PipelineIterator):
     """What `random.Random(seed).random()` gives; of `seed=None` a state has the one drawn."""
 
     def __init__(self, seed: Seed = 0) -> None:
-        super().__init__(stages.infinibatch_random(seed))
+        super().__init__(lz.count() | stages.infinibatch_random_map(_float, seed))
+
+
+def _float(random: Random, number: int) -> float:
+    return random.random()
 
 
 class SelectManyIterator(PipelineIterator):
@@ -159,7 +177,8 @@ class ParallelMapIterator(PipelineIterator):
         each = checked("map", "num_items_per_process", num_items_per_process, positive)
         stage = lz.map(transform)
         super().__init__(
-            lambda source: prefetched(source | stage, workers, workers * each), source_iterator
+            lambda source: stages.prefetched(source | stage, workers, workers * each),
+            source_iterator,
         )
 
 
@@ -191,7 +210,8 @@ class SamplingRandomMapIterator(PipelineIterator):
     def __init__(
         self, source_iterator: Source, transform: Callable[[Random, Any], Any], seed: Seed = 0
     ) -> None:
-        super().__init__(stages.infinibatch_random_map(transform, seed), source_iterator)
+        stage = stages.infinibatch_random_map(transform, seed, near=_NEAR)
+        super().__init__(stage, source_iterator)
 
 
 class BufferedShuffleIterator(PipelineIterator):
@@ -202,14 +222,15 @@ class BufferedShuffleIterator(PipelineIterator):
     """
 
     def __init__(self, source_iterator: Source, buffer_size: int, seed: Seed = 0) -> None:
-        super().__init__(infinibatch_reservoir(buffer_size, seed), source_iterator)
+        super().__init__(stages.infinibatch_reservoir(buffer_size, seed), source_iterator)
 
 
 class BlockwiseShuffleIterator(PipelineIterator):
     """Consecutive blocks, each shuffled by `random.Random(seed)`. Resume: reads a block."""
 
     def __init__(self, source_iterator: Source, block_size: int, seed: Seed = 0) -> None:
-        super().__init__(stages.infinibatch_blocks(block_size, seed), source_iterator)
+        size = checked("BlockwiseShuffleIterator", "block_size", block_size, positive)
+        super().__init__(_mixed(size, seed), source_iterator)
 
 
 class BucketedReadaheadBatchIterator(PipelineIterator):
@@ -228,10 +249,38 @@ class BucketedReadaheadBatchIterator(PipelineIterator):
         shuffle: bool = True,
         seed: Seed = 0,
     ) -> None:
-        stage = stages.infinibatch_buckets(
-            read_ahead, key, batch_size, boundary_key, bool(shuffle), seed
+        fit = partial(checked, "BucketedReadaheadBatchIterator")
+        sections = lz.batch(fit("read_ahead", read_ahead, positive))
+        batches = sections | lz.map(
+            _batches,
+            fit("key", key, optional(function)),
+            batch_size if callable(batch_size) else fit("batch_size", batch_size, integer),
+            fit("boundary_key", boundary_key, optional(function)),
         )
-        super().__init__(stage, source_iterator)
+        if shuffle:
+            batches = batches | stages.infinibatch_random_map(_shuffled, seed)
+        super().__init__(batches | lz.flat_map(_itself), source_iterator)
+
+
+def _batches(
+    key: Callable[[Any], Any] | None,
+    batch_size: int | Callable[[Any], Any],
+    boundary_key: Callable[[Any], Any] | None,
+    items: list[Any],
+) -> list[list[Any]]:
+    """The batches of a section."""
+
+    def size(item: Any) -> int:
+        wanted = batch_size(item) if callable(batch_size) else batch_size
+        return max(1, math.ceil(min(wanted, len(items))))
+
+    def marked(item: Any) -> Any:
+        found = boundary_key and boundary_key(item)
+        if found is None:
+            raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
+        return found
+
+    return cut_in_batches(items, size, key, boundary_key and marked)
 
 
 class WindowedIterator(PipelineIterator):
@@ -287,4 +336,4 @@ class PrefetchIterator(PipelineIterator):
         fit = partial(checked, "PrefetchIterator")
         size = fit("buffer_size", buffer_size, positive)
         logs = fit("log_empty_buffer_warning", log_empty_buffer_warning, boolean)
-        super().__init__(lambda source: prefetched(source, 1, size, logs), source_iterator)
+        super().__init__(lambda source: stages.prefetched(source, 1, size, logs), source_iterator)

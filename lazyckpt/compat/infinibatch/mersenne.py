@@ -1,4 +1,4 @@
-"""`random.Random` at any place: its words, and what it makes of them, many at a time.
+"""`random.Random` at any place.
 
 A place is (origin, words): the origin is 0 for the stage's own seed, below 2**64 a seed
 drawn by chance, else a whole state; words are the 32-bit outputs drawn since.
@@ -9,27 +9,20 @@ Haramoto et al., "Efficient jump ahead for F2-linear random number generators", 
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from functools import cache
 from random import Random, SystemRandom
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lazyckpt.combinators.machines.shuffled_blocks import rearranged
 from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit
-from lazyckpt.core.iterators import iterate, remaining
 from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
 _RAW = 1 << 64  # origins from here on are whole states
 _FAR = 1 << 22  # words; to pass over more, jumping is faster
-_SEARCH = 1 << 27  # words from a seed within which a state is looked for
-_FEW = 1024  # shuffled one by one up to here
-_SHIFTS = [32 - (i + 1).bit_length() for i in range(_FEW)]
-_AT_ONCE = 1 << 12  # words
 
 State = tuple[Any, ...]  # as `Random.getstate` gives it
 Seed = int | float | str | bytes | None
@@ -68,23 +61,18 @@ def restored(state: Any) -> Random:
     return random
 
 
-def placed(seed: Seed, origin: int, words: int) -> Random:
-    """A generator so many words after an origin."""
-    return restored(state_at(seed, origin, words))
-
-
-@lru_cache(16)
-def state_at(seed: Seed, origin: int, words: int) -> State:
-    """The state of a generator so many words after an origin."""
+def placed(seed: Seed, origin: int, words: int, spare: float | None = None) -> Random:
+    """A generator so many words after an origin, with what `gauss` holds ready."""
     if origin < _RAW:
         random = Random(origin or seed)
     else:
         whole = origin.to_bytes(4 * _N + 5, "little")[:-1]
         random = restored((3, np.frombuffer(whole, "<u4").tolist(), None))
     if words > _FAR:
-        return jumped(random.getstate(), words)
-    random.getrandbits(32 * words)
-    return random.getstate()
+        random = restored(jumped(random.getstate(), words))
+    else:
+        random.getrandbits(32 * words)
+    return restored((*random.getstate()[:2], spare))
 
 
 def jumped(state: State, words: int) -> State:
@@ -130,18 +118,17 @@ def _exponents() -> list[int]:
     return [exponent for exponent in range(_DEGREE) if total >> exponent & 1]
 
 
-def located(
-    start: State, origin: int, words: int, goal: State, limit: int = _SEARCH
-) -> tuple[int, int]:
+def located(start: State, origin: int, words: int, goal: State, limit: float) -> tuple[int, int]:
     """The place of a goal that comes after a start at this place; a far one is an origin itself."""
     (*key, at), (*wanted, to) = start[1], goal[1]
     if at <= to and key == wanted:
         return origin, words + to - at
     random, first = restored((3, (*key, _N), None)), restored((3, (*wanted, 0), None))
-    block = first.randbytes(4 * _N)
-    for passed in range(limit // _N + 1):
+    block, passed = first.randbytes(4 * _N), _N
+    while passed <= limit:
         if random.randbytes(4 * _N) == block:
-            return origin, words + (passed + 1) * _N - at + to
+            return origin, words + passed - at + to
+        passed += _N
     return int.from_bytes(np.array(goal[1], "<u4").tobytes() + b"\1", "little"), 0
 
 
@@ -150,128 +137,32 @@ def check_place(origin: Any, words: Any = 0) -> None:
     within("random.Random", origin, math.inf), within("random.Random", words, math.inf)
 
 
-class Words:
-    """The words from a place on; what is made of them takes as many as `Random` takes for it."""
+class Draws:
+    """A generator that knows its place, within so many words from where it was asked last."""
 
-    def __init__(self, seed: Seed, origin: int, words: int) -> None:
+    def __init__(
+        self,
+        seed: Seed,
+        origin: int,
+        words: int,
+        spare: float | None = None,
+        near: float = math.inf,
+    ) -> None:
         check_place(origin, words)
-        self.origin, self.drawn = origin, words
-        self._begin = seed, origin, words
-        self._ready = np.empty(0, np.uint32)
+        self._begin = seed, origin, words, spare
+        self._near = near
+        self._mark = origin, words
+
+    @cached_property
+    def random(self) -> Random:
+        random = placed(*self._begin)
+        self._state = random.getstate()
+        return random
 
     @property
     def mark(self) -> tuple[int, int]:
         """The place that the next words come from."""
-        return self.origin, self.drawn
-
-    @cached_property
-    def _random(self) -> Random:
-        return placed(*self._begin)
-
-    def _peek(self, count: int) -> NDArray[np.uint32]:
-        if len(self._ready) < count:
-            more = np.frombuffer(self._random.randbytes(4 * max(count, _AT_ONCE)), "<u4")
-            self._ready = np.concatenate([self._ready, more])
-        return self._ready[:count]
-
-    def _take(self, count: int) -> NDArray[np.uint32]:
-        taken = self._peek(count)
-        self._ready = self._ready[count:]
-        self.drawn += count
-        return taken
-
-    def tried(self, bound: int, count: int) -> NDArray[np.uint32]:
-        """What so many words are for `randrange(bound)`, which passes over those not below it."""
-        return self._take(count) >> np.uint32(32 - bound.bit_length())
-
-    def below(self, bound: int, count: int) -> NDArray[np.int64]:
-        """`randrange(bound)`, so many times."""
-        parts, left = [np.empty(0, np.int64)], count
-        while left:  # so many words are needed at least
-            drawn = self.tried(bound, left)
-            fit = drawn[drawn < bound].astype(np.int64)
-            parts.append(fit)
-            left -= len(fit)
-        return np.concatenate(parts)
-
-    def shuffled(self, items: list[Any]) -> list[Any]:
-        """The items after `shuffle(items)`; the list may be changed."""
-        last = len(items) - 1
-        if last >= _FEW:
-            return rearranged(items, self.permutation(last + 1))
-        for i, j in zip(range(last, 0, -1), self._few(last), strict=True):
-            items[i], items[j] = items[j], items[i]
-        return items
-
-    def permutation(self, size: int) -> NDArray[np.int32]:
-        """What `shuffle` makes of `range(size)`, as an array."""
-        if size > _FEW:
-            return _swapped(self.swaps(size - 1))
-        return np.array(self.shuffled(list(range(size))), np.int32)
-
-    def swaps(self, last: int) -> NDArray[np.int32]:
-        """`randrange(i + 1)` at index i, drawn for every i from the last down to 1."""
-        slots = np.zeros(last + 1, np.int32)
-        i = last
-        while i >= _FEW:
-            bits = (i + 1).bit_length()
-            need = i + 2 - (1 << bits - 1)  # until a bit less will do
-            count = min(need + (need >> 1) + 64, 1 << bits - 2, 1 << 16)
-            drawn = (self._peek(count) >> np.uint32(32 - bits)).astype(np.int32)
-            # Each that fits lowers the bound for those after it. A guess of which do
-            # is right further with every round, and right where it is its own result.
-            steps = np.arange(count, dtype=np.int32)
-            fits = drawn <= i - (steps * ((i + 1) / (1 << bits))).astype(np.int32)
-            while True:
-                again = drawn <= i + fits - np.cumsum(fits, dtype=np.int32)
-                if (again == fits).all():
-                    break
-                fits = again
-            places = np.flatnonzero(fits)[:need]
-            self._take(count if len(places) < need else int(places[-1]) + 1)
-            slots[i : i - len(places) : -1] = drawn[places]
-            i -= len(places)
-        slots[i:0:-1] = self._few(i)
-        return slots
-
-    def _few(self, last: int) -> list[int]:
-        """`randrange(i + 1)` for every i from the last down to 1."""
-        found: list[int] = []
-        i = last
-        while i > 0:
-            count = i + (i >> 1) + 8
-            words = iterate(self._peek(count).tolist())
-            for word in words:
-                if (j := word >> _SHIFTS[i]) <= i:
-                    found.append(j)
-                    i -= 1
-                    if not i:
-                        break
-            self._take(count - remaining(words))
-        return found
-
-
-def _swapped(slots: NDArray[np.int32]) -> NDArray[np.int32]:
-    """`range(n)` after swapping element i with element slots[i], for i from n - 1 down to 1.
-
-    Element i ends as what was in slots[i] before its swap: that was put there by
-    the swap before which took the same slot, and was then element `after[i]`'s.
-    """
-    steps = np.arange(len(slots), dtype=np.int32)
-    first, after = np.full((2, len(slots)), -1, np.int32)
-    left, taken = steps[::-1], slots[::-1]
-    first[taken] = left  # of equal ones the last stays: the lowest step
-    here = first.copy()
-    while len(left := left[later := here[taken] != left]):
-        taken = taken[later]
-        before = here[taken]
-        here[taken] = left
-        after[before] = here[taken]
-    source = np.where(first == steps, after, first)
-    held = np.where(source < 0, steps, source)
-    linked = np.flatnonzero(source >= 0)
-    while len(linked):  # follow each chain to its end, twice as far each time
-        at = held[linked]
-        held[linked] = further = held[at]
-        linked = linked[further != at]
-    return np.where(after < 0, slots, held[after])
+        here = self.random.getstate()
+        self._mark = located(self._state, *self._mark, here, self._near)
+        self._state = here
+        return self._mark

@@ -1,46 +1,44 @@
-"""The machines under Infinibatch's iterators that draw what `random.Random(seed)` does."""
+"""The stages under Infinibatch's iterators that lazyckpt has no combinator for."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+import multiprocessing
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from functools import lru_cache, partial
-from itertools import repeat, starmap
+from functools import partial
+from itertools import chain
 from random import Random
 from typing import Any
 
-import numpy as np
-
-from lazyckpt.combinators.bucket_batch import cut_in_batches
-from lazyckpt.combinators.machines.shuffled_blocks import HashedOrders, shuffled_blocks
 from lazyckpt.combinators.source import source
-from lazyckpt.compat.infinibatch import mersenne
-from lazyckpt.compat.infinibatch.mersenne import Seed, Words, check_place, origin_of, seedable
-from lazyckpt.core.checks import brief, function, integer, optional, positive
-from lazyckpt.core.define import Options
-from lazyckpt.core.flow import Flow, Position, Table, View, counted, pass_over
-from lazyckpt.core.machine import Machine, Rate, Reread
-from lazyckpt.core.prng import Indices, affine, as_array
-from lazyckpt.core.stages import sourced, stateful
+from lazyckpt.compat.infinibatch.mersenne import (
+    Draws,
+    Seed,
+    check_place,
+    origin_of,
+    seedable,
+)
+from lazyckpt.core.call import Chain
+from lazyckpt.core.checks import brief, function, positive
+from lazyckpt.core.flow import Flow, Position, counted, pass_over
+from lazyckpt.core.machine import Machine, Rate, Reread, within
+from lazyckpt.core.stages import passing, sourced, stateful
 from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.decorators import combinator, source_combinator
 from lazyckpt.errors import InvalidState, SourceChanged
+from lazyckpt.executors.executor import Executor
+from lazyckpt.executors.local import processes, threads
+from lazyckpt.executors.session import Session
+from lazyckpt.pipeline import Pipeline
 
-_NEAR = 1 << 22  # words within which a state is looked for behind another
+logger = logging.getLogger("lazyckpt.compat.infinibatch")
 
-_DRAWN: Options = {
-    "registered": False,
-    "checks": {
-        "batch_size": lambda value: value if callable(value) else integer(value),
-        "block_size": positive,
-        "boundary_key": optional(function),
-        "fn": function,
-        "key": optional(function),
-        "read_ahead": positive,
-        "seed": seedable,
-    },
-}
+_PREFETCH = "infinibatch_prefetch"
+_MISSING: Any = object()
+_MOST = 1 << 62  # inputs
 
 
 @source_combinator(registered=False, describe=lambda iterable: {})
@@ -59,7 +57,7 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index = position
-        stream, taken = counted(iterable)
+        stream, taken = counted(chain.from_iterable([iterable]))  # asked when an item is
         found: Flow[Any] = Flow(stream, lambda: (epoch, taken()))
         pass_over(found, index)
         return found
@@ -67,74 +65,34 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
-@source_combinator(
-    registered=False,
-    checks={"seed": seedable},
-    describe=lambda items, seed: {"length": len(items), "seed": seed},
-)
-def infinibatch_permutations(items: list[Any], seed: Seed) -> Machine[Any]:
-    """Permutations for ever. State: the epoch, a count in one, the generator's place before it."""
-    size = len(items)
-    words: Words | None = None
+@source_combinator(registered=False, describe=lambda iterator: {"type": type(iterator).__name__})
+def infinibatch_foreign(iterator: Any) -> Machine[Any]:
+    """A user's own CheckpointableIterator. State: a count of items, and its own as it is."""
+    name = type(iterator).__name__
+    current: object = None  # of flows, which share the iterator
 
-    @lru_cache(max(2, (1 << 18) // size))
-    def drawn(origin: int, place: int) -> tuple[Any, int]:
-        """The permutation that begins at a place, and where the next one does."""
-        nonlocal words
-        if words is None or words.mark != (origin, place):
-            words = Words(seed, origin, place)
-        return words.permutation(size), words.drawn
+    def flow(position: Position) -> Flow[Any]:
+        epoch, index, mine = position
+        turn = object()
 
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index, origin, place = position
-        index += n
-        while index > size:
-            place, index = drawn(origin, place)[1], index - size
-        return (epoch, index, origin, place), n
+        def items() -> Iterator[Any]:
+            nonlocal current
+            current = turn
+            iterator.setstate(None if mine == 0 else thaw(mine))
+            for item in iterator:
+                yield item
+                if current is not turn:
+                    raise RuntimeError(f"{iterator!r} is used by two at once")
 
-    def ahead(position: Position, offsets: Indices) -> Indices:
-        _, index, origin, place = position
-        wanted = as_array(affine(offsets, index))
-        orders: list[Any] = []
-        for _ in range(int(wanted.max(initial=0)) // size + 1):
-            order, place = drawn(origin, place)
-            orders.append(order)
-        found = orders[0] if len(orders) == 1 else np.concatenate(orders)
-        return as_array(found[wanted])
+        def snapshot() -> Position:
+            if current is not turn:
+                return position
+            return epoch, index + taken(), freeze(iterator.getstate(), name)
 
-    return sourced(
-        "InfinitePermutationSourceIterator",
-        first=(origin_of(seed), 0),
-        check=check_place,
-        most=size,
-        skip=skip,
-        length=math.inf,
-        view=View(Table(items.__getitem__), ahead),
-    )
+        stream, taken = counted(items())
+        return Flow(stream, snapshot, taken=taken)
 
-
-@source_combinator(**_DRAWN)
-def infinibatch_random(seed: Seed) -> Machine[float]:
-    """The floats of `Random(seed).random()`. State: the epoch, a count, the generator's origin."""
-
-    def flow(position: Position) -> Flow[float]:
-        epoch, index, origin = position
-        draw = mersenne.placed(seed, origin, 2 * index).random
-        items, taken = counted(starmap(draw, repeat(())))
-        return Flow(items, lambda: (epoch, index + taken(), origin), taken=taken)
-
-    def skip(position: Position, n: int) -> tuple[Position, int]:
-        epoch, index, origin = position
-        return (epoch, index + n, origin), n
-
-    return sourced(
-        "RandomIterator",
-        first=(origin_of(seed),),
-        check=check_place,
-        flow=flow,
-        skip=skip,
-        length=math.inf,
-    )
+    return sourced(name, first=(0,), check=lambda mine: mine == 0 or thaw(mine), flow=flow)
 
 
 def boxed(
@@ -145,11 +103,17 @@ def boxed(
     return [state], output
 
 
-@combinator(**_DRAWN)
+@combinator(registered=False, checks={"fn": function, "seed": seedable}, unrecorded=("near",))
 def infinibatch_random_map(
-    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
+    upstream: Machine[Any],
+    fn: Callable[[Random, Any], Any],
+    seed: Seed,
+    near: float = math.inf,
 ) -> Machine[Any]:
-    """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
+    """`fn(random, item)` for every item, with one generator for all. State: the generator's.
+
+    Where more than `near` words are drawn between two states, they have all of it.
+    """
     name = "SamplingRandomMapIterator"
 
     def check(origin: Any, words: Any, spare: Any) -> None:
@@ -159,14 +123,11 @@ def infinibatch_random_map(
 
     def flow(position: Position) -> Flow[Any]:
         before, origin, words, spare = position
-        items, state = upstream.flow(before), mersenne.state_at(seed, origin, words)
-        random = mersenne.restored((*state[:2], thaw(spare)))
+        items, draws = upstream.flow(before), Draws(seed, origin, words, thaw(spare), near)
+        random = draws.random
 
         def snapshot() -> Position:
-            nonlocal origin, words, state
-            last, state = state, random.getstate()  # the words between are drawn once more
-            origin, words = mersenne.located(last, origin, words, state, _NEAR)
-            return items.snapshot(), origin, words, freeze(state[2], name)
+            return items.snapshot(), *draws.mark, freeze(random.getstate()[2], name)
 
         return Flow((fn(random, item) for item in items), snapshot)
 
@@ -181,48 +142,125 @@ def infinibatch_random_map(
     )
 
 
-def _orders(seed: Seed) -> Callable[..., Words]:
-    return lambda epoch, origin, words: Words(seed, origin, words)
+@combinator(registered=False, checks={"buffer_size": positive, "seed": seedable})
+def infinibatch_reservoir(upstream: Machine[Any], buffer_size: int, seed: Seed) -> Machine[Any]:
+    """A streaming shuffle whose buffer is a function of the slots drawn.
 
+    An input goes to the slot drawn for it, whose occupant, if there is one, is
+    the next output. So a slot holds the last input that drew it, and the state
+    is (upstream's position at input `start`, `start`, a count, the place of the
+    generator there), where `start` is no later than the oldest input held. The
+    count is of inputs, and at the end of those flushed too. `start` is chosen after
+    the first input of each block, among the inputs that come then and 0, so that it
+    depends on the count alone.
+    """
+    name, block = "BufferedShuffleIterator", max(buffer_size, 256)
 
-@combinator(**_DRAWN)
-def infinibatch_blocks(upstream: Machine[Any], block_size: int, seed: Seed) -> Machine[Any]:
-    """Consecutive blocks of items, each shuffled. State and resume are `block_shuffle`'s."""
-    name, orders = "BlockwiseShuffleIterator", _orders(seed)
-    return shuffled_blocks(name, upstream, block_size, orders, first=(origin_of(seed), 0))
+    def check(start: Any, count: Any, *mark: Any) -> None:
+        within(name, count, _MOST), within(name, start, count)
+        check_place(*mark)
 
+    def flow(position: Position) -> Flow[Any]:
+        anchor, start, count, *mark = position
+        before, draws = upstream.flow(anchor), Draws(seed, *mark)
 
-@combinator(**_DRAWN)
-def infinibatch_buckets(
-    upstream: Machine[Any],
-    read_ahead: int,
-    key: Callable[[Any], Any] | None,
-    batch_size: int | Callable[[Any], Any],
-    boundary_key: Callable[[Any], Any] | None,
-    shuffle: bool,
-    seed: Seed,
-) -> Machine[list[Any]]:
-    """Batches of items alike, out of sections of items. State and resume are `bucket_batch`'s."""
-    name = "BucketedReadaheadBatchIterator"
+        def outputs() -> Iterator[Any]:
+            nonlocal anchor, start, count, mark
+            held, inputs = [_MISSING] * buffer_size, [_MOST] * buffer_size  # items, their numbers
+            places = {start: (anchor, mark)}  # where a state may begin
+            number, draw = start, draws.random.randrange
+            for item in before:
+                slot = draw(buffer_size)
+                found, held[slot], inputs[slot] = held[slot], item, number
+                if number and not number % block:
+                    places[number + 1] = before.snapshot(), [*draws.mark]
+                    oldest = min(inputs)
+                    start = max(place for place in places if place <= oldest)
+                    anchor, mark = places[start]
+                    places = {place: places[place] for place in places if place >= start}
+                number += 1
+                if number > count:
+                    count = number
+                    if found is not _MISSING:
+                        yield found
+            left = [item for item in reversed(held) if item is not _MISSING]
+            if count - number > len(left):
+                raise SourceChanged(
+                    f"{name}: the state stands after item {count} of what now has {number}"
+                )
+            for item in left[count - number :]:
+                count += 1
+                yield item
 
-    def size(item: Any) -> int:
-        wanted = batch_size(item) if callable(batch_size) else batch_size
-        return max(1, math.ceil(min(wanted, read_ahead)))
+        return Flow(outputs(), lambda: (anchor, start, count, *mark))
 
-    cut = partial(
-        cut_in_batches,
-        batch_size=size if callable(batch_size) else size(None),
-        key=key,
-        boundary_key=boundary_key and partial(_never_none, boundary_key),
+    return stateful(
+        name,
+        upstream,
+        first=(0, 0, origin_of(seed), 0),
+        check=check,
+        rate=Rate(1, buffer_size),
+        rereads=lambda position: [Reread(position[0], position[2] - position[1])],
+        flow=flow,
+        length=upstream.length,
     )
-    made = partial(shuffled_blocks, name, upstream, read_ahead, made=cut, what="batch")
-    if shuffle:
-        return made(_orders(seed), first=(origin_of(seed), 0))
-    return made(partial(HashedOrders, name, None))
 
 
-def _never_none(key: Callable[[Any], Any], item: Any) -> Any:
-    found = key(item)
-    if found is None:
-        raise ValueError(f"boundary_key must not give None, and it does for {item!r}")
-    return found
+@combinator(registered=False, keeps_items=True, unrecorded=("begin", "logs"))
+def infinibatch_prefetch(
+    upstream: Machine[Any], begin: Callable[[], Any], logs: bool
+) -> Machine[Any]:
+    """The items as they are, made ahead by the workers of a session. State: none."""
+
+    def look(session: Session) -> None:
+        if logs and not session.ready:
+            logger.warning("trying to fetch item, but prefetch buffer is empty")
+
+    def flow(position: Position) -> Flow[Any]:
+        made: Flow[Any] | None = None
+
+        def items() -> Iterator[Any]:
+            nonlocal made
+            session = begin()
+            try:
+                made = session.machine.flow(position)
+                look(session)
+                for item in made:
+                    yield item
+                    look(session)
+            finally:
+                session.stop()
+
+        return Flow(items(), lambda: position if made is None else made.snapshot())
+
+    return passing(upstream)._replace(flow=flow, view=None)
+
+
+def prefetched(
+    pipeline: Pipeline[Any], workers: int, buffer_size: int, logs: bool = False
+) -> Pipeline[Any]:
+    """A pipeline that processes make ahead, or threads where it can't be sent to processes.
+
+    With `logs` there is a warning when an item is asked for and none is ready.
+    """
+    make: Callable[..., Executor] = processes
+    if multiprocessing.get_start_method() != "fork":
+        try:
+            pickle.dumps(pipeline)
+        except Exception:
+            make = threads
+    executor = make(workers, buffer_size=buffer_size)
+    begin = partial(executor.open, without_prefetch(pipeline))
+    return pipeline | infinibatch_prefetch(begin, logs)
+
+
+def without_prefetch(pipeline: Pipeline[Any]) -> Pipeline[Any]:
+    """The same pipeline, none of whose parts is prefetched."""
+    kept = [call for call in pipeline.calls if call.name != _PREFETCH]
+    return Pipeline(tuple([call.with_chains(without_prefetch) for call in kept]))
+
+
+def has_prefetch(pipeline: Chain) -> bool:
+    """Whether any part of a pipeline is prefetched."""
+    calls = pipeline.calls
+    return any(call.name == _PREFETCH or any(map(has_prefetch, call.chains)) for call in calls)

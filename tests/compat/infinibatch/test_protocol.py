@@ -154,9 +154,13 @@ def test_d_a_state_is_checked() -> None:
     for it in (other, windows):
         with pytest.raises(lz.StateMismatch):
             it.setstate(state)
-    one, two = (iterators.BlockwiseShuffleIterator(native(iterators), 4, s) for s in (b"1", b"2"))
-    with pytest.raises(lz.StateMismatch):
-        one.setstate(two.getstate())
+    blocks = (iterators.BlockwiseShuffleIterator(native(iterators), 4, s) for s in (b"1", b"2"))
+    buckets = (
+        iterators.BucketedReadaheadBatchIterator(native(iterators), 9, None, n) for n in (2, 3)
+    )
+    for one, two in (blocks, buckets):
+        with pytest.raises(lz.StateMismatch):
+            one.setstate(two.getstate())
     garbage = [{}, {"x": 1}, {"source_state": {}}, {"source_state": 3}, "", "[]", {"lazyckpt": 1}]
     for found in [*garbage, {**state, "items": 7}]:
         for it in (batches, stream(iterators), MAKES["permutation"](iterators)):

@@ -43,6 +43,21 @@ def test_ib10_any_iterable_that_begins_anew() -> None:
             it.NativeCheckpointableIterator(iter([1]))
 
 
+def test_ib10_an_iterable_is_asked_when_its_first_item_is() -> None:
+    asked = []
+
+    class Own:
+        def __iter__(self) -> Iterator[int]:
+            asked.append(0)
+            return iter([1, 2])
+
+    it = iterators.MapIterator(iterators.NativeCheckpointableIterator(Own()), str)
+    it.setstate(None)
+    assert len(asked) == 1  # to see that it is no iterator
+    assert some(it) == ["1", "2"]
+    assert len(asked) == 2
+
+
 def test_ib11_a_source_that_became_too_short() -> None:
     for items in (
         [list(range(9)), list(range(4))],

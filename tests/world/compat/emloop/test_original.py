@@ -8,7 +8,6 @@ from importlib.metadata import distribution
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,12 +120,3 @@ def test_el18_epochs_of_every_kind_are_the_originals(kind: str, epoch_size: int)
     stream_fn = KINDS[kind]([("batch", n) for n in range(5)])
     pair = StreamWrapper(stream_fn, 0, epoch_size), Original(stream_fn, 0, epoch_size)
     assert asked(pair[0], 80) == asked(pair[1], 80)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [{"x": 1, "y": 2}, "xy", np.array(["x", "y"]), ("x", "y")],
-    ids=lambda d: type(d).__name__,
-)
-def test_el18_iterables_are_iterated_as_they_were(data: Any) -> None:
-    assert list(StreamWrapper(lambda: data)) == list(Original(lambda: data)) == ["x", "y"]
