@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain, compress, islice
-from threading import get_ident
 from time import perf_counter
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import ref
