@@ -259,7 +259,8 @@ def test_functions_that_do_not_pickle(
     out = script(tmp_path, HIDDEN.format(method=method, fn=fn, more=more))
     assert says in out
     assert "can't be sent to a worker process" in out
-    assert "need cloudpickle" in out
+    assert "define the function in a module" in out
+    assert 'pip install "lazyckpt[processes]"' in out
 
 
 def holding(held: Any) -> Any:
