@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import islice
@@ -22,8 +23,6 @@ from lazyckpt.state.state import State, as_state, flat
 from lazyckpt.stats import Stats
 
 T = TypeVar("T")
-
-_TAKEN: Iterator[Any] = iter(())  # in place of a run's items, while one is taken
 
 
 class Run(Iterator[T], Pictured):
@@ -47,7 +46,7 @@ class Run(Iterator[T], Pictured):
         self._strict = strict
         self._delivery: Delivery[T] = Delivery(pipeline, executor, skips)
         self._delivery.go_to(None if state is None else self._fitting(state))
-        self._items = lasting(self._delivery.blocks)
+        self._items, self._thread = lasting(self._delivery.blocks), get_ident()
 
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
         found = as_state(state)
@@ -271,21 +270,17 @@ class Run(Iterator[T], Pictured):
         return lasting(self._delivery.blocks)
 
     def __next__(self) -> T:
-        items = self._items
-        if items is _TAKEN:  # two threads in one chain of C code would end it, or worse
+        if get_ident() != self._thread:  # two in one chain of C code would end it, or worse
             self._delivery.check_free()
-            items = lasting(self._delivery.blocks)  # an interrupt has left it so
+            self._items, self._thread = lasting(self._delivery.blocks), get_ident()
         while True:
             try:
-                self._items = _TAKEN
-                return next(items)
+                return next(self._items)
             except StopIteration:  # also after an interrupt, and where a state was loaded
-                items = lasting(self._delivery.blocks)
+                self._items = lasting(self._delivery.blocks)
                 self._delivery.check_open()
                 if self._delivery.is_ended:
                     raise
-            finally:
-                self._items = items
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a run can't be pickled or copied: take its state, or its state_dict()")

@@ -155,8 +155,8 @@ def _made(handlers: list[Handler], make: Callable[..., T], *, has_main: bool) ->
     remedy = (
         ""
         if has_cloudpickle()
-        else "; define the function in a module that a worker can import, or pip install "
-        '"lazyckpt[processes]", which brings cloudpickle for lambdas and closures'
+        else "; define the function in a module that a worker can import, or "
+        'pip install "lazyckpt[processes]", which brings cloudpickle for lambdas and closures'
     )
     what = _unpicklable(handlers, by_value=ways[-1])
     raise PipelineError(f"{what} can't be sent to a worker process: {error}{remedy}") from error
