@@ -50,7 +50,7 @@ def test_a_vectorized_function_may_give_any_mapping() -> None:
 
 @pytest.mark.parametrize("kind", [UserList, np.array, pa.array])
 def test_any_sequence_is_a_batch(kind: Any) -> None:
-    assert [int(item) for item in lz.source([[1, 2, 3]]) | lz.map(kind) | lz.unbatch()] == [1, 2, 3]
+    assert [*lz.source([[1, 2, 3]]) | lz.map(kind) | lz.unbatch()] == [*kind([1, 2, 3])]
 
 
 @pytest.mark.parametrize("text", ["abc", b"abc"])
