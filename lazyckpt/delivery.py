@@ -14,6 +14,7 @@ from lazyckpt.core.checks import is_raised_here
 from lazyckpt.core.flow import WALKS, Chunks, Flow, Position, put_back
 from lazyckpt.core.iterators import make_ticks, remaining
 from lazyckpt.core.machine import entered
+from lazyckpt.core.ranks import rank_of
 from lazyckpt.cursor import Execution, Mark, MarkTimer, prepared
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -76,7 +77,7 @@ class Delivery(Generic[T]):
             position, counted = opened.place()
             items, skipped = opened.before + counted, cursor.mark.skipped  # more are not left out
             if cursor.opened is opened:
-                return State(self._entries, items, position, skipped, self._rebased)
+                return State(self._entries, items, position, skipped, self._rebased, self._rank)
         here = self.here()
         return self._state(here.position, here.items, here.skipped)
 
@@ -125,7 +126,7 @@ class Delivery(Generic[T]):
         if self._skips:
             position, marks = without_marks(position)
             skipped = skipped.at(marks, tuple(self.cursor.skip_log.lost))
-        return State(self._entries, items, position, skipped, self._rebased)
+        return State(self._entries, items, position, skipped, self._rebased, self._rank)
 
     def _state_at_mark(self) -> State:
         mark = self.cursor.mark
@@ -133,15 +134,19 @@ class Delivery(Generic[T]):
 
     def go_to(self, state: State | None, pipeline: Chain | None = None) -> None:
         """Go on from a state, or from the beginning; as another pipeline, if one is given."""
-        position, items, skipped, rebased = self.machine.init(0), 0, Skipped(), None
+        position, items, skipped = self.machine.init(0), 0, Skipped()
+        rebased = rank = None
         given = self.cursor.delivered() - self._before
         if state is not None:
             position, items, skipped = state.position, state.items, state.skipped
-            rebased = state.rebased
+            rebased, rank = state.rebased, state.rank
         if self._skips:
             position, skipped = with_marks(position, skipped.marks), skipped.at((), skipped.lost)
         flow = self._flow(pipeline, position)
         self.is_ended, self._rebased = False, rebased
+        whole = self.pipeline  # what one rank leaves out, others don't know
+        is_own = self._skips or rank is not None
+        self._rank = rank_of(whole.machine) if is_own else whole.own_rank
         self.cursor.go_to(Mark(position, items, skipped), flow)
         self._before = items - given
 

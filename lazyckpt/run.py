@@ -13,6 +13,7 @@ from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import brief, checked, natural, plural, positive
 from lazyckpt.core.flow import counted
 from lazyckpt.core.pictured import Legend, Pictured
+from lazyckpt.core.ranks import rank_of
 from lazyckpt.delivery import Delivery, lasting
 from lazyckpt.epochs import EpochLoader
 from lazyckpt.errors import PipelineError
@@ -49,7 +50,7 @@ class Run(Iterator[T], Pictured):
         self._items, self._thread = lasting(self._delivery.blocks), get_ident()
 
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
-        found = as_state(state)
+        found = as_state(state, rank_of(self.pipeline.machine))
         return matching(found, self.pipeline) if self._strict else found
 
     @property

@@ -10,7 +10,7 @@ from lazyckpt.combinators.machines.turns import Turns
 from lazyckpt.core.checks import Unfit, natural, positive
 from lazyckpt.core.content import Entries, Entry, alike
 from lazyckpt.core.flow import Flow, Position
-from lazyckpt.core.machine import ALL, End, Machine, Rate, within
+from lazyckpt.core.machine import ALL, End, Machine, Rate
 from lazyckpt.core.registry import Elastic
 from lazyckpt.core.stages import joining
 from lazyckpt.decorators import source_combinator
@@ -61,9 +61,7 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
     if num_shards > width:
         raise Unfit(f"{width} lanes are too few for {num_shards} ranks")
     lanes: dict[int, tuple[Position, int]] = {}
-    for rank, (places, ended, _, index) in enumerate(positions):
-        if index != rank:
-            raise Unfit(f"in place of rank {rank}'s state there is that of rank {index}")
+    for rank, (places, ended, _) in enumerate(positions):
         mine = range(rank, width, len(positions))
         if [number for number, place in enumerate(places) if place != ()] != [*mine]:
             raise InvalidState(f"lanes: the state of rank {rank} has not the places of its lanes")
@@ -75,7 +73,7 @@ def _dealt(positions: Sequence[Position], num_shards: int) -> list[Position]:
         bits = sum(ended << turn for turn, (_, ended) in enumerate(new.values()))
         first = next((turn for turn, (_, ended) in enumerate(new.values()) if not ended), 0)
         places = tuple([new[number][0] if number in new else () for number in range(width)])
-        dealt.append((places, bits, first, rank))
+        dealt.append((places, bits, first))
     return dealt
 
 
@@ -101,12 +99,9 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
         num_shards: The number of ranks, at most that of lanes.
         index: The rank, from 0.
 
-    Raises:
-        InvalidState: The state is that of another rank.
-
     State:
-        That of each lane of this rank, which have ended, whose turn it is, and the
-        rank. It grows with the number of lanes a rank.
+        That of each lane of this rank, which have ended, and whose turn it is. It grows
+        with the number of lanes a rank.
 
     Resume:
         Re-reads what each pipeline does.
@@ -127,19 +122,14 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
     turns = Turns(machines[mine])
     closed: list[Position] = [()] * len(machines)
 
-    def check(ended: int, turn: int, rank: int) -> None:
-        turns.check("lanes", ended, turn, 0)
-        if within("lanes", rank) != index:
-            raise InvalidState(f"lanes: the state is that of rank {rank}, and this is rank {index}")
-
     def inside(position: Position) -> Position:
-        places, ended, turn, _ = position
+        places, ended, turn = position
         return places[mine], ended, turn, 0
 
     def outside(position: Position) -> Position:
         places = closed.copy()
         places[mine] = position[0]
-        return tuple(places), *position[1:3], index
+        return tuple(places), *position[1:3]
 
     def init(epoch: int) -> Position:
         return outside((tuple([each.init(epoch) for each in turns.machines]), 0, 0, 0))
@@ -162,12 +152,12 @@ def lanes(pipelines: Sequence[Pipeline[A]], *, num_shards: int, index: int) -> M
     return joining(
         "lanes",
         machines,
-        check=check,
+        check=lambda ended, turn: turns.check("lanes", ended, turn, 0),
         opened=lambda *own: range(index, len(machines), num_shards),
         init=init,
         epoch=lambda position: machines[index].epoch(position[0][index]),
         rate=Rate(),
-        share=ALL.dealt(num_shards, index),
+        share=ALL.dealt(num_shards, index, is_even=False),
         step=step,
         flow=flow,
         skip=skip if all(each.skip for each in turns.machines) else None,

@@ -15,6 +15,7 @@ from lazyckpt.core.content import Entries, Entry, digest, dumps, has_room
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.pictured import Legend, Pictured
+from lazyckpt.core.ranks import Rank, is_global, rank_of
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
@@ -264,6 +265,11 @@ class Chain(Frozen, Shown, Pictured):
     def depth(self) -> int:
         """How many pipelines are within each other here."""
         return max([call.depth for call in self.calls])
+
+    @cached_property
+    def own_rank(self) -> Rank | None:
+        """The rank whose its positions are; None where those of all ranks are equal."""
+        return None if is_global(self) else rank_of(self.machine)
 
     def _legend(self) -> Legend:
         return Legend(self)

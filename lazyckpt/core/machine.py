@@ -61,32 +61,37 @@ class Share(NamedTuple):
     """Which items of the global stream, that of all ranks, a stage gives to its rank.
 
     Its n-th is number `first + n * every` there. Of `ranks` ranks this is number `rank`.
+    With `is_even` all of them are given as many.
     """
 
     first: int = 0
     every: int = 1
     ranks: int = 1
     rank: int = 0
+    is_even: bool = True
 
-    def dealt(self, num_shards: int, index: int) -> Share:
+    def dealt(self, num_shards: int, index: int, *, is_even: bool) -> Share:
         """Every `num_shards`-th of its items, from number `index` on."""
-        return self._part(index, num_shards, num_shards, index)
+        return self._part(index, num_shards, num_shards, index, is_even)
 
-    def cut(self, start: int, num_shards: int, index: int) -> Share:
+    def cut(self, start: int, num_shards: int, index: int, *, is_even: bool) -> Share:
         """Its items from number `start` on, where each of so many ranks has a part."""
-        return self._part(start, 1, num_shards, index)
+        return self._part(start, 1, num_shards, index, is_even)
 
-    def _part(self, first: int, every: int, num_shards: int, index: int) -> Share:
+    def _part(self, first: int, every: int, num_shards: int, index: int, is_even: bool) -> Share:
         return Share(
             self.first + first * self.every,
             self.every * every,
             self.ranks * num_shards,
             self.rank + index * self.ranks,
+            self.is_even and is_even,
         )
 
     def passed(self, rate: Rate) -> Share:
         """That of a stage behind it. One that keeps no count of items gives by turns."""
-        return self if rate == Rate() else Share(self.rank, self.ranks, self.ranks, self.rank)
+        if rate == Rate():
+            return self
+        return self._replace(first=self.rank, every=self.ranks)
 
 
 ALL = Share()  # of a source, which gives the same to every rank

@@ -237,6 +237,12 @@ def joining(
 def _joined(shares: list[Share], rate: Rate) -> Share:
     """That of items of several pipelines, of which some may be the same on all ranks."""
     found = max(shares, key=lambda share: share.ranks)
+    divided = {(share.ranks, share.rank) for share in shares if share.ranks > 1}
+    if len(divided) > 1:  # by several numbers of ranks
+        found = ALL
+        for ranks, rank in sorted(divided):
+            found = found.dealt(ranks, rank, is_even=False)
+    found = found._replace(is_even=all(share.is_even for share in shares))
     return found.passed(rate._replace(every=rate.every and len({*shares}) > 1))
 
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from lazyckpt.core.call import Call, Chain, is_pipelines
 from lazyckpt.core.checks import plural
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.ranks import is_rank_free
 from lazyckpt.core.show import show
-from lazyckpt.core.user_state import storable
 from lazyckpt.pictures.figure import DEPTH, ROOM, Mark, Node, branches, legible, row
 
 _Part = tuple[Call, Machine[Any]]
@@ -152,7 +152,7 @@ def _marks(parts: list[_Part]) -> tuple[Mark, ...]:
         found.append(ACCESS)
     if any(machine.owns for _, machine in parts):
         found.append(OWNS)
-    if all(starmap(_is_rank_free, parts)) and _are_rank_free(first.chains):
+    if all(starmap(is_rank_free, parts)) and _are_rank_free(first.chains):
         found.append(RANK_FREE)
     return tuple(found)
 
@@ -163,21 +163,7 @@ def _are_rank_free(chains: Iterable[Chain]) -> bool:
         each = todo.pop()
         if id(each) not in seen:
             seen.add(id(each))
-            if not all(starmap(_is_rank_free, _parts(each))):
+            if not all(starmap(is_rank_free, _parts(each))):
                 return False
             todo += each.calls[0].chains
     return True
-
-
-def _is_rank_free(call: Call, machine: Machine[Any]) -> bool:
-    """Whether where it stands is known to depend on no item, which is another on other ranks.
-
-    It isn't of what keeps a count of items that may end anywhere.
-    """
-    combinator, upstream = call.combinator, machine.upstream
-    if combinator.elastic.reshard is not None or machine.rate.each == math.inf:
-        return False
-    if upstream is None or not machine.owns:
-        return True
-    lengths = machine.length, upstream.length
-    return None not in lengths and storable not in combinator.checks.values()

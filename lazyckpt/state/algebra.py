@@ -40,7 +40,8 @@ def init(pipeline: Chain, *, epoch: int = 0) -> State:
       source(length=1)  0, 0
     """
     epoch = checked("init", "epoch", epoch, natural)
-    return State(runnable("init", pipeline).entries, 0, pipeline.machine.init(epoch))
+    position = runnable("init", pipeline).machine.init(epoch)
+    return State(pipeline.entries, 0, position, rank=pipeline.own_rank)
 
 
 def step(pipeline: Chain, state: AnyState) -> tuple[State, Any]:

@@ -21,6 +21,7 @@ from lazyckpt.core.checks import brief, cut, is_integer
 from lazyckpt.core.content import Entries, Entry, decode, dumps, written
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, Machine, apart, misfit
+from lazyckpt.core.ranks import Rank
 from lazyckpt.core.user_state import Own
 from lazyckpt.errors import InvalidState
 from lazyckpt.failures.skip_log import Skipped
@@ -28,14 +29,14 @@ from lazyckpt.failures.skip_log import Skipped
 LONGEST = 1 << 24  # characters; a state is far smaller
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 # What `State` and `TrackedState` are made of.
-Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None]"
+Content: TypeAlias = "tuple[Entries, int, Position, Skipped, Rebased | None, Rank | None]"
 Tracking: TypeAlias = tuple[str, Ranges]
 
 FORMAT = 3
 # In the order of a text.
-_FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "tracked")
+_FIELDS = ("lazyckpt", "items", "stages", "rebased", "skipped", "rank", "tracked")
 IN_ALL = ("rebased", "skipped")  # that a flat state has, with null where there is none
-_OPTIONAL = {*IN_ALL, "tracked"}
+_OPTIONAL = {*IN_ALL, "rank", "tracked"}
 _LONGEST_NAME = 40  # of a tracked run
 
 
@@ -225,7 +226,8 @@ def _content(body: Mapping[str, Any]) -> Content:
         raise InvalidState("the state has no place for its source")
     skipped = _skipped(body["skipped"]) if "skipped" in body else Skipped()
     rebased = _rebased(body["rebased"], items) if "rebased" in body else None
-    return stages, items, position, skipped, rebased
+    rank = _rank(body["rank"]) if "rank" in body else None
+    return stages, items, position, skipped, rebased, rank
 
 
 def _skipped(found: Any) -> Skipped:
@@ -240,6 +242,14 @@ def _rebased(found: Any, items: int) -> Rebased:
         if is_count(at) and at <= items and (own is None or is_count(own)):
             return Rebased(at, own)
     raise InvalidState(f"no account of a rebase: {brief(found)}")
+
+
+def _rank(found: Any) -> Rank:
+    if isinstance(found, list) and len(found) == 2 and all(map(is_count, found)):
+        rank = Rank(*found)
+        if rank.number < rank.of:
+            return rank
+    raise InvalidState(f"no rank: {brief(found)}")
 
 
 def _tracking(found: Any) -> Tracking:

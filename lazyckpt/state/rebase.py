@@ -12,6 +12,7 @@ from lazyckpt.core.checks import Unfit, checked, cut
 from lazyckpt.core.content import Entries, alike_functions, decode
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
+from lazyckpt.core.ranks import rank_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
@@ -24,6 +25,7 @@ def matching(state: State, chain: Chain) -> State:
     """The state, if it belongs to the chain; a `StateMismatch` that shows the difference if not."""
     differences = difference(state.stages, chain.entries)
     if not differences:
+        check_rank(state, chain)
         return state
     remedy = _remedy(state, chain)
     raise StateMismatch(
@@ -31,6 +33,19 @@ def matching(state: State, chain: Chain) -> State:
         f"{differences}"
         f"{remedy}strict=False takes it as it is"
     )
+
+
+def check_rank(state: State, chain: Chain) -> None:
+    """Raise a `StateMismatch` for the state of one rank where the chain is another's."""
+    rank = rank_of(chain.machine)
+    if state.rank is not None and state.rank != rank:
+        raise StateMismatch(
+            f"the state is that of {state.rank} alone, and the pipeline is "
+            f"{f'that of {rank}' if rank else 'not divided among ranks'}: other ranks stand "
+            "elsewhere after as many items, so save and load the state of each rank "
+            "(a loader with group= has one for all); lz.reshard takes those of all to another "
+            "number of ranks, where that has a meaning"
+        )
 
 
 def _remedy(state: State, chain: Chain) -> str:
@@ -85,12 +100,13 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 
 def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
     """`rebase` of a state, where its pipeline is known, whose functions a state doesn't have."""
-    items = found.own_items
+    items, rank = found.own_items, found.rank or pipeline.own_rank
     position = carried(found.stages, found.position, pipeline, items=items, was=was)
+    check_rank(found, pipeline)
     skipped = found.skipped.at(found.skipped.marks)  # what killed one may not kill the other
     if found.stages == pipeline.entries:
         known = found.stages, found.items, found.position
-        return State(*known, skipped, found.rebased) if found.skipped.lost else found
+        return State(*known, skipped, found.rebased, rank) if found.skipped.lost else found
     names = [entry.name for entry in found.stages]
     is_like = position == found.position and names == [call.name for call in pipeline.calls]
     return State(
@@ -99,6 +115,7 @@ def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
         position,
         skipped if is_like else skipped.renumbered(),
         Rebased(found.items, given(pipeline.machine, position)),
+        rank,
     )
 
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from lazyckpt.core.call import Chain, runnable
 from lazyckpt.core.checks import Unfit, brief, cut
 from lazyckpt.core.machine import fitting
+from lazyckpt.core.ranks import Rank
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.state.algebra import diff
 from lazyckpt.state.codec import Rebased, given
 from lazyckpt.state.mismatch import Pair, difference, paired
 from lazyckpt.state.rebase import in_lockstep
-from lazyckpt.state.state import AnyState, State, as_state
+from lazyckpt.state.state import AnyState, State, as_state, of_all
 
 _NUMBER = "num_shards"
 
@@ -111,8 +112,10 @@ def _dealt(states: list[State], chain: Chain, pair: Pair) -> list[State]:
     if is_same:
         return states
     whole, more = divmod(sum(state.items for state in states), num_shards)
+    ranks = [Rank(rank, num_shards) if num_shards > 1 else None for rank in range(num_shards)]
     return [
-        State(chain.entries, whole + (rank < more), position) for rank, position in enumerate(dealt)
+        State(chain.entries, whole + (number < more), place, rank=rank)
+        for number, (place, rank) in enumerate(zip(dealt, ranks, strict=True))
     ]
 
 
@@ -150,7 +153,7 @@ def _shared(states: list[State], chain: Chain, pair: Pair) -> list[State]:
         return states
     _check_agreement(states, f", as they may behind {apart[0]!r}" if apart else "")
     if not pair.changed:
-        return [states[0]] * num_shards
+        return states if len(states) > 1 else states * num_shards
     if apart:
         raise StateMismatch(
             f"reshard: {apart[0]!r} behind {pair.name} counts or holds what a rank has had; "
@@ -170,9 +173,14 @@ def _check_count(states: list[State], pair: Pair) -> None:
             f"reshard: {cut(pair.name)}(num_shards={brief(wanted)}) wants the states of "
             f"{brief(wanted)} ranks, got {len(states)}"
         )
+    for rank, state in enumerate(states):
+        if state.rank is not None and state.rank != (rank, wanted):
+            raise StateMismatch(
+                f"reshard: in place of rank {rank}'s state there is that of {state.rank}"
+            )
 
 
 def _check_agreement(states: list[State], why: str = "") -> None:
     for rank, state in enumerate(states):
-        if state != states[0]:
+        if of_all(state) != of_all(states[0]):
             raise StateMismatch(f"ranks 0 and {rank} disagree{why}: {diff(states[0], state)}")

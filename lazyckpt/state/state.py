@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from os import PathLike
@@ -15,12 +16,14 @@ from lazyckpt.core.content import Entries, dumps, encode, written
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS
 from lazyckpt.core.pictured import Legend, Pictured
+from lazyckpt.core.ranks import Rank
 from lazyckpt.errors import InvalidState, StateMismatch
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.state.codec import (
     FORMAT,
     IN_ALL,
     LONGEST,
+    Content,
     Ranges,
     Rebased,
     checksum,
@@ -51,6 +54,8 @@ class State(Pictured):
         position: What the stages need to go on, as nested tuples of ints.
         skipped: What `on_error="skip"` has left out before it, as in `Run.skipped`.
         rebased: Where `rebase` carried it over from another pipeline; else None.
+        rank: The rank whose it is, where other ranks stand elsewhere after as many items,
+            as behind `shard(...) | filter(...)`; None where it is the state of all.
 
     >>> import lazyckpt as lz
     >>> pipeline = lz.source(range(100)) | lz.shuffle(8, seed=0) | lz.batch(2)
@@ -66,7 +71,7 @@ class State(Pictured):
 
     # There may be one for each item, so it takes little time to make.
     __slots__ = (
-        "__weakref__", "_items", "_position", "_rebased", "_skipped", "_stages",
+        "__weakref__", "_items", "_position", "_rank", "_rebased", "_skipped", "_stages",
     )  # fmt: skip
 
     def __init__(
@@ -76,9 +81,10 @@ class State(Pictured):
         position: Position,
         skipped: Skipped = _NONE_SKIPPED,
         rebased: Rebased | None = None,
+        rank: Rank | None = None,
     ) -> None:
         self._stages, self._items, self._position = stages, items, position
-        self._skipped, self._rebased = skipped, rebased
+        self._skipped, self._rebased, self._rank = skipped, rebased, rank
 
     @property
     def stages(self) -> Entries:
@@ -105,6 +111,11 @@ class State(Pictured):
         """Where `rebase` carried it over from another pipeline; else None."""
         return self._rebased
 
+    @property
+    def rank(self) -> Rank | None:
+        """The rank whose it is; None where it is the state of all ranks."""
+        return self._rank
+
     def at(
         self, position: Position, items: int | None = None, skipped: Skipped | None = None
     ) -> State:
@@ -115,6 +126,7 @@ class State(Pictured):
             position,
             self._skipped if skipped is None else skipped,
             self._rebased,
+            self._rank,
         )
 
     @property
@@ -154,8 +166,8 @@ class State(Pictured):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
             return NotImplemented
-        others = other.stages, other.items, other.skipped, other.rebased
-        if (self.stages, self.items, self.skipped, self.rebased) != others:
+        others = other.stages, other.items, other.skipped, other.rebased, other.rank
+        if (self.stages, self.items, self.skipped, self.rebased, self.rank) != others:
             return False
         try:
             return bool(self.position == other.position)
@@ -187,6 +199,8 @@ class State(Pictured):
         found = f"items={self.items}"
         if self.skipped:
             found += f", skipped={int(self.skipped)}"
+        if self.rank is not None:
+            found += f", {self.rank}"
         return found if self.rebased is None else f"{found}, rebased_at={self.rebased.items}"
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -201,7 +215,11 @@ class State(Pictured):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return State, (self.stages, self.items, self.position, self.skipped, self.rebased)
+        return State, self._content
+
+    @property
+    def _content(self) -> Content:
+        return self.stages, self.items, self.position, self.skipped, self.rebased, self.rank
 
     def to_dict(self) -> dict[str, Any]:
         """The state as JSON values, of which ints are below 2**53."""
@@ -233,6 +251,8 @@ class State(Pictured):
         if skipped or skipped.lost:
             left_out = skipped.to_json()
             fields["skipped"] = dumps(toolz.valmap(encode, left_out))
+        if self._rank is not None:
+            fields["rank"] = dumps(self._rank)
         return fields
 
     @staticmethod
@@ -257,7 +277,24 @@ class State(Pictured):
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> State:
         """The state that `to_dict` or `Run.state_dict` gave."""
-        return _from(found, False)
+        own = _of_ranks(found)
+        if len(own) > 1:
+            raise InvalidState(
+                f"the states of {len(own)} ranks, not one: {brief(', '.join(map(str, own)))}; "
+                f"take that of one, such as found[{str(min(own))!r}]"
+            )
+        return State.from_json(*own.values()) if own else _from(found, False)
+
+
+def _of_ranks(found: Any) -> dict[Rank, str]:
+    """The texts of a dict that has states of single ranks; none if it is anything else."""
+    if not isinstance(found, Mapping):
+        return {}
+    names = [re.fullmatch(r"rank (\d{1,9}) of (\d{1,9})", str(name)) for name in found]
+    if not all(names):
+        return {}
+    ranks = [Rank(*map(int, name.groups())) for name in names if name]
+    return dict(zip(ranks, found.values(), strict=True))
 
 
 def _from(found: Any, is_checked: bool) -> State:
@@ -276,13 +313,21 @@ def flat(state: State) -> dict[str, Any]:
 
     Some checkpointers take containers apart, and lose empty ones, and read only the
     fields that there are before they do: it has all of them, whether or not it was
-    rebased and something was left out.
+    rebased and something was left out. Some merge the dicts of all ranks by their keys:
+    a state of one rank alone is one text, below the name of its rank.
     """
+    if state.rank is not None:
+        return {str(state.rank): state.to_json()}
     fields = state._fields()
     found: dict[str, Any] = dict.fromkeys(IN_ALL, "null")
     for name, text in fields.items():
         found[name] = int(text) if text.isdigit() else text
     return {**found, "check": checksum(joined(fields))}
+
+
+def of_all(state: State) -> State:
+    """The state, as if it were that of all ranks."""
+    return State(*state._content[:-1])
 
 
 def _facts(state: State) -> Iterator[str]:
@@ -294,6 +339,8 @@ def _facts(state: State) -> Iterator[str]:
         yield f"{int(state.skipped):,} skipped"
     if state.rebased is not None:
         yield f"rebased after {plural(state.rebased.items, 'item')}"
+    if state.rank is not None:
+        yield f"of {state.rank} alone"
     if isinstance(state, TrackedState):
         yield f"{count_of(state.finished):,} finished behind it"
 
@@ -335,13 +382,13 @@ class TrackedState(State):
     __slots__ = ("_finished", "_tracker")
 
     def __init__(self, base: State, tracker: str, finished: Ranges) -> None:
-        super().__init__(base.stages, base.items, base.position, base.skipped, base.rebased)
+        super().__init__(*base._content)
         self._tracker, self._finished = tracker, finished
 
     @property
     def base(self) -> State:
         """The state before the oldest item that is not finished."""
-        return State(self.stages, self.items, self.position, self.skipped, self.rebased)
+        return State(*self._content)
 
     @property
     def tracker(self) -> str:
@@ -383,9 +430,15 @@ def epochs_between(first: State, second: State) -> int:
 AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]
 
 
-def as_state(value: AnyState) -> State:
-    """A state to go on from, from any of its forms."""
-    state = any_state(value)
+def as_state(value: AnyState, rank: Rank | None = None) -> State:
+    """A state to go on from, from any of its forms.
+
+    Args:
+        value: The state.
+        rank: Whose it is, of several that were merged.
+    """
+    several: Mapping[Any, Any] = _of_ranks(value)
+    state = any_state(several.get(rank, value))
     if isinstance(state, TrackedState):
         raise InvalidState(
             f"the state is one of lazyckpt.tracked, with {count_of(state.finished):,} items "

@@ -22,7 +22,8 @@ def rest(pipeline: lz.Pipeline[Any], state: lz.State, limit: int = 99) -> list[A
 
 def checksum(body: dict[str, Any]) -> str:
     """That of a state's fields, as anybody can compute it."""
-    order = [name for name in ("lazyckpt", "items", "stages", "rebased", "skipped") if name in body]
+    names = ("lazyckpt", "items", "stages", "rebased", "skipped", "rank")
+    order = [name for name in names if name in body]
     texts = (json.dumps(body[name], sort_keys=True, separators=(",", ":")) for name in order)
     pairs = zip(order, texts, strict=True)
     text = "{" + ",".join(f'"{name}":{value}' for name, value in pairs) + "}"

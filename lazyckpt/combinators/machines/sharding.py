@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from lazyckpt.core.flow import Flow, Position, View, counted
-from lazyckpt.core.machine import MOST, End, Machine, Rate, within
+from lazyckpt.core.machine import MOST, End, Machine, Rate, Share, within
 from lazyckpt.core.prng import Indices, affine, as_array
 from lazyckpt.core.stages import stateful, stateless
 from lazyckpt.errors import ArgumentError
@@ -29,6 +29,18 @@ def share_of(
     whole, rest = divmod(int(length), num_shards)
     fills = remainder in ("pad", "repeat")
     return whole + (rest > 0 if fills else rest > index and remainder is None)
+
+
+def _is_even(length: int | float | None, num_shards: int, remainder: Remainder) -> bool:
+    """Whether all ranks get as many of so many items."""
+    divides = length is not None and (length == math.inf or length % num_shards == 0)
+    return remainder is not None or divides
+
+
+def _dealt(upstream: Machine[Any], num_shards: int, index: int, remainder: Remainder) -> Share:
+    """Which items of the stream of all ranks one rank is dealt."""
+    is_even = _is_even(upstream.length, num_shards, remainder)
+    return upstream.share.dealt(num_shards, index, is_even=is_even)
 
 
 def strided(
@@ -86,7 +98,7 @@ def strided(
     return stateless(
         upstream,
         rate=Rate(),
-        share=upstream.share.dealt(num_shards, index),
+        share=_dealt(upstream, num_shards, index, remainder),
         step=step,
         skip=skip,
         item=None if remainder == "repeat" else item,
@@ -125,7 +137,7 @@ def padded(
 
         return Flow(chain(items, tail()), items.snapshot)
 
-    share = upstream.share.dealt(num_shards, index)
+    share = _dealt(upstream, num_shards, index, "pad")
     return stateless(
         upstream, rate=Rate(), share=share, step=step, flow=flow, skip=skip, length=length
     )
@@ -184,7 +196,9 @@ def contiguous_part(
         upstream,
         check=lambda given: within("shard", given, size),
         rate=Rate(whole_epoch=True),
-        share=upstream.share.cut(start, num_shards, index),
+        share=upstream.share.cut(
+            start, num_shards, index, is_even=_is_even(length, num_shards, remainder)
+        ),
         step=step,
         flow=flow if is_inside or remainder == "pad" else None,
         skip=skip,
@@ -243,5 +257,5 @@ def dealt_stream(
         return Flow(hands(), items.snapshot)
 
     rate = Rate(num_shards, num_shards if remainder == "repeat" else 0)
-    share = upstream.share.dealt(num_shards, index)
+    share = _dealt(upstream, num_shards, index, remainder)
     return stateless(upstream, rate=rate, share=share, step=step, flow=flow, length=length)
