@@ -15,6 +15,7 @@ from lazyckpt.core.content import room_for_texts
 from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
+from lazyckpt.core.ranks import Rank
 from lazyckpt.errors import InvalidState
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import SkipLog, Skipped
@@ -277,12 +278,14 @@ class Execution(NamedTuple, Generic[T]):
         session: The executor's workers.
         machine: What the cursor goes through.
         cursor: Where the item delivered last is.
+        own_rank: The rank whose its positions are; None where those of all ranks are equal.
     """
 
     pipeline: Chain
     session: Session | None
     machine: Machine[T]
     cursor: Cursor[T]
+    own_rank: Rank | None
 
 
 def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Execution[T]:
@@ -295,7 +298,7 @@ def prepared(pipeline: Chain, executor: Executor | None, *, skips: bool) -> Exec
         pipeline.machine.check(pipeline.machine.init(0))
     skip_log.is_direct = skip_log.is_direct or session is None
     cursor: Cursor[T] = Cursor(machine, skip_log, partial(_again, pipeline, skips=skips))
-    return Execution(pipeline, session, machine, cursor)
+    return Execution(pipeline, session, machine, cursor, made.own_rank)
 
 
 def with_skip_log(pipeline: Chain, *, skips: bool) -> tuple[Chain, SkipLog]:

@@ -64,7 +64,7 @@ class Delivery(Generic[T]):
         self._under_way = _NO_BLOCK
 
     def _use(self, execution: Execution[T]) -> None:
-        self.pipeline, self.session, self.machine, self.cursor = execution
+        self.pipeline, self.session, self.machine, self.cursor, self._own_rank = execution
         self._entries = self.pipeline.entries
 
     def state(self) -> State:
@@ -144,9 +144,7 @@ class Delivery(Generic[T]):
             position, skipped = with_marks(position, skipped.marks), skipped.at((), skipped.lost)
         flow = self._flow(pipeline, position)
         self.is_ended, self._rebased = False, rebased
-        whole = self.pipeline  # what one rank leaves out, others don't know
-        is_own = self._skips or rank is not None
-        self._rank = rank_of(whole.machine) if is_own else whole.own_rank
+        self._rank = self._own_rank if rank is None else rank_of(self.pipeline.machine)
         self.cursor.go_to(Mark(position, items, skipped), flow)
         self._before = items - given
 

@@ -277,6 +277,10 @@ class State(Pictured):
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> State:
         """The state that `to_dict` or `Run.state_dict` gave."""
+        if isinstance(found, Mapping) and "ranks" in found:
+            raise InvalidState(
+                "the state is that of all ranks of a loader with group=: load it into one"
+            )
         own = _of_ranks(found)
         if len(own) > 1:
             raise InvalidState(

@@ -170,6 +170,17 @@ def test_who_leaves_out_items_is_a_rank_of_its_own(executor: Any) -> None:
         assert fresh.state.rank is None
 
 
+def test_what_all_ranks_leave_out_leaves_their_states_equal() -> None:
+    def parsed(index: int) -> Any:
+        numbers = lz.source(["x", *"123456789"]) | lz.map(int) | lz.filter(bool)
+        return numbers | lz.shard(num_shards=2, index=index) | lz.batch(2)
+
+    runs = [lz.run(parsed(n), on_error="skip") for n in range(2)]
+    assert [next(run) for run in runs] == [[1, 3], [2, 4]]
+    assert runs[0].state == runs[1].state
+    assert (runs[0].state.rank, runs[0].skipped) == (None, 1)
+
+
 @pytest.mark.parametrize("wrong", [[2, 2], [0], [0, "2"], [-1, 2], {}, 5, [0, 2, 1]])
 def test_a_rank_that_is_none(wrong: Any) -> None:
     body = lz.state_at(odd_ones(0), 1).to_dict() | {"rank": wrong}

@@ -49,9 +49,9 @@ def loader(
     each has: where filters, packing or files of its own give them different numbers.
     A loop ends where the first rank has come to the end of its epoch. What others have
     left comes first in the next loop, also after a resume: no item is lost. So ranks
-    may be in different epochs, and each saves its own state, unless they always
-    have as many items, as behind `shard(remainder=...)` or `repeat() | shard(...)`.
-    An error on one rank is a `RankFailed` on the others, at the same step.
+    may be in different epochs. `Loader.state_dict` is equal on all ranks: where each is
+    at a place of its own, it has the places of all. An error on one rank is a `RankFailed`
+    on the others, at the same step.
 
     The ranks agree for `agree_ahead` steps at a time, over connections of their own,
     which no other collective uses; so many items wait on each. An agreement costs one
@@ -101,10 +101,13 @@ def loader(
     limit = checked("loader", "timeout", timeout, seconds)
     if group is not None:
         checked("loader", "group", group, _group)
-    made = run(pipeline, state, strict=strict, executor=executor, on_error=on_error)
+    begin = state if group is None else None
+    made = run(pipeline, begin, strict=strict, executor=executor, on_error=on_error)
     ranked = None
     if group is not None:
-        ranked = RankedRun(pipeline, made, ahead, limit, has_place=state is not None)
+        ranked = RankedRun(pipeline, made, ahead, limit)
+        if state is not None:
+            ranked.load(state, group.rank(), group.size())
         ranked.join(group)
     return Loader(made, size, pins, ranked)
 
@@ -154,7 +157,11 @@ class Loader(Iterable[T], Generic[T]):
         return self._paced.skipped
 
     def state_dict(self) -> dict[str, Any]:
-        """The state as a flat dict of ints and texts, for any checkpointer."""
+        """The state as a flat dict of ints and texts, for any checkpointer.
+
+        Where all ranks are at one place, or there is a `group`, it is equal on all of them.
+        Else it has one text, below the name of this rank: save that of each rank.
+        """
         return self._paced.state_dict()
 
     def load_state_dict(self, state: AnyState) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import operator
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Chain
-from lazyckpt.errors import PipelineError, StateMismatch
+from lazyckpt.core.checks import brief
+from lazyckpt.errors import InvalidState, PipelineError, StateMismatch
 from lazyckpt.integrations.torch.reports import Report, is_divided, listed
 from lazyckpt.state.reshard import reshard
 
@@ -31,6 +34,24 @@ def meeting_point(reports: Sequence[Report]) -> Point | None:
         if all(past.get(number, -1) >= 0 for past in pasts)
     ]
     return max(known, default=None)
+
+
+def of_group(found: Mapping[str, Any], size: int) -> tuple[list[str], int]:
+    """The states of all ranks of a group, out of its `state_dict`, and the steps since."""
+    try:
+        states, steps = json.loads(found["ranks"]), operator.index(found["steps"])
+    except (TypeError, KeyError, ValueError):
+        raise InvalidState(f"not a state of all ranks: {brief(found)}") from None
+    if not isinstance(states, list) or not all(isinstance(each, str) for each in states):
+        raise InvalidState(f"not states of ranks: {brief(states)}")
+    if steps < 0:
+        raise InvalidState(f"steps must be an int >= 0, got {brief(steps)}")
+    if len(states) != size:
+        raise StateMismatch(
+            f"loader: the state has the places of {len(states)} ranks, and the group has {size}: "
+            "where they may change, lz.reshard takes them there, from json.loads(state['ranks'])"
+        )
+    return states, steps
 
 
 def common_place(reports: Sequence[Report], new: Sequence[int], pipeline: Chain) -> str:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch.distributed as dist
 
 from lazyckpt.core.call import Chain
+from lazyckpt.core.content import dumps
 from lazyckpt.errors import PipelineError
 from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.integrations.torch.lookahead import Lookahead
-from lazyckpt.integrations.torch.places import common_place, meeting_point
+from lazyckpt.integrations.torch.places import common_place, meeting_point, of_group
 from lazyckpt.integrations.torch.ranks import Ranks
 from lazyckpt.integrations.torch.reports import (
     Report,
     check_alike,
     failed,
+    is_divided,
     pipeline_digest,
     told,
 )
@@ -57,7 +59,6 @@ class RankedRun(Generic[T]):
         run: Its run on this rank.
         agree_ahead: For how many steps to agree at once.
         timeout: How many seconds an agreement may take.
-        has_place: Whether the run has come from a state.
 
     Attributes:
         state: The state after the last delivered item.
@@ -70,12 +71,10 @@ class RankedRun(Generic[T]):
         run: Run[T],
         agree_ahead: int,
         timeout: float,
-        *,
-        has_place: bool,
     ) -> None:
         self._pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
         self._ahead = Lookahead(run)
-        self.state, self._has_place = run.state, has_place
+        self.state, self._has_place = run.state, False
         self._ranks: Ranks | None = None
         self.length: float | None = None
         self._digest = pipeline_digest(pipeline)
@@ -88,15 +87,35 @@ class RankedRun(Generic[T]):
         return self.state.skipped
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, for any checkpointer."""
-        return flat(self.state)
+        """The state for any checkpointer, equal on all ranks.
+
+        Where each rank is at a place of its own, those of all when they agreed last, and
+        the steps since.
+        """
+        is_of_all = is_divided(self._pipeline) and self.state.rank is None
+        if is_of_all or not self._agreements:
+            return flat(self.state)
+        last = self._agreements[-1]
+        return {"ranks": dumps(last.states), "steps": self.state.items - last.items}
 
     def load_state_dict(self, state: AnyState) -> None:
         """Go to a state. A loop under way goes on from there, after another agreement."""
-        self._ahead.go_to(state)
-        self.state, self._has_place = self._ahead.end, True
+        assert self._ranks is not None
+        self.load(state, *self._ranks.who)
+
+    def load(self, state: AnyState, rank: int, size: int) -> None:
+        """Go to a state of this rank of a group of that size, or of all of them."""
         self._agreements.clear()
         self._turn += 1
+        if isinstance(state, Mapping) and "ranks" in state:
+            states, steps = of_group(state, size)
+            if error := self._go_on(states[rank], steps):
+                raise error
+            self._agreements.append(Agreement(0, states, self.state.items - steps))
+        else:
+            self._ahead.go_to(state)
+            self.state = self._ahead.end
+        self._has_place = True
 
     def change(self, pipeline: Chain) -> None:
         """Go on as another pipeline after the item delivered last; the ranks then agree anew."""
@@ -104,6 +123,7 @@ class RankedRun(Generic[T]):
         self._ahead.change(pipeline)
         self._pipeline, self._digest = pipeline, pipeline_digest(pipeline)
         self.state = self._ahead.end
+        self._agreements.clear()  # whose states are of another pipeline
         self._has_changed = True
 
     def epoch(self, size: int | None = None) -> Iterator[T]:

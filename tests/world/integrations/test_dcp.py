@@ -1,9 +1,10 @@
-"""torch DCP and two gloo ranks: a run is `Stateful`, and the state of one rank is that of all."""
+"""torch DCP and two gloo ranks: a run is `Stateful`, with a state of all ranks or of its own."""
 
 from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 import lazyckpt as lz
 from tests.world.integrations.trainer_cases import (
+    BATCH,
     KILLED_AT,
+    LENGTH,
     SAVES,
     STEPS,
     ends,
     epoch_of,
+    floats,
     noted,
     numbers_of,
     once,
@@ -36,18 +40,38 @@ pytestmark = [
 RANKS = 2
 
 
-def train(folder: Path, rank: int, attempt: str) -> None:
+def odd_ones(index: int) -> lz.Pipeline[dict[str, Any]]:
+    """Of which each rank leaves out as many as there are: a state of its own on each."""
+    ranks = lz.shard(num_shards=RANKS, index=index)
+    numbers = lz.source(range(LENGTH)) | lz.shuffle(seed=0) | lz.repeat() | ranks
+    return numbers | lz.filter(lambda x: x % 4 != 2) | lz.batch(BATCH, collate=floats)
+
+
+KINDS = {"global": partial(pipeline_of, RANKS), "own": odd_ones, "group": odd_ones}
+
+
+def train(folder: Path, rank: int, attempt: str, kind: str) -> None:
     """Checkpoints by DCP, and the data's state once more, by rank 0 alone."""
     meeting = f"file://{folder}/{attempt}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=RANKS)
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
-    batches = lz.torch.loader(pipeline_of(RANKS, rank))
+    group = dist.group.WORLD if kind == "group" else None
+    batches = lz.torch.loader(KINDS[kind](rank), group=group)
     kept: dict[str, Any] = {"model": model.state_dict(), "data": batches}
     saved = sorted(folder.glob("step-*/.metadata"))
     if saved:
         dcp.load(kept, checkpoint_id=saved[-1].parent)
         model.load_state_dict(kept["model"])
-        assert batches.state_dict() == torch.load(folder / "rank0.pt", weights_only=True)
+        of_first = torch.load(folder / "rank0.pt", weights_only=True)
+        if kind == "own" and rank > 0:
+            with pytest.raises(lz.StateMismatch, match="rank 0 of 2 alone"):
+                lz.torch.loader(odd_ones(rank), state=of_first)
+        elif kind == "group":
+            assert (
+                lz.torch.loader(odd_ones(rank), state=of_first, group=group).state == batches.state
+            )
+        else:
+            assert batches.state_dict() == of_first
     for batch in batches:
         loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
         loss.backward()
@@ -68,8 +92,10 @@ def train(folder: Path, rank: int, attempt: str) -> None:
                 torch.save(batches.state_dict(), folder / "rank0.pt")
 
 
-def test_two_ranks_killed_and_resumed(tmp_path: Path) -> None:
-    ranks = [starts(__file__, tmp_path, str(r), "1", killed_at=KILLED_AT) for r in range(RANKS)]
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_killed_and_resumed(tmp_path: Path, kind: str) -> None:
+    begun = [(__file__, tmp_path, str(r), "1", kind) for r in range(RANKS)]
+    ranks = [starts(*each, killed_at=KILLED_AT) for each in begun]
     for rank in ranks:
         assert rank.stdout is not None
         assert rank.stdout.readline() == f"{KILLED_AT}\n", rank.communicate()[1]
@@ -77,10 +103,10 @@ def test_two_ranks_killed_and_resumed(tmp_path: Path) -> None:
         rank.kill()
     for rank in ranks:
         ends(rank, killed=True)
-    for rank in [starts(__file__, tmp_path, str(r), "2") for r in range(RANKS)]:
+    for rank in [starts(__file__, tmp_path, str(r), "2", kind) for r in range(RANKS)]:
         ends(rank)
     for r in range(RANKS):
-        assert once(noted(tmp_path, r)) == numbers_of(pipeline_of(RANKS, r))
+        assert once(noted(tmp_path, r)) == numbers_of(KINDS[kind](r))
 
 
 def test_a_run_and_a_loader_are_stateful(tmp_path: Path) -> None:
@@ -125,4 +151,4 @@ def test_what_was_rebased_or_left_out_is_loaded_by_a_run_that_knows_nothing_of_i
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    train(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

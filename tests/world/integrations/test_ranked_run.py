@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from itertools import chain, count, islice
@@ -122,6 +123,60 @@ def test_a_resume_at_any_step_gives_the_rest(
 
     for one, other in zip(on_ranks(ranks, whole), on_ranks(ranks, resumed), strict=True):
         assert other[: len(one)] == one
+
+
+@few
+@given(pipelines, st.integers(2, 3), st.integers(1, 4), st.integers(0, 20), st.integers(0, 4))
+def test_what_any_rank_saves_is_the_state_of_all(
+    name: str, ranks: int, agree_ahead: int, cut: int, more: int
+) -> None:
+    every = [PIPELINES[name](ranks, rank) for rank in range(ranks)]
+
+    def saves(rank: int, group: dist.ProcessGroup) -> tuple[str, list[Any]]:
+        batches = loader(every[rank], group, agree_ahead=agree_ahead)
+        list(islice(items(batches), cut))
+        saved = json.dumps(batches.state_dict())
+        return saved, list(islice(items(batches), 30))
+
+    saved = on_ranks(ranks, saves)
+    states = {state for state, _ in saved}
+    assert len(states) == 1
+    state = json.loads(states.pop())
+
+    def resumes(rank: int, group: dist.ProcessGroup) -> tuple[Any, Any, Any]:
+        batches = loader(every[rank], group, state=state)
+        some = list(islice(items(batches), more))
+        again = loader(every[rank], group)
+        again.load_state_dict(batches.state_dict())
+        return some, list(islice(items(again), 30)), list(islice(items(batches), 30))
+
+    for (_, whole), (some, rest, other) in zip(saved, on_ranks(ranks, resumes), strict=True):
+        assert rest == other
+        assert [*some, *rest][:30] == whole
+
+
+def test_a_state_of_all_ranks_that_does_not_fit() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> dict[str, Any]:
+        batches = loader(filtered(2, rank), group)
+        next(iter(batches))
+        saved: dict[str, Any] = batches.state_dict()
+        for wrong, error in (
+            ({"ranks": json.dumps(json.loads(saved["ranks"])[:1])}, lz.StateMismatch),
+            ({"ranks": "5"}, lz.InvalidState),
+            ({"ranks": "[5, 6]"}, lz.InvalidState),
+            ({"ranks": "["}, lz.InvalidState),
+            ({"steps": -1}, lz.InvalidState),
+            ({"steps": None}, lz.InvalidState),
+        ):
+            with pytest.raises(error):
+                batches.load_state_dict(saved | wrong)
+        with pytest.raises(lz.InvalidState, match="all ranks of a loader with group="):
+            lz.run(filtered(2, rank), saved)
+        return saved
+
+    one, other = on_ranks(2, act)
+    assert one == other
+    assert one["steps"] == 1
 
 
 def test_loading_a_state_in_a_loop_goes_on_from_there() -> None:
@@ -249,7 +304,7 @@ def test_bad_records_are_left_out_and_counted() -> None:
         texts = ["1", "b", "3", "c", "5"][: 3 + 2 * rank]
         batches = loader(lz.source(texts) | lz.map(int), group, on_error="skip")
         found = list(batches)
-        assert lz.State.from_dict(batches.state_dict()) == batches.state
+        assert lz.State.from_json(batches.state.to_json()) == batches.state
         return found, batches.skipped
 
     assert on_ranks(2, act) == [([1, 3], 1), ([1, 3], 1)]
