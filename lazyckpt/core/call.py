@@ -15,7 +15,7 @@ from lazyckpt.core.content import Entries, Entry, digest, dumps, has_room
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.core.ranks import Rank, is_global, rank_of
+from lazyckpt.core.ranks import Rank, parting, rank_of
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
@@ -269,7 +269,7 @@ class Chain(Frozen, Shown, Pictured):
     @cached_property
     def own_rank(self) -> Rank | None:
         """The rank whose its positions are; None where those of all ranks are equal."""
-        return None if is_global(self) else rank_of(self.machine)
+        return rank_of(self.machine) if parting(self) else None
 
     def _legend(self) -> Legend:
         return Legend(self)

@@ -28,10 +28,13 @@ def rank_of(machine: Machine[Any]) -> Rank | None:
     return Rank(share.rank, share.ranks) if share.ranks > 1 else None
 
 
-def is_global(chain: Chain) -> bool:
-    """Whether all ranks are at equal positions after as many items."""
+def parting(chain: Chain) -> Call | None:
+    """The stage behind which ranks are at positions of their own after as many items, if any."""
+    for inner in chain.calls[0].chains:
+        if found := parting(inner):
+            return found
     stages = zip(chain.calls, chain.machines, strict=True)
-    return all(_is_in_step(*each) for each in stages) and all(map(is_global, chain.calls[0].chains))
+    return next((call for call, machine in stages if not _is_in_step(call, machine)), None)
 
 
 def _is_in_step(call: Call, machine: Machine[Any]) -> bool:

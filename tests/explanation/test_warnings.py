@@ -28,6 +28,40 @@ def pick(rng: Any, item: Any) -> Any:
     return rng.random()
 
 
+def half(pipeline: lz.Pipeline[Any], *, behind: Any, remainder: Any = None) -> lz.Pipeline[Any]:
+    return pipeline | lz.shard(num_shards=2, index=0, remainder=remainder) | behind
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stage"),
+    [
+        (half(NUMBERS, behind=lz.filter(bool)) | lz.batch(2), "filter(bool)"),
+        (half(STREAM, behind=lz.flat_map(range)), "flat_map(range)"),
+        (half(STREAM, behind=lz.repeat()), "repeat()"),
+        (lz.lanes([STREAM] * 2, num_shards=2, index=0) | lz.batch(2), "lanes(...)"),
+        (lz.zip(half(NUMBERS, behind=lz.scan(max, 0)), STREAM), "scan(max, 0)"),
+    ],
+)
+def test_states_of_one_rank_alone_are_warned_of(pipeline: lz.Pipeline[Any], stage: str) -> None:
+    assert (
+        f"each rank has a state of its own, for ranks are at different places behind {stage}:"
+        in (warned(pipeline))
+    )
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        half(NUMBERS, behind=lz.batch(2)),
+        half(NUMBERS, behind=lz.shuffle(seed=0)) | lz.repeat(),
+        half(STREAM | lz.filter(bool), behind=lz.repeat(), remainder="drop"),
+        NUMBERS | lz.filter(bool),
+    ],
+)
+def test_states_of_all_ranks_are_not(pipeline: lz.Pipeline[Any]) -> None:
+    assert "state of its own" not in warned(pipeline)
+
+
 def warned(pipeline: lz.Pipeline[Any], executor: lz.Executor | None = None) -> str:
     return "\n".join(lz.explain(pipeline, executor).warnings)
 

@@ -126,6 +126,6 @@ def test_what_the_writer_has_is_not_what_the_loader_changes() -> None:
     run = lz.run(pipeline(), on_error="skip")
     next(run)
     found, before = run.state_dict(), run.state
-    assert {type(value) for value in found.values()} == {int, str}  # which nothing can change
+    assert {type(value) for value in found.values()} <= {int, str}  # which nothing can change
     found.clear()
     assert run.state == before == lz.State.from_dict(run.state_dict())
