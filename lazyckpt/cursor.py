@@ -16,7 +16,7 @@ from lazyckpt.core.flow import Flow, Position, close_stream, pass_over
 from lazyckpt.core.iterators import remaining
 from lazyckpt.core.machine import Machine
 from lazyckpt.core.ranks import Rank
-from lazyckpt.errors import InvalidState
+from lazyckpt.errors import ArgumentError, InvalidState
 from lazyckpt.executors.executor import Executor
 from lazyckpt.failures.skip_log import SkipLog, Skipped
 
@@ -318,4 +318,11 @@ def _skipping(pipeline: Chain, skip_log: SkipLog) -> Chain:
     """The pipeline that leaves out what fails."""
     module = import_module("lazyckpt.failures.skipping")  # when something is to be
     found: Chain = module.skipping(pipeline, skip_log)
+    try:
+        found.own_rank  # noqa: B018  # builds it
+    except ArgumentError as error:
+        raise ArgumentError(
+            f'{error}; with on_error="skip" that is so wherever items may be left out, so put it '
+            "before the stages that may fail"
+        ) from None
     return found

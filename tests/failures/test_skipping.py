@@ -194,6 +194,14 @@ def test_bad_policy() -> None:
         lz.run(NUMBERS, on_error="ignore")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("executor", [None, lz.threads(2)])
+def test_what_wants_random_access_behind_what_may_fail_is_told_why(executor: Any) -> None:
+    pipeline = lz.source(["1", "b"]) | lz.map(int) | lz.batch(1) | lz.shuffle(seed=0)
+    assert pipeline.machine.length == 2
+    with pytest.raises(lz.ArgumentError, match=r'shuffle: .*with on_error="skip" that is so'):
+        lz.run(pipeline, on_error="skip", executor=executor)
+
+
 def test_everything_fails() -> None:
     run = lz.run(lz.source([3, 10, 17]) | lz.map(picky) | lz.batch(2), on_error="skip")
     assert list(run) == []
