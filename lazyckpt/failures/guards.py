@@ -62,6 +62,7 @@ class Guarded(Guard):
         return hole
 
 
+_MOST = 1000  # characters of an error that are looked at
 _FOLDERS = re.compile(r"(?:\b\w+://|(?<!\w)/)(?:[^\s/]+/)+")
 
 
@@ -71,7 +72,7 @@ def _short(error: Exception) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = type(error).__name__
-    return _FOLDERS.sub(".../", text)
+    return _FOLDERS.sub(".../", text[:_MOST])
 
 
 def _cut(text: str) -> str:

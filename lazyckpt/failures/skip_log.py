@@ -24,7 +24,6 @@ from lazyckpt.failures.marks import Triple
 
 _FIRST = 8  # items left out whose texts are kept
 _TEXT_LENGTH = 88  # characters of one
-_LOOKED_AT = 1000  # characters of an error, of which a text is made
 _MOST_LOST = 8  # records whose names are kept
 LEFT_OUT = WorkerDied("left out, as it was before")  # in place of what a state doesn't keep
 LOST_NAMES = 1 << 40  # that there may be
@@ -265,7 +264,7 @@ class SkipLog:
 
     def add(self, stage: int, epoch: int, number: int, text: str) -> None:
         """Record one item."""
-        line = " ".join(masked(text[:_LOOKED_AT]).split())[:_TEXT_LENGTH]
+        line = " ".join(masked(text).split())[:_TEXT_LENGTH]
         first = (stage, epoch, number, "".join(c if c.isprintable() else "?" for c in line))
         self.record(SkipRecord(((stage, epoch, number, number + 1),), (first,)))
 
