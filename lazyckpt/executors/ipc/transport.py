@@ -322,7 +322,7 @@ class Receiver:
         if not found:
             raise EOFError("the sender is gone")
         if not fds:  # the kernel drops one that there is no room for
-            raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)}, in the consumer of a worker")
+            raise too_many_files()
         memory: SharedMemorySlots | UnmappedSlots
         with open(fds[0], "r+b") as file:
             try:
@@ -331,6 +331,15 @@ class Receiver:
                 memory = UnmappedSlots(file, size, slots)
         self.close()  # all that came through it has been read
         self._memory = memory
+
+
+def too_many_files() -> OSError:
+    """The error of a process that can open no more, with what to do about it."""
+    return OSError(
+        errno.EMFILE,
+        f"{os.strerror(errno.EMFILE)}: each worker needs a few; raise the limit of this process "
+        "(ulimit -n), or ask for fewer workers",
+    )
 
 
 def _as_socket(connection: Connection[Any, Any]) -> socket.socket:

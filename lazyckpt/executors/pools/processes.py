@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import select
@@ -20,7 +21,7 @@ from lazyckpt.executors.ipc.serialization import (
     transfer_failure,
 )
 from lazyckpt.executors.ipc.shared_memory import LENT_SLOTS
-from lazyckpt.executors.ipc.transport import Unwritable
+from lazyckpt.executors.ipc.transport import Unwritable, too_many_files
 from lazyckpt.executors.plan.errors import TaskLost
 from lazyckpt.executors.plan.handlers import Handler, Outcome
 from lazyckpt.executors.pools.forking import forking, resting
@@ -254,8 +255,10 @@ class ProcessPool(WorkerPool):
                     import_module("threadpoolctl")  # once here, for all workers
                 for index in range(self.workers):
                     self._start_worker(context, index, shared, arguments, lost)
-        except BaseException:
+        except BaseException as error:
             self.stop()
+            if isinstance(error, OSError) and error.errno == errno.EMFILE:
+                raise too_many_files() from error
             raise
 
     def forget(self) -> None:

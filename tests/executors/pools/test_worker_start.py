@@ -373,3 +373,25 @@ def test_worker_init_has_the_last_word_on_seeds() -> None:
     with lz.run(lz.source(range(3)) | lz.map(draw), executor=executor) as run:
         found = [number for _, number in run]
     assert found == np.random.RandomState(0).rand(3).tolist()
+
+
+FEW_FILES = """
+import resource
+import lazyckpt as lz
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+many = lz.processes(64, start_method="fork")
+with lz.run(lz.source(range(9)) | lz.map(abs), executor=many) as run:
+    try:
+        next(run)
+    except OSError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_too_few_files_for_so_many_workers_are_an_error_that_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FEW_FILES], capture_output=True, text=True, timeout=SOON, check=True
+    )
+    assert "Too many open files: each worker needs a few; raise the limit" in done.stdout
