@@ -79,17 +79,18 @@ def test_every_repr_is_short_and_the_same_twice(pipeline: lz.Pipeline[Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("data", "shown"),
+    ("kind", "shown"),
     [
-        (list(range(10**6)), "source([0, 1, 2, ...])"),
-        (tuple(range(10**6)), "source((0, 1, 2, ...))"),
-        (range(10**6), "source(range(0, 1000000))"),
-        (np.zeros((10**6, 3), np.float32), "source(<float32[1000000, 3]>)"),
-        (Stream(range(10**6)), "source(<Stream of 1000000>)"),
+        (list, "source([0, 1, 2, ...])"),
+        (tuple, "source((0, 1, 2, ...))"),
+        (range, "source(range(0, 1000000))"),
+        (lambda data: np.zeros((len(data), 3), np.float32), "source(<float32[1000000, 3]>)"),
+        (Stream, "source(<Stream of 1000000>)"),
     ],
 )
-def test_long_data_is_abbreviated(data: Any, shown: str) -> None:
-    assert repr(lz.source(data)) == shown
+def test_long_data_is_abbreviated(kind: Any, shown: str) -> None:
+    data = range(10**6)
+    assert repr(lz.source(data if kind is range else kind(data))) == shown
 
 
 @pytest.mark.parametrize("data", [["x" * 10**6], [b"x" * 10**6], b"x" * 10**6, [[["y"] * 99] * 99]])

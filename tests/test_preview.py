@@ -110,16 +110,23 @@ class Abysmal(list[Any]):
         raise AssertionError("the whole of it is shown")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        Abysmal(range(10**6)), "x" * 10**7, b"x" * 10**7, Endlessly(), SELF, range(10**12),
-        dict.fromkeys(range(10**5), "x" * 100), {*range(10**5)}, np.zeros((10**4, 10**3)), Unsure(),
-    ],
-    ids=lambda value: type(value).__name__,
-)  # fmt: skip
-def test_huge_items_are_abbreviated(value: Any) -> None:
-    found = [*lines("0", value)]
+HUGE: dict[str, Callable[[], Any]] = {
+    "a list": lambda: Abysmal(range(10**6)),
+    "a string": lambda: "x" * 10**7,
+    "bytes": lambda: b"x" * 10**7,
+    "an iterator": Endlessly,
+    "itself": lambda: SELF,
+    "a range": lambda: range(10**12),
+    "a dict": lambda: dict.fromkeys(range(10**5), "x" * 100),
+    "a set": lambda: {*range(10**5)},
+    "an array": lambda: np.zeros((10**4, 10**3)),
+    "no len": Unsure,
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_huge_items_are_abbreviated(name: str) -> None:
+    found = [*lines("0", HUGE[name]())]
     assert len(found) <= 10
     assert all(len(text) <= 60 for text in found[0])
 

@@ -1,4 +1,4 @@
-"""The command line, in processes of its own: what it prints, and its exit status."""
+"""The command line: what it prints, and its exit status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -44,7 +48,7 @@ def ending():
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with modules, and states of a pipeline after 2 and 3 items."""
     (tmp_path / "training_of_cli.py").write_text(CODE)
     (tmp_path / "broken_cli.py").write_text(f"api_key = '{SECRET}' +")
@@ -54,17 +58,47 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lz.save(lz.state_at(lz.source(range(9)), 3), tmp_path / "other.json")
     (tmp_path / "bad.json").write_text(f'{{"lazyckpt": 3, "token": "{SECRET}"')
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield tmp_path
+    for name in ("training_of_cli", "broken_cli"):
+        sys.modules.pop(name, None)
 
 
-def environment(columns: int = 100) -> dict[str, str]:
+def environment() -> dict[str, str]:
     path = str(Path(lz.__file__).parents[1])
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": str(columns)}
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100"}
 
 
-def called(*arguments: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
+class Done(NamedTuple):
+    returncode: Any
+    stdout: str
+    stderr: str
+
+
+def called(*arguments: str, columns: int = 100) -> Done:
+    """A command in this process."""
+    out, error = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(error), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        try:
+            status: Any = main(arguments)
+        except SystemExit as ended:
+            status = ended.code
+    return Done(status, out.getvalue(), error.getvalue())
+
+
+def called_alone(*arguments: str) -> Done:
+    """A command in a process of its own."""
     command = [sys.executable, "-m", "lazyckpt", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(columns))
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["diff 2.json 2.json", "diff 2.json 3.json", "inspect bad.json", "nothing", ""]
+)
+def test_a_process_of_its_own_tells_the_same(folder: Path, arguments: str) -> None:
+    assert called_alone(*arguments.split()) == called(*arguments.split())
 
 
 def test_inspect_shows_words_and_stages(folder: Path) -> None:

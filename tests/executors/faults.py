@@ -314,7 +314,7 @@ def view(flag: Path) -> Any:
     return memoryview(b"bread")
 
 
-# Workers that die, each but once.
+# Workers that die or hang, each but once.
 
 
 def leave(flag: Path) -> None:
@@ -386,5 +386,5 @@ LOSSES: dict[Callable[[Path], Any], Told] = {
     leave: Told(lz.WorkerDied, "ended with exit code 3", FORKED, LATER, is_once=True),
     realtime: Told(lz.WorkerDied, "ended by (signal 3|SIGRTMIN)", FORKED, LATER, is_once=True),
     leave_an_heir: Told(lz.WorkerDied, "was ended by SIGKILL", FORKED, LATER, is_once=True),
-    wait: Told(lz.WorkerTimeout, r"within 5\.0 s", HUNG, LATER),
+    wait: Told(lz.WorkerTimeout, r"within 5\.0 s", HUNG, LATER, is_once=True),
 }

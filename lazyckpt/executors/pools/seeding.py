@@ -6,8 +6,6 @@ import random
 import sys
 from typing import Any
 
-import numpy as np
-
 _torch_is_seeded = False  # in this process, or in one that it was forked from
 
 
@@ -19,7 +17,8 @@ def seed_generators() -> None:
     """
     global _torch_is_seeded
     random.seed()
-    np.random.seed()
+    if "numpy.random" in sys.modules:  # which NumPy imports when it is first used
+        sys.modules["numpy.random"].seed()
     if _torch_is_seeded := "torch" in sys.modules:
         sys.modules["torch"].seed()
 
