@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import lazyckpt as lz
 from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
 from lazyckpt.compat.seqtools.sequence import (
-    Arrangement,
     LazySequence,
     Rebuilt,
     places,
     random_access,
+    sliced,
 )
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.core.show import written_at
@@ -77,9 +77,9 @@ class Prefetched(LazySequence[T]):
         self._ahead.begin()
         return self
 
-    def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
+    def _slice(self, key: slice) -> LazySequence[T]:
         items, executor, at = self._arguments
-        return Prefetched(arrange(items), executor, at)
+        return Prefetched(sliced(items, key), executor, at)
 
 
 class _Ahead(Rebuilt):
