@@ -44,7 +44,7 @@ _NEAR = 1 << 22  # words within which a generator is looked for that a user may 
 
 
 class NativeCheckpointableIterator(PipelineIterator):
-    """The items of an iterable that begins anew each time. Resume: replays all but lists."""
+    """The items of an iterable that begins anew each time. Resume: replays them."""
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         if iter(iterable) is iterable:

@@ -6,14 +6,13 @@ import logging
 import math
 import multiprocessing
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from functools import partial
 from itertools import chain
 from random import Random
 from typing import Any
 
-from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch.mersenne import (
     Draws,
     Seed,
@@ -44,16 +43,6 @@ _MOST = 1 << 62  # inputs
 @source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again. State: the epoch, a count of items."""
-    name = "NativeCheckpointableIterator"
-    if isinstance(iterable, Sequence) and type(iterable) in (list, tuple, range):
-        built: Machine[Any] = source(iterable).machine
-
-        def check(position: Position) -> None:
-            if position[1] > len(iterable):
-                raise SourceChanged(f"{name}: a state after item {position[1]} of {len(iterable)}")
-            built.check(position)
-
-        return built._replace(check=check)
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index = position
@@ -62,6 +51,7 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
         pass_over(found, index)
         return found
 
+    name = "NativeCheckpointableIterator"
     return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
