@@ -81,7 +81,7 @@ class DataLoader:
     batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
     states of other types. Accelerate leaves the loader as it is, and Lightning takes
     it for torch's. What torch's tests pin is listed in
-    `tests/world/compat/seqtools/behaviours_of_torch.py`.
+    `tests/world/compat/seqtools/behaviours.md`.
 
     Arguments are torch's, of which these differ, or the original's ([D]).
 
