@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import multiprocessing
 import pickle
 from collections.abc import Callable, Iterable, Iterator
@@ -93,17 +92,11 @@ def boxed(
     return [state], output
 
 
-@combinator(registered=False, checks={"fn": function, "seed": seedable}, unrecorded=("near",))
+@combinator(registered=False, checks={"fn": function, "seed": seedable})
 def infinibatch_random_map(
-    upstream: Machine[Any],
-    fn: Callable[[Random, Any], Any],
-    seed: Seed,
-    near: float = math.inf,
+    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
-    """`fn(random, item)` for every item, with one generator for all. State: the generator's.
-
-    Where more than `near` words are drawn between two states, they have all of it.
-    """
+    """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
     name = "SamplingRandomMapIterator"
 
     def check(origin: Any, words: Any, spare: Any) -> None:
@@ -113,7 +106,7 @@ def infinibatch_random_map(
 
     def flow(position: Position) -> Flow[Any]:
         before, origin, words, spare = position
-        items, draws = upstream.flow(before), Draws(seed, origin, words, thaw(spare), near)
+        items, draws = upstream.flow(before), Draws(seed, origin, words, thaw(spare))
         random = draws.random
 
         def snapshot() -> Position:
