@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
 from itertools import islice, tee
 from typing import Any
 
@@ -16,33 +16,8 @@ from lazyckpt.core.machine import Machine, within
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import SourceChanged
-from lazyckpt.pipeline import Pipeline
 
 _OVER = 1 << 32  # in a position, instead of a checksum: nothing is left of its epoch
-
-
-def sampler(sampler: Any, *, window: int = 0) -> Pipeline[Any]:
-    """What a sampler of any make gives, epoch by epoch: indices, or batches of them.
-
-    A state has a checksum of what was given last. One with a `len` is gone through once
-    for each epoch before, unless it has a `set_epoch`, which is yours to call.
-
-    Args:
-        sampler: An iterable, asked anew in each epoch; it must give the same again to
-            resume. A one-shot iterator gives the same in every epoch.
-        window: How many items what comes behind may take together, over ends of epochs;
-            then an epoch must have exactly `len(sampler)` of them.
-
-    Raises:
-        SourceChanged: It gives something else than what it gave.
-
-    >>> pipeline = sampler([2, 0, 1])
-    >>> list(pipeline), pipeline[1]
-    ([2, 0, 1], 0)
-    """
-    epochs = _SamplerEpochs(sampler, exact=window > 0)
-    kept = 2 + window // (epochs.length or 1) if window else 1
-    return sampler_source(epochs, {"length": epochs.length}, kept)
 
 
 class _Anew(Iterable[Any]):
@@ -56,15 +31,11 @@ class _Anew(Iterable[Any]):
         return found
 
 
-class _SamplerEpochs:
-    """A sampler of the user's: a list of an epoch's items, or `_Anew` if it has no len.
+class _Epochs:
+    """A sampler of the user's, epoch by epoch."""
 
-    Its len may be an estimate, unless it has to be `exact`.
-    """
-
-    def __init__(self, sampler: Any, exact: bool) -> None:
+    def __init__(self, sampler: Any) -> None:
         self._sampler = _Anew(sampler) if isinstance(sampler, Iterator) else sampler
-        self._exact = exact
         self._begun = 0
         self._marks: dict[int, int] = {}
 
@@ -72,7 +43,8 @@ class _SamplerEpochs:
     def length(self) -> int | None:
         return length_of(self._sampler)
 
-    def __call__(self, epoch: int) -> Iterable[Any]:
+    def items(self, epoch: int, *, is_exact: bool) -> Iterable[Any]:
+        """A list of an epoch's items, or `_Anew` if it has no len, which may be an estimate."""
         length = self.length
         if length is None:
             return _Anew(self._sampler)
@@ -80,7 +52,7 @@ class _SamplerEpochs:
             for _ in range(self._begun, epoch):  # a generator of its own moves on with each
                 deque(self._sampler, 0)
         items = list(self._sampler)
-        if self._exact and len(items) != length:
+        if is_exact and len(items) != length:
             raise SourceChanged(
                 f"epoch {epoch} of the sampler has {len(items)} items, where its len() was {length}"
             )
@@ -91,17 +63,37 @@ class _SamplerEpochs:
         return items
 
 
-@source_combinator(registered=False, describe=lambda order, described, kept: described)
-def sampler_source(
-    order: Callable[[int], Iterable[Any]], described: dict[str, Any], kept: int = 1
-) -> Machine[Any]:
-    """The items of `order(epoch)`, which can be gone through again; so many epochs are kept.
+@source_combinator(
+    registered=False,
+    checks={"sampler": _Epochs},
+    describe=lambda sampler, window: {"length": sampler.length},
+)
+def sampler(sampler: Any, *, window: int = 0) -> Machine[Any]:
+    """What a sampler of any make gives, epoch by epoch: indices, or batches of them.
 
-    A state has what is `described`, which has the `length` or None, and a checksum of the
-    last item. At the end of an epoch it says so, for the sampler may be set to the next
-    one by then.
+    One with a `len` is gone through once for each epoch before, unless it has a `set_epoch`,
+    which is yours to call.
+
+    Args:
+        sampler: An iterable, asked anew in each epoch; it must give the same again to
+            resume. A one-shot iterator gives the same in every epoch.
+        window: How many items what comes behind may take together, over ends of epochs;
+            then an epoch must have exactly `len(sampler)` of them.
+
+    Raises:
+        SourceChanged: It gives something else than what it gave.
+
+    State:
+        The epoch, a count of items, and a checksum of the last item, or that the epoch is over:
+        the sampler may be set to the next one by then.
+
+    >>> pipeline = sampler([2, 0, 1])
+    >>> list(pipeline), pipeline[1]
+    ([2, 0, 1], 0)
     """
-    known = lru_cache(kept)(order)
+    length = sampler.length
+    kept = 2 + window // (length or 1) if window else 1
+    known = lru_cache(kept)(partial(sampler.items, is_exact=window > 0))
 
     def opened(position: Position) -> tuple[Iterator[Any], int | None]:
         """An epoch's items from a position on, and how many it has in all, if that is known."""
@@ -150,7 +142,7 @@ def sampler_source(
         check=lambda check: within("sampler", check, _OVER),
         flow=flow,
         skip=skip,
-        length=described["length"],
+        length=length,
     )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +16,7 @@ from lazyckpt.combinators.flat_map import flat_map
 from lazyckpt.combinators.source import source
 from lazyckpt.combinators.unfold import once
 from lazyckpt.core.checks import checked, function, integer
-from lazyckpt.core.flow import Flow, Position, counted
+from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import Machine, entered, within
 from lazyckpt.core.stages import sourced
 from lazyckpt.decorators import source_combinator
@@ -145,34 +144,31 @@ class Passes:
         self._stream_fn = stream_fn
         self.open: _Pass | None = None
 
-    def at(self, number: int, place: list[Any]) -> _Pass:
-        """A pass, from its beginning or from a place within."""
+    def take(self, number: int, place: list[Any]) -> _Pass:
+        """A pass, from its beginning or from a place within. Until it is put back, none is open."""
         found, self.open = self.open, None
-        is_read = found is not None and getattr(found.reader(), "gi_running", False)  # elsewhere
-        if found is None or is_read or [number, *place] != found.place():
-            pipeline = _readable(self._stream_fn())
-            check = int(pipeline.digest[:_DIGITS], 16)
-            if place and place[0] != check:
-                raise StateMismatch(
-                    "the state belongs to another stream than stream_fn gives: "
-                    f"to one of another length, or of other stages than {pipeline!r}"
-                )
-            position = place[1] if place else pipeline.machine.init(number)
-            found = _Pass(number, check, entered(pipeline.machine, position))
-        self.open = found
-        return found
+        if found is not None and [found.number, *found.place()] == [number, *place]:
+            return found
+        pipeline = _readable(self._stream_fn())
+        check = int(pipeline.digest[:_DIGITS], 16)
+        if place and place[0] != check:
+            raise StateMismatch(
+                "the state belongs to another stream than stream_fn gives: "
+                f"to one of another length, or of other stages than {pipeline!r}"
+            )
+        position = place[1] if place else pipeline.machine.init(number)
+        return _Pass(number, check, entered(pipeline.machine, position))
 
 
 class _Pass:
-    """A pass, its iterator, and the generator that reads from that."""
+    """A pass: its number, a checksum of what it is of, and its batches."""
 
     def __init__(self, number: int, check: int, flow: Flow[Any]) -> None:
-        self._number, self._check, self._flow = number, check, flow
-        self.items = iter(flow)
-        self.reader: Callable[[], Any] = lambda: None
+        self.number, self._check, self._flow = number, check, flow
+        self.batches = iter(flow)
 
     def place(self) -> list[Any]:
-        return [self._number, self._check, self._flow.snapshot()]
+        return [self._check, self._flow.snapshot()]
 
 
 def _readable(found: Any) -> Pipeline[Any]:
@@ -204,42 +200,33 @@ def stream_epochs(passes: Passes, size: int, name: str | None) -> Machine[Any]:
             within("StreamWrapper", checksum)
 
     def flow(position: Position) -> Flow[Any]:
-        # The position before the pass at hand, that pass, and how many batches it gave: one
-        # value, as another thread may look on.
-        now: tuple[Position, _Pass | None, Callable[[], int]] = position, None, int
+        number, given, *place = position
+        # The pass, the epoch's batches, and the place: one value, as another thread may look on.
+        now: tuple[int, int, Callable[[], list[Any]]] = number, given, lambda: place
 
-        def items() -> Iterator[Any]:
+        def batches() -> Iterator[Any]:
             nonlocal now
             number, given, *place = position
             while given < most:
-                found = passes.at(number, place)
-                found.reader = reader
-                some, count = counted(islice(found.items, most - given))
-                now = reached(), found, count
-                try:
-                    yield from some
-                except GeneratorExit:
-                    raise
-                except BaseException:  # an iterator that has raised looks like one that has ended
-                    passes.open = None
-                    raise
-                if not size:
+                found, is_empty = passes.take(number, place), not place
+                for batch in found.batches:
+                    given, is_empty = given + 1, False
+                    passes.open, now = found, (number, given, found.place)
+                    yield batch
+                    if given == most:
+                        return
+                    passes.open = None  # an iterator that has raised looks like one that has ended
+                if is_empty:
+                    now = number, given, list
+                if is_empty or not size:
                     return
-                if not place and not count():
-                    now = (number, given), None, int
-                    return
-                number, given, place = number + 1, given + count(), []
+                number, place = number + 1, []
 
         def reached() -> Position:
-            before, found, count = now
-            if found is None or not (given := count()):
-                return before
-            number, *place = found.place()
-            return number, before[1] + given, *place
+            number, given, place = now
+            return number, given, *place()
 
-        pull = items()
-        reader = weakref.ref(pull)  # the pass would else hold what reads it, and that the pass
-        return Flow(pull, reached)
+        return Flow(batches(), reached)
 
     return sourced("StreamWrapper", check=check, most=most, flow=flow)
 

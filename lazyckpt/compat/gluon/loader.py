@@ -185,8 +185,7 @@ class _Epoch(Iterator[Any]):
 
     def __init__(self, loader: ShardedDataLoader) -> None:
         self._loader, self.ended = loader, False
-        self._batches = iter(loader._run)
-        self._is_rest = not loader._epochs.is_fresh  # of an epoch, which a state was amid
+        self._batches = loader._run.epoch()
 
     def __next__(self) -> Any:
         loader = self._loader
@@ -197,13 +196,13 @@ class _Epoch(Iterator[Any]):
         try:
             batch = next(self._batches)
         except StopIteration:
-            loader._advance()
-            if self._is_rest:  # with nothing left
-                self._is_rest, self._batches = False, iter(loader._run)
-                return next(self)
             self.ended = True
+            loader._advance()
             raise
-        self._is_rest, loader._is_left = False, True
+        except BaseException:  # a generator that has raised is over
+            self._batches = loader._run.epoch()
+            raise
+        loader._is_left = True
         return pinned(batch, arrays=True) if loader._pins and has_device() else batch
 
     def __len__(self) -> int:

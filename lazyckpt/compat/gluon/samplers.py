@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import lazyckpt as lz
-from lazyckpt.compat.samplers import sampler_source
 from lazyckpt.core.checks import Check, Unfit, boolean, brief, checked, finite, natural, positive
-from lazyckpt.core.prng import Permutation, derive
+from lazyckpt.core.prng import derive
 
 Key: TypeAlias = int | tuple[int, ...]
 
@@ -164,10 +163,17 @@ class FixedBucketSampler(Sampler):
         )
         shards = fit("num_shards", num_shards, natural)
         chance = seeded(seed) if fit("shuffle", shuffle, boolean) else None
-        described = {"batch_sizes": sizes, "num_shards": shards, "seed": chance}
-        described["length"] = -(-total // max(shards, 1))
-        order = partial(_batches, list(buckets.values()), sizes, chance, shards)
-        super().__init__(sampler_source(order, described))
+        pairs = zip(buckets.values(), sizes, strict=True)
+        parts = [_cut(each, size, chance, n) for n, (each, size) in enumerate(pairs)]
+        batches: Any = lz.concat(*reversed(parts)) | lz.map(np.ndarray.tolist)
+        if chance is not None:
+            batches = batches | lz.shuffle(seed=chance)
+        if shards:  # the last ones go back, rather than be fewer
+            last = max(total - shards, 0)
+            starts = [min(start, last) for start in range(0, total, shards)]
+            places = [start + n for start in starts for n in range(min(shards, total))]
+            batches = batches | lz.gather(places) | lz.batch(shards)
+        super().__init__(batches)
 
     def stats(self) -> str:
         """The buckets: their keys, how many indices each has, and how large its batches are."""
@@ -211,27 +217,12 @@ def _matched(keys: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[Key, N
     return {key: bucket for key, bucket in buckets.items() if bucket.size}
 
 
-def _batches(
-    buckets: list[NDArray[np.int64]], sizes: list[int], seed: int | None, shards: int, epoch: int
-) -> list[Any]:
-    """The batches of an epoch, of the largest key first or shuffled, or lists of as many shards."""
-
-    def shuffled(items: Any, place: int) -> Any:
-        if seed is None:
-            return items
-        key = derive(seed, "FixedBucketSampler", epoch, place + 1)
-        return items[Permutation(key, len(items)).at(range(len(items)))]
-
-    found: list[list[int]] = []
-    for place, size in reversed(list(enumerate(sizes))):
-        indices = shuffled(buckets[place], place).tolist()
-        found += [indices[start : start + size] for start in range(0, len(indices), size)]
-    batches = [found[place] for place in shuffled(np.arange(len(found)), -1).tolist()]
-    if not shards:
-        return batches
-    last = max(len(batches) - shards, 0)
-    starts = [min(start, last) for start in range(0, len(batches), shards)]
-    return [batches[start : start + shards] for start in starts]
+def _cut(bucket: NDArray[np.int64], size: int, seed: int | None, number: int) -> lz.Pipeline[Any]:
+    """The batches of a bucket by its number, of its indices in another order each epoch."""
+    indices = lz.source(bucket)
+    if seed is not None:
+        indices = indices | lz.shuffle(seed=derive(seed, "FixedBucketSampler", number))
+    return indices | lz.batch(size, collate=lz.stack)
 
 
 class SortedBucketSampler(Sampler):

@@ -40,11 +40,9 @@ __all__ = [
 
 Source = CheckpointableIterator
 
-_NEAR = 1 << 22  # words within which a generator is looked for that a user may seed
-
 
 class NativeCheckpointableIterator(PipelineIterator):
-    """The items of an iterable that begins anew each time. Resume: replays all but lists."""
+    """The items of an iterable that begins anew each time. Resume: replays them."""
 
     def __init__(self, iterable: Iterable[Any]) -> None:
         if iter(iterable) is iterable:
@@ -210,8 +208,7 @@ class SamplingRandomMapIterator(PipelineIterator):
     def __init__(
         self, source_iterator: Source, transform: Callable[[Random, Any], Any], seed: Seed = 0
     ) -> None:
-        stage = stages.infinibatch_random_map(transform, seed, near=_NEAR)
-        super().__init__(stage, source_iterator)
+        super().__init__(stages.infinibatch_random_map(transform, seed), source_iterator)
 
 
 class BufferedShuffleIterator(PipelineIterator):

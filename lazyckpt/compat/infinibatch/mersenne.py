@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyckpt.core.cached_property import cached_property
 from lazyckpt.core.checks import Unfit
 from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
@@ -23,6 +22,7 @@ from lazyckpt.errors import InvalidState
 _N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
 _RAW = 1 << 64  # origins from here on are whole states
 _FAR = 1 << 22  # words; to pass over more, jumping is faster
+_NEAR = 1 << 24  # words between two states; behind more of them a state has the whole generator
 
 State = tuple[Any, ...]  # as `Random.getstate` gives it
 Seed = int | float | str | bytes | None
@@ -138,31 +138,17 @@ def check_place(origin: Any, words: Any = 0) -> None:
 
 
 class Draws:
-    """A generator that knows its place, within so many words from where it was asked last."""
+    """A generator that knows its place, within `_NEAR` words from where it was asked last."""
 
-    def __init__(
-        self,
-        seed: Seed,
-        origin: int,
-        words: int,
-        spare: float | None = None,
-        near: float = math.inf,
-    ) -> None:
+    def __init__(self, seed: Seed, origin: int, words: int, spare: float | None = None) -> None:
         check_place(origin, words)
-        self._begin = seed, origin, words, spare
-        self._near = near
-        self._mark = origin, words
-
-    @cached_property
-    def random(self) -> Random:
-        random = placed(*self._begin)
-        self._state = random.getstate()
-        return random
+        self.random = placed(seed, origin, words, spare)
+        self._state, self._mark = self.random.getstate(), (origin, words)
 
     @property
     def mark(self) -> tuple[int, int]:
         """The place that the next words come from."""
         here = self.random.getstate()
-        self._mark = located(self._state, *self._mark, here, self._near)
+        self._mark = located(self._state, *self._mark, here, _NEAR)
         self._state = here
         return self._mark

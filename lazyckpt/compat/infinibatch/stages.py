@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import math
 import multiprocessing
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from functools import partial
 from itertools import chain
 from random import Random
 from typing import Any
 
-from lazyckpt.combinators.source import source
 from lazyckpt.compat.infinibatch.mersenne import (
     Draws,
     Seed,
@@ -44,16 +42,6 @@ _MOST = 1 << 62  # inputs
 @source_combinator(registered=False, describe=lambda iterable: {})
 def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
     """The items of anything that can be iterated over again. State: the epoch, a count of items."""
-    name = "NativeCheckpointableIterator"
-    if isinstance(iterable, Sequence) and type(iterable) in (list, tuple, range):
-        built: Machine[Any] = source(iterable).machine
-
-        def check(position: Position) -> None:
-            if position[1] > len(iterable):
-                raise SourceChanged(f"{name}: a state after item {position[1]} of {len(iterable)}")
-            built.check(position)
-
-        return built._replace(check=check)
 
     def flow(position: Position) -> Flow[Any]:
         epoch, index = position
@@ -62,6 +50,7 @@ def infinibatch_native(iterable: Iterable[Any]) -> Machine[Any]:
         pass_over(found, index)
         return found
 
+    name = "NativeCheckpointableIterator"
     return sourced(name, rereads=lambda position: (Reread(None, position[1]),), flow=flow)
 
 
@@ -103,17 +92,11 @@ def boxed(
     return [state], output
 
 
-@combinator(registered=False, checks={"fn": function, "seed": seedable}, unrecorded=("near",))
+@combinator(registered=False, checks={"fn": function, "seed": seedable})
 def infinibatch_random_map(
-    upstream: Machine[Any],
-    fn: Callable[[Random, Any], Any],
-    seed: Seed,
-    near: float = math.inf,
+    upstream: Machine[Any], fn: Callable[[Random, Any], Any], seed: Seed
 ) -> Machine[Any]:
-    """`fn(random, item)` for every item, with one generator for all. State: the generator's.
-
-    Where more than `near` words are drawn between two states, they have all of it.
-    """
+    """`fn(random, item)` for every item, with one generator for all. State: the generator's."""
     name = "SamplingRandomMapIterator"
 
     def check(origin: Any, words: Any, spare: Any) -> None:
@@ -123,7 +106,7 @@ def infinibatch_random_map(
 
     def flow(position: Position) -> Flow[Any]:
         before, origin, words, spare = position
-        items, draws = upstream.flow(before), Draws(seed, origin, words, thaw(spare), near)
+        items, draws = upstream.flow(before), Draws(seed, origin, words, thaw(spare))
         random = draws.random
 
         def snapshot() -> Position:

@@ -13,18 +13,13 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.sequence import (
-    Arrangement,
-    LazySequence,
-    Rebuilt,
-    arranged,
-    random_access,
-)
+from lazyckpt.compat.seqtools.sequence import LazySequence, Rebuilt, random_access
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
 
 A = TypeVar("A")
+Join = Callable[..., Pipeline[Any]]
 
 
 def arange(start: int, stop: int | None = None, step: int | None = None) -> LazySequence[int]:
@@ -36,20 +31,14 @@ def arange(start: int, stop: int | None = None, step: int | None = None) -> Lazy
 
 def gather(sequence: Iterable[A], indexes: Iterable[SupportsIndex]) -> LazySequence[A]:
     """The items at `indexes`, in their order; negative ones count from the end."""
-    if hasattr(indexes, "__array__"):
-        indexes = np.asarray(indexes)
-    if isinstance(indexes, list):
-        indexes = tuple(indexes)
-    if isinstance(indexes, (range, tuple, np.ndarray)):
-        return arranged([sequence], lz.gather(indexes))
-    return arranged([sequence], partial(_looked_up, LazySequence.of(indexes)))
+    items: Pipeline[A] = LazySequence.of(sequence)
+    chosen: Any = indexes
+    if isinstance(chosen, (range, list, tuple)) or hasattr(chosen, "__array__"):
+        return LazySequence(items | lz.gather(chosen))
+    return LazySequence(LazySequence.of(chosen) | lz.map(LazySequence(items).__getitem__))
 
 
 take = gather
-
-
-def _looked_up(indexes: Pipeline[Any], pipeline: Pipeline[A]) -> Pipeline[A]:
-    return indexes | lz.map(LazySequence(pipeline).__getitem__)
 
 
 def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
@@ -59,50 +48,49 @@ def cycle(sequence: Iterable[A], limit: int | None = None) -> LazySequence[A]:
     (['a', 'b', 'c', 'a', 'b'], 'b')
     """
     limit = checked("cycle", "limit", limit, optional(natural))
-    if limit != 0 and LazySequence.of(sequence).machine.length == 0:
+    items: Pipeline[A] = LazySequence.of(sequence)
+    if limit != 0 and items.machine.length == 0:
         raise ArgumentError("cycle: a sequence of nothing can't be repeated")
-    return arranged([sequence], lz.repeat() if limit is None else lz.repeat() | lz.take(limit))
+    endless = items | lz.repeat()
+    return LazySequence(endless if limit is None else endless | lz.take(limit))
 
 
 def repeat(value: A, times: int | None = None) -> LazySequence[A]:
-    """The same value, for ever or `times` times. To assign one item is to assign all."""
+    """The same value, for ever or `times` times."""
     times = checked("repeat", "times", times, optional(natural))
     return cycle([value], times)
 
 
 def interleave(*sequences: Iterable[Any]) -> LazySequence[Any]:
     """An item of each sequence in turn, round and round over those that still have some."""
-    return arranged(sequences, partial(_joined, lz.interleave))
+    return _joined(lz.interleave, map(LazySequence.of, sequences))
 
 
 def concatenate(sequences: Iterable[Iterable[A]]) -> LazySequence[A]:
     """The items of the first sequence, then of the second, and so on."""
-    parts = [*chain.from_iterable(map(_parts, sequences))]
-    return arranged(parts, _concatenated)
+    return _joined(lz.concat, chain.from_iterable(map(_parts, sequences)))
 
 
-def _parts(sequence: Any) -> Sequence[Any]:
+def _parts(sequence: Iterable[Any]) -> Sequence[Pipeline[Any]]:
     """What was concatenated to a sequence, if it is such a one."""
-    is_one = isinstance(sequence, LazySequence) and sequence.layout is _concatenated
-    return sequence.inputs if is_one else [sequence]
+    pipeline = LazySequence.of(sequence)
+    last = pipeline.calls[-1]
+    return last.arguments["pipelines"] if last.name == "concat" else [pipeline]
 
 
-def _concatenated(*pipelines: Pipeline[Any]) -> Pipeline[Any]:
-    return _joined(lz.concat, *pipelines)
-
-
-def _joined(join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
-    return join(*pipelines) if pipelines else lz.source(())
+def _joined(join: Join, pipelines: Iterable[Pipeline[Any]]) -> LazySequence[Any]:
+    parts = list(pipelines)
+    return LazySequence(join(*parts) if parts else lz.source(()))
 
 
 def collate(sequences: Iterable[Iterable[Any]]) -> LazySequence[tuple[Any, ...]]:
     """Tuples of one item from each sequence. Unequal lengths are a `ValueError`."""
-    return arranged([*sequences], partial(_level, "collate", lz.zip))
+    return _level("collate", lz.zip, map(LazySequence.of, sequences))
 
 
 def switch(condition: Iterable[Any], x: Iterable[A], y: Iterable[A]) -> LazySequence[A]:
     """Item i of `x` where item i of `condition` is true, else of `y`. Lengths must be equal."""
-    return arranged([x, y], partial(_level, "switch", lz.switch, LazySequence.of(condition)))
+    return _level("switch", lz.switch, map(LazySequence.of, (condition, x, y)))
 
 
 def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
@@ -112,15 +100,16 @@ def case(selector: Iterable[int], *values: Iterable[A]) -> LazySequence[A]:
     ['a', 'y', 'z']
     """
     chosen = LazySequence.of(selector) | lz.map(partial(_choice, len(values)))
-    return arranged(values, partial(_level, "case", lz.case, chosen))
+    return _level("case", lz.case, [chosen, *map(LazySequence.of, values)])
 
 
-def _level(name: str, join: Arrangement, *pipelines: Pipeline[Any]) -> Pipeline[Any]:
+def _level(name: str, join: Join, pipelines: Iterable[Pipeline[Any]]) -> LazySequence[Any]:
     """Pipelines joined, if all that have an end have it at the same place."""
-    lengths = [pipeline.machine.length for pipeline in pipelines]
+    parts = list(pipelines)
+    lengths = [pipeline.machine.length for pipeline in parts]
     if len({*lengths} - {None, math.inf}) > 1:
         raise ArgumentError(f"{name}: all sequences must have one length, got {lengths}")
-    return join(*pipelines)
+    return LazySequence(join(*parts))
 
 
 def _choice(count: int, selector: Any) -> Any:
@@ -142,9 +131,9 @@ def batch(
     >>> list(batch(range(5), 2, pad=0))
     [[0, 1], [2, 3], [4, 0]]
     """
-    options = {"collate": collate_fn, "pad": None if drop_last else pad}
-    alone = partial(lz.batch, k, drop_last=bool(drop_last))
-    return arranged([sequence], alone(**options), alone())
+    pad = None if drop_last else pad
+    batches: Any = lz.batch(k, drop_last=bool(drop_last), collate=collate_fn, pad=pad)
+    return LazySequence(LazySequence.of(sequence) | batches)
 
 
 def unbatch(
@@ -201,10 +190,4 @@ def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
     if not edges or is_integer(edges[0]):
         edges = pairwise([0, *edges, size])
     bounds = [slice(*(max(0, min(int(edge), size)) for edge in pair)) for pair in edges]
-    return arranged([sequence], partial(_cut, bounds, sequence), partial(_cut, bounds, None))
-
-
-def _cut(bounds: list[slice], sequence: Any, pipeline: Pipeline[Any]) -> Pipeline[Any]:
-    """Slices of a sequence, or of the pipeline if that is None."""
-    whole = LazySequence(pipeline) if sequence is None else sequence
-    return lz.source(bounds) | lz.map(partial(getitem, whole))
+    return LazySequence(lz.source(bounds) | lz.map(partial(getitem, sequence)))

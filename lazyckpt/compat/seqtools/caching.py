@@ -9,10 +9,9 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, Rebuilt, arranged, random_access
+from lazyckpt.compat.seqtools.sequence import LazySequence, Rebuilt, random_access
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
-from lazyckpt.pipeline import Stage
 
 A = TypeVar("A")
 
@@ -25,17 +24,17 @@ def add_cache(
     In a `cache` of yours the first item is the one least recently used.
     """
     size = checked("add_cache", "cache_size", cache_size, positive)
-    kept = _Kept(arr, size, {} if cache is None else cache)
-    return arranged([kept], Stage(()))
+    items = LazySequence(random_access(LazySequence.of(arr)))
+    return LazySequence(LazySequence.of(_Kept(items, size, {} if cache is None else cache)))
 
 
 class _Kept(Rebuilt):
     """Items by index, out of a cache where they are there."""
 
-    def __init__(self, arr: Any, size: int, cache: MutableMapping[int, Any]) -> None:
-        self._arr, self._size, self._cache = arr, size, cache
-        self._items = LazySequence(random_access(LazySequence.of(arr)))
-        self._writes = 0
+    def __init__(
+        self, items: LazySequence[Any], size: int, cache: MutableMapping[int, Any]
+    ) -> None:
+        self._items, self._size, self._cache = items, size, cache
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -43,18 +42,11 @@ class _Kept(Rebuilt):
 
     def __getitem__(self, index: int) -> Any:
         with self._lock:
-            writes = self._writes
             if index in self._cache:
                 return self._keep(index, self._cache.pop(index))
         item = self._items[index]
         with self._lock:
-            return self._keep(index, item) if writes == self._writes else item
-
-    def __setitem__(self, index: int, item: Any) -> None:
-        with self._lock:
-            self._arr[index] = item
-            self._writes += 1
-            self._cache.pop(index, None)
+            return self._keep(index, item)
 
     def _keep(self, index: int, item: Any) -> Any:
         while len(self._cache) >= self._size:

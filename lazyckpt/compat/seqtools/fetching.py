@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from itertools import chain, islice, repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from lazyckpt.combinators.batch import stack
 from lazyckpt.compat.seqtools.workers import (
@@ -46,12 +46,12 @@ def fetched(dataset: Any, collate: Callable[[Any], Any], is_batched: bool, index
 Opened: TypeAlias = tuple[Iterator[Any], Callable[[], Any]]
 
 
-@source_combinator(registered=False, describe=lambda data: {})
-def iterable(data: Streamed | Sampled) -> Machine[Any]:
-    """The items of an iterable.
+@source_combinator(registered=False, describe=lambda opened: {})
+def iterable(opened: Callable[[int, int, Any], Opened]) -> Machine[Any]:
+    """The items of an iterable, which `opened` begins, or goes on with from states of its own.
 
     State: the epoch, a count of items, the states that data and iterator have of their
-    own, and whether it has ended. `data.open` goes on from such states, or begins.
+    own, and whether it has ended.
     """
 
     def check(own: Any, ended: Any) -> None:
@@ -68,7 +68,7 @@ def iterable(data: Streamed | Sampled) -> Machine[Any]:
             nonlocal reached, ended
             if ended:
                 return
-            stream, states = data.open(epoch, index, thaw(own))
+            stream, states = opened(epoch, index, thaw(own))
             passed = index if own != NONE else sum(1 for _ in islice(stream, index))
             if passed < index:
                 raise SourceChanged(
@@ -157,55 +157,40 @@ def state_of(data: Any) -> Any:
     return data.state_dict() if has_state(data) else None
 
 
-class Streamed(NamedTuple):
+def streamed(start: Start, batch_size: int, epoch: int, index: int, states: Any) -> Opened:
     """An iterable data set, read by a worker of several, or by none.
 
     A worker's generators begin anew with each batch, so that a resume draws the same.
     """
+    items, found = begun(start.dataset, index, states)
+    seed, worker = start.seed, start.worker
+    if worker is None:
+        return items, found
+    tell(worker, start.num_workers, worker_seed(seed, epoch, worker), start.dataset)
 
-    start: Start
-    batch_size: int
+    def begin(number: int) -> None:
+        if number % batch_size == 0:
+            seed_batch(seed, epoch, worker, number // batch_size)
 
-    def open(self, epoch: int, index: int, states: Any) -> Opened:
-        seed, worker, dataset = self.start.seed, self.start.worker, self.start.dataset
-        items, found = begun(dataset, index, states)
-        if worker is None:
-            return items, found
-        tell(worker, self.start.num_workers, worker_seed(seed, epoch, worker), dataset)
-
-        def begin(number: int) -> None:
-            if number % self.batch_size == 0:
-                seed_batch(seed, epoch, worker, number // self.batch_size)
-
-        return seeding(items, begin, index if states != (None, None) else 0), found
+    return seeding(items, begin, index if states != (None, None) else 0), found
 
 
-class Sampled:
+def sampled(sampler: Any, seeds: list[int], epoch: int, index: int, states: Any) -> Opened:
     """A sampler that gives the same for an epoch: what it draws from torch depends on that.
 
     `seeds` are the loader's, then those that generators of the sampler's own had at
     first, who begin the first epoch so, as for torch. The global generator is
     afterwards as it was.
     """
-
-    def __init__(self, sampler: Any, seeds: list[int]) -> None:
-        self._sampler, self._seeds = sampler, seeds
-
-    def open(self, epoch: int, index: int, states: Any) -> Opened:
-        torch = sys.modules.get("torch")
-        with nullcontext() if torch is None else torch.random.fork_rng(devices=[]):
-            if torch is not None:
-                self._seed(torch, epoch)
-            asks = not any(generators(self._sampler))  # whose states are no JSON
-            indices, found = begun(self._sampler, index, states, asks)
-            first = [*islice(indices, 1)]  # when torch's samplers draw
-        return chain(first, indices), found
-
-    def _seed(self, torch: Any, epoch: int) -> None:
-        seed, *seeds = self._seeds
-        for generator, first in zip(generators(self._sampler), seeds, strict=True):
-            generator.manual_seed(derive(first, "sampler", epoch) if epoch else first)
-        torch.default_generator.manual_seed(derive(seed, "sampler", epoch))
+    torch, own = sys.modules.get("torch"), list(generators(sampler))
+    with nullcontext() if torch is None else torch.random.fork_rng(devices=[]):
+        if torch is not None:
+            for generator, first in zip(own, seeds[1:], strict=True):
+                generator.manual_seed(derive(first, "sampler", epoch) if epoch else first)
+            torch.default_generator.manual_seed(derive(seeds[0], "sampler", epoch))
+        indices, found = begun(sampler, index, states, asks=not own)  # whose states are no JSON
+        opening = [*islice(indices, 1)]  # when torch's samplers draw
+    return chain(opening, indices), found
 
 
 def generators(sampler: Any) -> Iterator[Any]:

@@ -17,23 +17,23 @@ import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
-    Sampled,
-    Streamed,
     carried,
     fetched,
     generators,
     has_state,
     is_torchs_stream,
     iterable,
+    sampled,
     standard_collate,
     state_of,
+    streamed,
 )
 from lazyckpt.compat.seqtools.sequence import LazySequence, forgiving, is_iterable, places
 from lazyckpt.compat.seqtools.trainers import NeedsNoPreparing, shown_samplers
 from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
 from lazyckpt.core.content import decode, encode
-from lazyckpt.core.machine import begun, entered, fitting
+from lazyckpt.core.machine import begun, fitting
 from lazyckpt.core.user_state import freeze, thaw
 from lazyckpt.epochs import next_epoch
 from lazyckpt.errors import ArgumentError, InvalidState, StateMismatch
@@ -42,7 +42,6 @@ from lazyckpt.executors.local import processes
 from lazyckpt.pipeline import Pipeline, Stage
 from lazyckpt.run import Run
 from lazyckpt.state.algebra import init
-from lazyckpt.state.rebase import matching
 from lazyckpt.state.state import State, as_state
 
 _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating does
@@ -81,7 +80,7 @@ class DataLoader:
     batch i by worker i; `in_order=False`; warnings of lengths and numbers of workers;
     states of other types. Accelerate leaves the loader as it is, and Lightning takes
     it for torch's. What torch's tests pin is listed in
-    `tests/world/compat/seqtools/behaviours_of_torch.py`.
+    `tests/world/compat/seqtools/behaviours.md`.
 
     Arguments are torch's, of which these differ, or the original's ([D]).
 
@@ -167,8 +166,7 @@ class DataLoader:
         self._readers = num_workers if is_torchs_stream(dataset) else 0
         self._compose()
         self._executor(0)  # bad options of workers are refused here
-        self._following = init(self._pipeline)  # where the next iterator begins
-        self._place: State | Run[Any] = self._following
+        self._go_to(init(self._pipeline))
         self.sampler, self.batch_sampler = shown_samplers(self, sampler, batch_sampler)
         self._is_made = True
 
@@ -184,7 +182,7 @@ class DataLoader:
                 self._readers = value
             self._compose()
             if self._following.stages != self._pipeline.entries:
-                self._place = self._following = init(self._pipeline)
+                self._go_to(init(self._pipeline))
 
     def _refuse_what_does_not_fit(self) -> None:
         sampler = self._index_sampler
@@ -212,13 +210,16 @@ class DataLoader:
         self._length: Any = None  # of data by index
         if is_torchs_stream(data) or (is_iterable(data) and has_state(data)):
             starts = [self._start(0, number) for number in range(self._readers) or [None]]
-            streams = [iterable(Streamed(start, size or 1)) | self._collated() for start in starts]
+            opened = [partial(streamed, start, size or 1) for start in starts]
+            streams = [iterable(each) | self._collated() for each in opened]
             self._pipeline = interleave(*streams) if self._readers else streams[0]
             return
         found: Pipeline[Any]
         if sampler is not None:
             is_plain = type(sampler) in _PLAIN or isinstance(sampler, LazySequence)
-            found = lz.source(sampler) if is_plain else iterable(Sampled(sampler, self._seeds))
+            found = (
+                lz.source(sampler) if is_plain else iterable(partial(sampled, sampler, self._seeds))
+            )
             if is_batched and not self._has_batches:
                 found = found | lz.batch(size, drop_last=self.drop_last)
             found = found | lz.map(partial(fetched, data, self.collate_fn, is_batched))
@@ -261,6 +262,11 @@ class DataLoader:
         count = self._readers or self.num_workers
         return Start(self._seeds[0], epoch, self.dataset, count, self.worker_init_fn, worker)
 
+    def _go_to(self, state: State) -> None:
+        """Have the next iterator begin at a state."""
+        self._place: Run[Any] = Run(self._pipeline, state)
+        self._following = state
+
     def __iter__(self) -> Batches:
         machine, position = self._pipeline.machine, self._following.position
         epoch = machine.epoch(position)
@@ -292,11 +298,7 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was given, as JSON values, and the seed."""
-        state = self._place if isinstance(self._place, State) else self._place.state
-        seed, *of_sampler = map(hex, self._seeds)
-        found = {**state.to_dict(), "seed": seed}
-        if of_sampler:
-            found["sampler_seeds"] = of_sampler
+        found = {**self._place.state.to_dict(), "seeds": " ".join(map(hex, self._seeds))}
         if self._has_state:
             own = freeze(state_of(self.dataset), "DataLoader: the data set's state_dict")
             found["dataset"] = encode(own)
@@ -317,8 +319,7 @@ class DataLoader:
         changed._seeds = [*seeds, *own[len(seeds) :]]
         changed._readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
         changed._compose()
-        entered(changed._pipeline.machine, matching(found, changed._pipeline).position)
-        changed._place = changed._following = found
+        changed._go_to(found)
         if of_dataset is not None and self._has_state:
             self.dataset.load_state_dict(*of_dataset)
         vars(self).update(vars(changed))
@@ -329,20 +330,27 @@ class DataLoader:
         order = places(len(self.dataset)) | lz.shuffle(seed=self._seeds[0])
         return iter(Run(order, init(order, epoch=epoch)))
 
-    def _after(self, end: State) -> State:
-        """Where the epoch after one that has ended begins."""
-        machine = self._pipeline.machine
-        start = next_epoch(machine, end.position)
-        if self._readers or self._pipeline.calls[0].name == iterable.__name__:
-            start = carried(machine, start, end.position)
-        return State(end.stages, 0, start)
+    def _finish(self, run: Run[Any]) -> None:
+        """End the workers of a run that is over, unless they are kept; go where the next begins."""
+        if self._place is run:
+            with suppress(InvalidState):  # state_dict raises it when it is asked
+                end, machine = run.state, run.pipeline.machine
+                start = next_epoch(machine, end.position)
+                if self._readers or run.pipeline.calls[0].name == iterable.__name__:
+                    start = carried(machine, start, end.position)
+                self._go_to(State(end.stages, 0, start))
+        self._leave(run)
+
+    def _leave(self, run: Run[Any]) -> None:
+        if run is not self._run:
+            run.close()
 
 
 class Batches(Iterator[Any]):
     """One epoch of a loader, or the rest of one."""
 
     def __init__(self, loader: DataLoader, run: Run[Any]) -> None:
-        self._loader, self._run, self._is_left = loader, run, False
+        self._loader, self._run, self._is_over = loader, run, False
         self._pins = loader.pin_memory and has_device()
         self._items = forgiving(run)
 
@@ -350,7 +358,9 @@ class Batches(Iterator[Any]):
         try:
             batch = next(self._items)
         except StopIteration:
-            self._leave(is_over=True)
+            if not self._is_over:
+                self._is_over = True
+                self._loader._finish(self._run)
             raise
         return pinned(batch) if self._pins else batch
 
@@ -359,22 +369,7 @@ class Batches(Iterator[Any]):
 
     def __del__(self) -> None:
         with suppress(Exception):  # a loop is left
-            self._leave()
-
-    def _leave(self, is_over: bool = False) -> None:
-        """End the workers, unless they are kept, and note the place in the loader."""
-        if self._is_left:
-            return
-        self._is_left = True
-        loader, run = self._loader, self._run
-        is_kept = run is loader._run
-        if loader._place is run and (is_over or not is_kept):
-            with suppress(InvalidState):  # state_dict raises it when it is asked
-                loader._place = run.state
-                if is_over:
-                    loader._place = loader._following = loader._after(loader._place)
-        if not is_kept:
-            run.close()
+            self._loader._leave(self._run)
 
 
 def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
@@ -382,12 +377,12 @@ def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)
-    if not isinstance(state, Mapping) or "seed" not in state:
+    if not isinstance(state, Mapping) or "seeds" not in state:
         return [], None, as_state(state)
     rest = dict(state)
     try:
-        seeds = [int(each, 16) for each in [rest.pop("seed"), *rest.pop("sampler_seeds", [])]]
-    except (TypeError, ValueError):
+        seeds = [int(each, 16) for each in rest.pop("seeds").split()]
+    except (AttributeError, ValueError):
         raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
     own = rest.pop("dataset", None)
     with fitting(own):

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past, chosen
+from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past
 from lazyckpt.compat.seqtools.sequence import (
-    Arrangement,
     LazySequence,
     Rebuilt,
     places,
     random_access,
+    sliced,
 )
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.core.show import written_at
@@ -62,7 +62,8 @@ def prefetch(
         make, hook = threads, hook and partial(_called, hook)
     executor = make(workers, buffer_size=buffer, worker_init=hook)
     found: Prefetched[T] = Prefetched(LazySequence.of(seq), executor, written_at())
-    return found.begin()
+    found.begin()
+    return found
 
 
 class Prefetched(LazySequence[T]):
@@ -72,14 +73,13 @@ class Prefetched(LazySequence[T]):
         self._ahead = ahead = _Ahead(items, executor, at)
         super().__init__(places(random_access(items).machine.length) | lz.map(ahead.item))
 
-    def begin(self) -> Prefetched[T]:
+    def begin(self) -> None:
         """Start the workers."""
         self._ahead.begin()
-        return self
 
-    def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
+    def _slice(self, key: slice) -> LazySequence[T]:
         items, executor, at = self._arguments
-        return Prefetched(arrange(items), executor, at)
+        return Prefetched(sliced(items, key), executor, at)
 
 
 class _Ahead(Rebuilt):
@@ -110,8 +110,8 @@ class _Ahead(Rebuilt):
             except (Past, *WORKER_ERRORS):
                 raise
             except Exception as error:
-                told = EvaluationError.of(error, f"item {number} of prefetch", self._at)
-                raise chosen(told)  # noqa: B904  # the same error, or its cause
+                what = f"item {number} of prefetch"
+                raise EvaluationError.of(error, what, self._at)  # noqa: B904  # it has its cause
             self._next = number + 1
             return item
 

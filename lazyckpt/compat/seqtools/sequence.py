@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, Self, SupportsIndex, TypeVar, cast, overload
@@ -28,7 +28,6 @@ from lazyckpt.run import Run
 from lazyckpt.state.algebra import advance
 
 T = TypeVar("T")
-Arrangement = Callable[..., Pipeline[Any]]
 
 
 class Rebuilt:
@@ -48,24 +47,16 @@ class Rebuilt:
 class LazySequence(Rebuilt, Sequence[T], Generic[T]):
     """A sequence whose items are made when they are read: a view of `pipeline`, a value.
 
-    It does what a list does that keeps its length. Where it only arranges the items of
-    other sequences, assigning one writes it there; to a slice, a batch or a tuple of items,
-    one for each.
+    It does what a list does that is never changed.
 
     An error in a user's function is an `EvaluationError` (see `seterr`); any other one
     keeps its type and gains a note. An iterator goes on behind the item that failed.
     `lazyckpt.run(sequence.pipeline, state)` iterates with a state.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline[T],
-        layout: Arrangement | None = None,
-        inputs: Sequence[Any] = (),
-    ) -> None:
-        self.pipeline, self.layout, self.inputs = pipeline, layout, inputs
+    def __init__(self, pipeline: Pipeline[T]) -> None:
+        self.pipeline = pipeline
         self._start = pipeline.machine.init(0)
-        self._targets: LazySequence[Any] | None = None
 
     @staticmethod
     def of(data: Any) -> Pipeline[Any]:
@@ -92,20 +83,11 @@ class LazySequence(Rebuilt, Sequence[T], Generic[T]):
     def __getitem__(self, key: slice) -> LazySequence[T]: ...
     def __getitem__(self, key: SupportsIndex | slice) -> T | LazySequence[T]:
         if isinstance(key, slice):
-            return self._arranged(partial(_sliced, key))
+            return self._slice(key)
         return self._item(_chosen(self.pipeline, key))
 
-    def __setitem__(self, key: SupportsIndex | slice, value: Any) -> None:
-        if self.layout is None:
-            raise TypeError(f"{self!r} makes its items: there is no item assignment")
-        if self._targets is None:
-            random_access(self.pipeline)
-            self._targets = LazySequence(self.layout(*map(_targets, self.inputs)))
-        _assign(self._targets[key], value)
-
-    def _arranged(self, arrange: Arrangement) -> LazySequence[T]:
-        """Another one of the same kind, of the same items."""
-        return LazySequence(arrange(self.pipeline), arrange, [self])
+    def _slice(self, key: slice) -> LazySequence[T]:
+        return LazySequence(sliced(self.pipeline, key))
 
     def _item(self, number: int) -> T:
         alone = cast(Any, random_access(self.pipeline).machine.item)
@@ -129,40 +111,11 @@ class LazySequence(Rebuilt, Sequence[T], Generic[T]):
         return f"<sequence {self.pipeline!r}>"
 
 
-def arranged(
-    inputs: Sequence[Any], arrange: Arrangement, layout: Arrangement | None = None
-) -> LazySequence[Any]:
-    """A sequence of the items of others, which can be assigned through it.
-
-    Args:
-        inputs: The sequences.
-        arrange: From their pipelines to that of the items.
-        layout: Likewise, without what is made of the items, if `arrange` makes something.
-    """
-    return LazySequence(arrange(*map(LazySequence.of, inputs)), layout or arrange, inputs)
-
-
 def random_access(pipeline: Pipeline[T]) -> Pipeline[T]:
     """Return the pipeline if it has indices; raise an `ArgumentError` if not."""
     if pipeline.machine.item is None:
         raise ArgumentError(f"{pipeline!r} has no indices; uniter(...) gives an iterable some")
     return pipeline
-
-
-def _targets(sequence: Any) -> Pipeline[Any]:
-    """For each item what assigns it, called with a value."""
-    length = LazySequence.of(sequence).machine.length
-    return places(length) | lz.map(partial(partial, operator.setitem, sequence))
-
-
-def _assign(target: Any, value: Any) -> None:
-    if isinstance(target, partial):
-        target(value)
-        return
-    if len(target) != len(value):
-        raise ValueError(f"{len(value)} items can't be assigned to {len(target)}: one to each")
-    for each, item in zip(target, value, strict=True):
-        _assign(each, item)
 
 
 def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
@@ -179,7 +132,8 @@ def _chosen(pipeline: Pipeline[Any], key: Any) -> Any:
         raise IndexError(f"sequence index {key} out of range: it has {length} items") from None
 
 
-def _sliced(key: slice, pipeline: Pipeline[T]) -> Pipeline[T]:
+def sliced(pipeline: Pipeline[T], key: slice) -> Pipeline[T]:
+    """A slice of a pipeline, as of a list."""
     indices, length = _chosen(pipeline, key), pipeline.machine.length
     if length is None or (key.stop is None and length == math.inf):
         return pipeline[key]

@@ -181,7 +181,7 @@ def test_sq1_states_of_others_are_refused() -> None:
     ):
         with pytest.raises(lz.StateMismatch):
             other.load_state_dict(good)
-    for bad in ({}, {"seed": 1}, {**good, "items": 3}, "x", b"[", None, {**good, "seed": "q"}):
+    for bad in ({}, {"seeds": 1}, {**good, "items": 3}, "x", b"[", None, {**good, "seeds": "q"}):
         with pytest.raises(lz.InvalidState):
             loader.load_state_dict(bad)  # type: ignore[arg-type]
     loader.load_state_dict(good)

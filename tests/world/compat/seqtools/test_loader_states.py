@@ -55,8 +55,8 @@ def test_sq1_states_of_other_generators_are_refused() -> None:
         range(9), 2, sampler=RandomSampler(range(9), generator=torch.Generator())
     )
     drawn = drawing.state_dict()
-    for bad in ([1], 3, ["q"], [None]):
+    for bad in ([1], 3, "0x1 q", None):
         with pytest.raises(lz.InvalidState):
-            drawing.load_state_dict({**drawn, "sampler_seeds": bad})
+            drawing.load_state_dict({**drawn, "seeds": bad})
     with pytest.raises(lz.StateMismatch, match="2 generators"):
-        drawing.load_state_dict({**drawn, "sampler_seeds": ["0x1", "0x2"]})
+        drawing.load_state_dict({**drawn, "seeds": "0x1 0x2 0x3"})
