@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.machines.join import joined, named, several
 from lazyckpt.combinators.machines.mixture import Mixture, Stop
-from lazyckpt.combinators.machines.proportions import Proportions, weights_of
+from lazyckpt.combinators.machines.proportions import Proportions, Scheduled, weights_of
+from lazyckpt.combinators.schedule import Schedule, known_weights
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional, whole
+from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional
 from lazyckpt.core.content import Entries, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS, Machine, entered
 from lazyckpt.core.registry import Elastic
+from lazyckpt.core.show import show
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.pipeline import Pipeline
@@ -27,8 +29,10 @@ A = TypeVar("A")
 def _weighing(value: Any) -> Any:
     if callable(value):
         return value
+    if isinstance(value, Mapping):
+        raise Unfit("a sequence of numbers, or lz.schedule(...) of some that change")
     is_empty = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
-    return () if is_empty else tuple(map(whole, weights_of(value)))
+    return () if is_empty else weights_of(value)
 
 
 def _fitting(
@@ -36,16 +40,18 @@ def _fitting(
 ) -> None:
     joined("mix", pipelines)
     if deterministic and callable(weights):
-        raise ArgumentError("mix: deterministic=True wants fixed weights, got a function")
+        raise ArgumentError(f"mix: deterministic=True wants fixed weights, got {show(weights)}")
     if not deterministic and seed is None:
         raise ArgumentError("mix: seed must be given; only deterministic=True does without")
-    if not callable(weights) and len(weights) != len(pipelines):
-        raise ArgumentError(
-            f"mix: as many weights as pipelines are needed, got {len(weights)} weights "
-            f"for {len(pipelines)} pipelines"
-        )
+    rows = known_weights(weights)
+    for row in rows:
+        if len(row) != len(pipelines):
+            raise ArgumentError(
+                f"mix: as many weights as pipelines are needed, got {len(row)} weights "
+                f"for {len(pipelines)} pipelines"
+            )
     for number, pipeline in enumerate(pipelines):
-        used = callable(weights) or weights[number]
+        used = not rows or any(row[number] for row in rows)
         if stop != "first_exhausted" and used and pipeline.machine.length == 0:
             raise ArgumentError(
                 f"mix: {named(number)} is empty and can't begin again, stop={stop!r}"
@@ -158,7 +164,7 @@ def _pairs(
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],
-    weights: Sequence[float] | Callable[[int], Sequence[float]],
+    weights: Sequence[float] | Schedule | Scheduled,
     *,
     seed: int | None = None,
     stop: Stop = "first_exhausted",
@@ -169,8 +175,10 @@ def mix(
     Args:
         pipelines: A state knows them by their data's lengths and their stages;
             `source(data, name=...)` tells like ones apart.
-        weights: A number >= 0 for each, of any sum; or a function from the number of
-            items so far to such numbers, a schedule.
+        weights: A number >= 0 for each, of any sum; or a `schedule`, of weights that change
+            with the number of items of the epoch so far. A function from that number to
+            weights does as well, unless a stage after it re-reads items on a resume, as
+            `shuffle` and the packers do: a state doesn't record which function it was.
         seed: An int >= 0; not needed with `deterministic`.
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
             With "all_exhausted" and "never" that pipeline begins again, in its next epoch,

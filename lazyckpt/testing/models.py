@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import toolz
 
+from lazyckpt.combinators.schedule import known_weights
 from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine, Share
 from lazyckpt.core.prng import derive, hashed
@@ -237,7 +238,8 @@ def mix(pipelines: Any, weights: Any, seed: Any, stop: str, deterministic: bool)
     def each(epoch: int) -> Iterator[Any]:
         passes = [epoch if stop == "first_exhausted" else epoch << 32] * width
         walks = [s(p) for s, p in builtins.zip(streams, passes, strict=True)]
-        over = set() if callable(weights) else {i for i in range(width) if not weights[i]}
+        rows = known_weights(weights)
+        over = {i for i in range(width) if rows and not any(row[i] for row in rows)}
         taken = [0] * width
         for t in counting():
             now = weights(t) if callable(weights) else weights

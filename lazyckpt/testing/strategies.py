@@ -246,15 +246,22 @@ def _evenly(*parts: Pipeline[Any]) -> Pipeline[Any]:
     return lz.zip(*[lz.concat(part, more) | lz.take(shortest) for part in parts], strict=True)
 
 
-def _mixed(stop: Any, **options: Any) -> Callable[..., Pipeline[Any]]:
+def _mixed(
+    stop: Any, weigh: Callable[[list[float]], Any] = list, **options: Any
+) -> Callable[..., Pipeline[Any]]:
     def join(*parts: Pipeline[Any]) -> Pipeline[Any]:
         if stop != "first_exhausted":  # nothing could begin again
             parts = tuple(lz.concat(part, lz.source(["last"])) for part in parts)
-        weights = options.get("weights", [2.5, 1, 0, 1.5][: len(parts)])
-        joined = lz.mix(parts, **{**options, "weights": weights, "stop": stop})
+        weights = weigh([2.5, 1, 0, 1.5][: len(parts)])
+        joined = lz.mix(parts, weights, stop=stop, **options)
         return joined | lz.take(25) if stop == "never" else joined
 
     return join
+
+
+def _falling(weights: list[float]) -> lz.types.Schedule:
+    points = {0: weights, 3: weights[::-1], 9: [1.0] * len(weights)}
+    return lz.schedule(points, interpolate="linear")
 
 
 def _multiplexed(*parts: Pipeline[Any]) -> Pipeline[Any]:
@@ -276,6 +283,7 @@ JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
     "mix": _mixed("first_exhausted", seed=3),
     "mix(all)": _mixed("all_exhausted", seed=4),
     "mix(never)": _mixed("never", seed=5),
+    "mix(schedule)": _mixed("all_exhausted", _falling, seed=6),
     "mix(deterministic)": _mixed("first_exhausted", deterministic=True),
     "mix(deterministic, all)": _mixed("all_exhausted", deterministic=True),
     "mix(deterministic, never)": _mixed("never", deterministic=True),

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, compress, islice
 from operator import ne
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lazyckpt.combinators.machines.join import named
-from lazyckpt.combinators.machines.proportions import Choices, Proportions, random_choices
+from lazyckpt.combinators.machines.proportions import (
+    Choices,
+    Proportions,
+    Scheduled,
+    Weights,
+    random_choices,
+)
 from lazyckpt.combinators.repeat import repeated
+from lazyckpt.combinators.schedule import known_weights
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import EPOCH_BITS, End, Machine, Rate, within
@@ -33,7 +40,7 @@ class Mixture(Generic[A]):
     def __init__(
         self,
         machines: Sequence[Machine[A]],
-        weights: tuple[float, ...] | Callable[[int], Sequence[float]],
+        weights: Weights | Scheduled,
         seed: int | None,
         stop: Stop,
         deterministic: bool,
@@ -45,7 +52,8 @@ class Mixture(Generic[A]):
         self.weights, self.seed, self.stop = weights, seed, stop
         self.proportions = Proportions(weights) if deterministic and not callable(weights) else None
         self.shift = 0 if stop == "first_exhausted" else EPOCH_BITS
-        self.needed = [callable(weights) or weights[n] > 0 for n in range(len(machines))]
+        rows = known_weights(weights)
+        self.needed = [not rows or any(row[n] for row in rows) for n in range(len(machines))]
         ahead = machines if stop == "first_exhausted" else self.again
         self.jumps = [each.skip for each in ahead if each.skip is not None]
 

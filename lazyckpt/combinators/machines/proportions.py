@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, brief, weights_as_given
+from lazyckpt.core.checks import Unfit, brief, weighing
 from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
 
 T = TypeVar("T")
 
-Schedule = Callable[[int], Sequence[float]]
 Weights = tuple[float, ...]
+Scheduled = Callable[[int], Sequence[float]]  # from the number of items so far
 
 _LONGEST = 1 << 16  # choices in a pattern that is kept
 _CHUNK = 1 << 12  # random choices made at once
@@ -38,14 +38,14 @@ class Choices(NamedTuple):
 
 
 def weights_of(value: Any) -> Weights:
-    """Weights whose sum is finite, as they are; `Unfit` if some are none."""
-    found = tuple(weights_as_given(value))
+    """Weights whose sum is finite, of ints where they are whole; `Unfit` if some are none."""
+    found = weighing(value)
     if math.isinf(sum(map(float, found))):
         raise Unfit("finite numbers >= 0 of a finite sum")
     return found
 
 
-def random_choices(weights: Weights | Schedule, width: int, key: int) -> Choices:
+def random_choices(weights: Weights | Scheduled, width: int, key: int) -> Choices:
     """Choice t depends on the key, t and the weights at t alone."""
     if callable(weights):
         return _scheduled(weights, width, key)
@@ -64,7 +64,7 @@ def random_choices(weights: Weights | Schedule, width: int, key: int) -> Choices
     return Choices(one, ahead)
 
 
-def _scheduled(schedule: Schedule, width: int, key: int) -> Choices:
+def _scheduled(schedule: Scheduled, width: int, key: int) -> Choices:
     def one(t: int, counts: Sequence[int]) -> int:
         value = schedule(t)
         try:
