@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.machines.join import joined, named, several
-from lazyckpt.combinators.machines.mixture import Mixture, Stop
+from lazyckpt.combinators.machines.mixture import DROPPING, RESTARTING, Mixture, Stop
 from lazyckpt.combinators.machines.proportions import Proportions, Scheduled, weights_of
 from lazyckpt.combinators.schedule import Schedule, known_weights
 from lazyckpt.core.call import Chain
@@ -41,6 +41,8 @@ def _fitting(
     joined("mix", pipelines)
     if deterministic and callable(weights):
         raise ArgumentError(f"mix: deterministic=True wants fixed weights, got {show(weights)}")
+    if deterministic and stop == DROPPING:
+        raise ArgumentError(f"mix: stop={stop!r} draws, and has no deterministic=True; give a seed")
     if not deterministic and seed is None:
         raise ArgumentError("mix: seed must be given; only deterministic=True does without")
     rows = known_weights(weights)
@@ -52,7 +54,7 @@ def _fitting(
             )
     for number, pipeline in enumerate(pipelines):
         used = not rows or any(row[number] for row in rows)
-        if stop != "first_exhausted" and used and pipeline.machine.length == 0:
+        if stop in RESTARTING and used and pipeline.machine.length == 0:
             raise ArgumentError(
                 f"mix: {named(number)} is empty and can't begin again, stop={stop!r}"
             )
@@ -64,6 +66,7 @@ def _rebased(
     pipelines: Sequence[Pipeline[Any]],
     weights: Any,
     deterministic: bool,
+    stop: str,
     **_: Any,
 ) -> Position:
     """A position where pipelines have been added or removed, or weights have changed.
@@ -77,7 +80,7 @@ def _rebased(
         raise Unfit("none of its pipelines is left")
     one, place = next((number, place) for number, (_, place) in kept.items())
     epoch = pipelines[one].machine.epoch(place)
-    if before.known.get("stop", "first_exhausted") != "first_exhausted":
+    if stop in RESTARTING:
         epoch = epoch >> EPOCH_BITS << EPOCH_BITS
     new = [
         kept[number][1] if number in kept else each.machine.init(epoch)
@@ -87,6 +90,8 @@ def _rebased(
     gone = sum(counts) - sum(given)
     if deterministic:
         _check_proportions(Proportions(weights), given, gone)
+    if stop == DROPPING:
+        ended = 0  # one that has dropped out does so again, if it has no more
     return tuple(new), (*given, *[gone] * bool(gone)), ended
 
 
@@ -154,7 +159,7 @@ def _pairs(
         "pipelines": several,
         "weights": _weighing,
         "seed": optional(natural),
-        "stop": one_of("first_exhausted", "all_exhausted", "never"),
+        "stop": one_of("first_exhausted", "all_exhausted", DROPPING, "never"),
         "deterministic": boolean,
     },
     validate=_fitting,
@@ -182,17 +187,19 @@ def mix(
         seed: An int >= 0; not needed with `deterministic`.
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
             With "all_exhausted" and "never" that pipeline begins again, in its next epoch,
-            until each (of a weight that isn't 0) has ended once, or forever.
+            until each (of a weight that isn't 0) has ended once, or forever. With
+            "all_exhausted_without_replacement" it drops out, so that each item comes once.
         deterministic: By exact proportions instead of chance: after n items every pipeline
             has given its share of n, to within less than one item.
 
     Raises:
         ArgumentError: A pipeline to begin again is empty.
-        PipelineError: A schedule's weights are negative, NaN, all 0 or of another number.
+        PipelineError: A function's weights are negative, NaN, all 0 or of another number, or
+            a schedule's are 0 for all pipelines that have not dropped out.
 
     State:
         That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached.
+        and whether the end was reached, or which have dropped out.
 
     Resume:
         Re-reads what each pipeline does.

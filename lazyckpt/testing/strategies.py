@@ -250,7 +250,7 @@ def _mixed(
     stop: Any, weigh: Callable[[list[float]], Any] = list, **options: Any
 ) -> Callable[..., Pipeline[Any]]:
     def join(*parts: Pipeline[Any]) -> Pipeline[Any]:
-        if stop != "first_exhausted":  # nothing could begin again
+        if stop in ("all_exhausted", "never"):  # nothing could begin again
             parts = tuple(lz.concat(part, lz.source(["last"])) for part in parts)
         weights = weigh([2.5, 1, 0, 1.5][: len(parts)])
         joined = lz.mix(parts, weights, stop=stop, **options)
@@ -283,6 +283,7 @@ JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
     "mix": _mixed("first_exhausted", seed=3),
     "mix(all)": _mixed("all_exhausted", seed=4),
     "mix(never)": _mixed("never", seed=5),
+    "mix(each once)": _mixed("all_exhausted_without_replacement", seed=7),
     "mix(schedule)": _mixed("all_exhausted", _falling, seed=6),
     "mix(deterministic)": _mixed("first_exhausted", deterministic=True),
     "mix(deterministic, all)": _mixed("all_exhausted", deterministic=True),

@@ -45,11 +45,14 @@ def weights_of(value: Any) -> Weights:
     return found
 
 
-def random_choices(weights: Weights | Scheduled, width: int, key: int) -> Choices:
-    """Choice t depends on the key, t and the weights at t alone."""
+def random_choices(weights: Weights | Scheduled, width: int, key: int, dropped: int = 0) -> Choices:
+    """Choice t depends on the key, t, the weights at t and the sources that have dropped out.
+
+    Of these `dropped` has a bit each, the lowest for number 0.
+    """
     if callable(weights):
-        return _scheduled(weights, width, key)
-    bounds = _bounds(weights)
+        return _scheduled(weights, width, key, dropped)
+    bounds = _bounds(_left(weights, dropped))
     edges = np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
 
     def one(t: int, counts: Sequence[int]) -> int:
@@ -64,7 +67,7 @@ def random_choices(weights: Weights | Scheduled, width: int, key: int) -> Choice
     return Choices(one, ahead)
 
 
-def _scheduled(schedule: Scheduled, width: int, key: int) -> Choices:
+def _scheduled(schedule: Scheduled, width: int, key: int, dropped: int) -> Choices:
     def one(t: int, counts: Sequence[int]) -> int:
         value = schedule(t)
         try:
@@ -73,9 +76,22 @@ def _scheduled(schedule: Scheduled, width: int, key: int) -> Choices:
             raise PipelineError(f"mix: weights({t}) must be {unfit}, got {brief(value)}") from None
         if len(weights) != width:
             raise PipelineError(f"mix: weights({t}) has {len(weights)} for {width} pipelines")
-        return bisect(_bounds(weights), hashed(key, t))
+        left = _left(weights, dropped)
+        if not any(left):
+            raise PipelineError(
+                f"mix: weights({t}) must be above 0 for a pipeline that has not ended, "
+                f"got {brief(value)}; give those that may be left a weight above 0"
+            )
+        return bisect(_bounds(left), hashed(key, t))
 
     return Choices(one, lambda t, counts, of: (of[one(place, counts)] for place in count(t)))
+
+
+def _left(weights: Weights, dropped: int) -> Weights:
+    """The weights, 0 for the sources that have dropped out."""
+    if not dropped:
+        return weights
+    return tuple([0 if dropped >> number & 1 else each for number, each in enumerate(weights)])
 
 
 def _bounds(weights: Weights) -> list[int]:
