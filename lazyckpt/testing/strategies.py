@@ -196,6 +196,9 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         sizes,
         st.booleans(),
     ),
+    "concat_then_split(pad)": sizes.map(
+        lambda n: lz.map(features) | lz.concat_then_split(n, pad={"x": -100, "y": 0.5})
+    ),
     "pack_first_fit": st.builds(
         lambda fn, n, bins, long: lz.map(fn) | lz.pack_first_fit(n, num_bins=bins, overflow=long),
         st.sampled_from([tokens, features]),
