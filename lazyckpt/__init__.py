@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from lazyckpt.combinators.repeat import repeat
     from lazyckpt.combinators.sample import oversample, sample, sample_balanced
     from lazyckpt.combinators.scan import scan
+    from lazyckpt.combinators.schedule import schedule
     from lazyckpt.combinators.shard import shard
     from lazyckpt.combinators.shard_batch import shard_batch
     from lazyckpt.combinators.shuffle import shuffle
@@ -196,6 +197,7 @@ __all__ = [
     "sample_balanced",
     "save",
     "scan",
+    "schedule",
     "seen",
     "shard",
     "shard_batch",
@@ -258,6 +260,7 @@ _MODULES = {  # what is imported when a name of it is asked for
     "combinators.repeat": "repeat",
     "combinators.sample": "oversample sample sample_balanced",
     "combinators.scan": "scan",
+    "combinators.schedule": "schedule",
     "combinators.shard": "shard",
     "combinators.shard_batch": "shard_batch",
     "combinators.shuffle": "shuffle",

@@ -180,8 +180,11 @@ class Pipeline(Chain, Generic[Given]):
         added = _stage(other).calls
         result: Pipeline[Any] = Pipeline(self.calls + added)
         machine = self.machine
-        for call in added:
+        for number, call in enumerate(added):
             machine = call.build(machine)
+            if machine.holds:
+                for before in self.calls + added[:number]:
+                    before.check_recorded(call)
         result.__dict__["machine"] = machine
         return result
 

@@ -201,10 +201,6 @@ def doubled(more: int) -> Any:
     return lambda x: [x + more, x + more]
 
 
-def either(weight: int) -> Any:
-    return lambda n: [weight, 1]
-
-
 class Key:
     def __init__(self, sign: int) -> None:
         self.sign = sign
@@ -276,9 +272,6 @@ FUNCTIONS: dict[str, Any] = {
     "flat_map | batch": lambda n: lz.source(range(40)) | lz.flat_map(doubled(n)) | lz.batch(3),
     "bucket_batch": lambda n: (
         lz.source(range(40)) | lz.bucket_batch(2, key=Key(n), window_size=6, seed=0)
-    ),
-    "mix | shuffle": lambda n: (
-        lz.mix([lz.count(), lz.count(100)], either(n), seed=0) | lz.shuffle(8, seed=0)
     ),
     "mix of filter | shuffle": lambda n: lz.mix(
         [lz.count(), lz.count() | lz.filter(above(n)) | lz.shuffle(8, seed=0)], [1, 1], seed=0

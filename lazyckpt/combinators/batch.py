@@ -84,7 +84,8 @@ def batch(
         collate: Called with each list; `lazyckpt.stack` makes arrays. Over a table
             of arrays (`columns`, `source(array)`) `stack` reads whole batches at
             once, and a dataset's `__getitems__` is asked for whole batches.
-        pad: An item that fills up a last batch that is shorter; None for none.
+        pad: An item that fills up a last batch that is shorter; None to leave it short. To fill
+            it up with None, give a `collate` that does.
 
     Raises:
         ArgumentError: Where a last batch is to be both dropped and padded.

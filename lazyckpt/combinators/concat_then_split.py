@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from lazyckpt.combinators.machines.packing import Placed, Read, packed, traced_rows
-from lazyckpt.combinators.machines.token_rows import Features, as_sequence, filled_row, part_of
-from lazyckpt.core.checks import boolean, positive
+from lazyckpt.combinators.machines.token_rows import (
+    Features,
+    Pad,
+    as_sequence,
+    filled_row,
+    padding,
+    part_of,
+)
+from lazyckpt.core.checks import boolean, optional, positive
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, Reread
 from lazyckpt.core.registry import Elastic
@@ -16,12 +23,13 @@ from lazyckpt.errors import SourceChanged
 
 
 @combinator(
-    checks={"length": positive, "drop_last": boolean},
+    checks={"length": positive, "drop_last": boolean, "pad": optional(padding)},
+    unrecorded=("pad",),
     elastic=Elastic(changes={"length": "here", "drop_last": "here"}),
     trace=traced_rows,
 )
 def concat_then_split(
-    upstream: Machine[Any], length: int, *, drop_last: bool = False
+    upstream: Machine[Any], length: int, *, drop_last: bool = False, pad: Pad | None = None
 ) -> Machine[Features]:
     """Rows of `length` tokens out of all sequences end to end, cut wherever a row is full.
 
@@ -37,11 +45,12 @@ def concat_then_split(
     Args:
         length: Tokens a row, an int >= 1.
         drop_last: Whether to leave out a last row that isn't full; else zeros fill it up.
+        pad: What fills up that row, by features, as `{"labels": -100}`; zeros for the others.
 
     Raises:
         TypeError: For an item that is no such sequence.
         ValueError: For features of unequal lengths, of other names than before in the
-            row, or named as those that are added.
+            row, or named as those that are added; for a `pad` that doesn't fit them.
 
     State:
         The place before the sequence in which the next row begins, and how many of its
@@ -82,13 +91,13 @@ def concat_then_split(
                 room -= stop - begin
                 begin = stop
                 if not room:
-                    row = filled_row("concat_then_split", parts, length)
+                    row = filled_row("concat_then_split", parts, length, pad)
                     parts, room = [], length
                     place = (before.last(), stop) if stop < size else (before.reached(), 0)
                     yield place, row
             begin = 0
         if parts and not drop_last:
-            yield (before.reached(), 0), filled_row("concat_then_split", parts, length)
+            yield (before.reached(), 0), filled_row("concat_then_split", parts, length, pad)
 
     def rereads(position: Position) -> list[Reread]:
         return [Reread(position[0], 1 if position[1] else 0)]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
 from lazyckpt.combinators.machines.join import joined, named, several
-from lazyckpt.combinators.machines.mixture import Mixture, Stop
-from lazyckpt.combinators.machines.proportions import Proportions, weights_of
+from lazyckpt.combinators.machines.mixture import DROPPING, RESTARTING, Mixture, Stop
+from lazyckpt.combinators.machines.proportions import Proportions, Scheduled, weights_of
+from lazyckpt.combinators.schedule import Schedule, known_weights
 from lazyckpt.core.call import Chain
-from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional, whole
+from lazyckpt.core.checks import Unfit, boolean, brief, natural, one_of, optional
 from lazyckpt.core.content import Entries, Entry
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import EPOCH_BITS, Machine, entered
 from lazyckpt.core.registry import Elastic
+from lazyckpt.core.show import show
 from lazyckpt.decorators import source_combinator
 from lazyckpt.errors import ArgumentError, StateMismatch
 from lazyckpt.pipeline import Pipeline
@@ -27,8 +29,10 @@ A = TypeVar("A")
 def _weighing(value: Any) -> Any:
     if callable(value):
         return value
+    if isinstance(value, Mapping):
+        raise Unfit("a sequence of numbers, or lz.schedule(...) of some that change")
     is_empty = isinstance(value, Sized) and not len(value)  # too few, which `_fitting` says
-    return () if is_empty else tuple(map(whole, weights_of(value)))
+    return () if is_empty else weights_of(value)
 
 
 def _fitting(
@@ -36,17 +40,21 @@ def _fitting(
 ) -> None:
     joined("mix", pipelines)
     if deterministic and callable(weights):
-        raise ArgumentError("mix: deterministic=True wants fixed weights, got a function")
+        raise ArgumentError(f"mix: deterministic=True wants fixed weights, got {show(weights)}")
+    if deterministic and stop == DROPPING:
+        raise ArgumentError(f"mix: stop={stop!r} draws, and has no deterministic=True; give a seed")
     if not deterministic and seed is None:
         raise ArgumentError("mix: seed must be given; only deterministic=True does without")
-    if not callable(weights) and len(weights) != len(pipelines):
-        raise ArgumentError(
-            f"mix: as many weights as pipelines are needed, got {len(weights)} weights "
-            f"for {len(pipelines)} pipelines"
-        )
+    rows = known_weights(weights)
+    for row in rows:
+        if len(row) != len(pipelines):
+            raise ArgumentError(
+                f"mix: as many weights as pipelines are needed, got {len(row)} weights "
+                f"for {len(pipelines)} pipelines"
+            )
     for number, pipeline in enumerate(pipelines):
-        used = callable(weights) or weights[number]
-        if stop != "first_exhausted" and used and pipeline.machine.length == 0:
+        used = not rows or any(row[number] for row in rows)
+        if stop in RESTARTING and used and pipeline.machine.length == 0:
             raise ArgumentError(
                 f"mix: {named(number)} is empty and can't begin again, stop={stop!r}"
             )
@@ -58,6 +66,7 @@ def _rebased(
     pipelines: Sequence[Pipeline[Any]],
     weights: Any,
     deterministic: bool,
+    stop: str,
     **_: Any,
 ) -> Position:
     """A position where pipelines have been added or removed, or weights have changed.
@@ -71,7 +80,7 @@ def _rebased(
         raise Unfit("none of its pipelines is left")
     one, place = next((number, place) for number, (_, place) in kept.items())
     epoch = pipelines[one].machine.epoch(place)
-    if before.known.get("stop", "first_exhausted") != "first_exhausted":
+    if stop in RESTARTING:
         epoch = epoch >> EPOCH_BITS << EPOCH_BITS
     new = [
         kept[number][1] if number in kept else each.machine.init(epoch)
@@ -81,6 +90,8 @@ def _rebased(
     gone = sum(counts) - sum(given)
     if deterministic:
         _check_proportions(Proportions(weights), given, gone)
+    if stop == DROPPING:
+        ended = 0  # one that has dropped out does so again, if it has no more
     return tuple(new), (*given, *[gone] * bool(gone)), ended
 
 
@@ -148,7 +159,7 @@ def _pairs(
         "pipelines": several,
         "weights": _weighing,
         "seed": optional(natural),
-        "stop": one_of("first_exhausted", "all_exhausted", "never"),
+        "stop": one_of("first_exhausted", "all_exhausted", DROPPING, "never"),
         "deterministic": boolean,
     },
     validate=_fitting,
@@ -158,7 +169,7 @@ def _pairs(
 )
 def mix(
     pipelines: Sequence[Pipeline[A]],
-    weights: Sequence[float] | Callable[[int], Sequence[float]],
+    weights: Sequence[float] | Schedule | Scheduled,
     *,
     seed: int | None = None,
     stop: Stop = "first_exhausted",
@@ -169,22 +180,26 @@ def mix(
     Args:
         pipelines: A state knows them by their data's lengths and their stages;
             `source(data, name=...)` tells like ones apart.
-        weights: A number >= 0 for each, of any sum; or a function from the number of
-            items so far to such numbers, a schedule.
+        weights: A number >= 0 for each, of any sum; or a `schedule`, of weights that change
+            with the number of items of the epoch so far. A function from that number to
+            weights does as well, unless a stage after it re-reads items on a resume, as
+            `shuffle` and the packers do: a state doesn't record which function it was.
         seed: An int >= 0; not needed with `deterministic`.
         stop: "first_exhausted" ends the stream when a pipeline is chosen that has ended.
             With "all_exhausted" and "never" that pipeline begins again, in its next epoch,
-            until each (of a weight that isn't 0) has ended once, or forever.
+            until each (of a weight that isn't 0) has ended once, or forever. With
+            "all_exhausted_without_replacement" it drops out, so that each item comes once.
         deterministic: By exact proportions instead of chance: after n items every pipeline
             has given its share of n, to within less than one item.
 
     Raises:
         ArgumentError: A pipeline to begin again is empty.
-        PipelineError: A schedule's weights are negative, NaN, all 0 or of another number.
+        PipelineError: A function's weights are negative, NaN, all 0 or of another number, or
+            a schedule's are 0 for all pipelines that have not dropped out.
 
     State:
         That of each pipeline, a count of items of each (`mix_counts` reads them),
-        and whether the end was reached.
+        and whether the end was reached, or which have dropped out.
 
     Resume:
         Re-reads what each pipeline does.

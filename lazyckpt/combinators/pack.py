@@ -11,24 +11,36 @@ from lazyckpt.combinators.machines.packing import Placed, Read, packed, traced_r
 from lazyckpt.combinators.machines.token_rows import (
     Features,
     Overflow,
+    Pad,
     as_sequence,
     cut_to_fit,
     dropped,
     filled_row,
     overflow_policy,
+    padding,
 )
-from lazyckpt.core.checks import positive
+from lazyckpt.core.checks import optional, positive
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, Reread, begun
 from lazyckpt.decorators import combinator
 from lazyckpt.errors import SourceChanged
 
-_CHECKS = {"length": positive, "num_bins": positive, "overflow": overflow_policy}
+_CHECKS = {
+    "length": positive,
+    "num_bins": positive,
+    "overflow": overflow_policy,
+    "pad": optional(padding),
+}
 
 
-@combinator(checks=_CHECKS, trace=traced_rows, dropped=dropped)
+@combinator(checks=_CHECKS, unrecorded=("pad",), trace=traced_rows, dropped=dropped)
 def pack_first_fit(
-    upstream: Machine[Any], length: int, *, num_bins: int, overflow: Overflow = "error"
+    upstream: Machine[Any],
+    length: int,
+    *,
+    num_bins: int,
+    overflow: Overflow = "error",
+    pad: Pad | None = None,
 ) -> Machine[Features]:
     """Rows of `length` tokens, each of several whole sequences and filled up with zeros.
 
@@ -50,10 +62,12 @@ def pack_first_fit(
         overflow: What becomes of a sequence longer than `length`: "error"; "split", cut into
             segments of `length` tokens and the rest; "truncate", its first `length` tokens;
             or "drop", which `run(..., on_error="skip")` counts and names in `Run.skipped`.
+        pad: What fills up a row, by features, as `{"labels": -100}`; zeros for the others.
 
     Raises:
         ValueError: For such a sequence, with "error". Also for features of unequal lengths, of
-            other names than before in the row, or named as those that are added.
+            other names than before in the row, or named as those that are added; for a `pad`
+            that doesn't fit them.
         TypeError: For an item that is no such sequence.
 
     State:
@@ -80,12 +94,17 @@ def pack_first_fit(
     [1 1 1 3] [1 1 1 2] [0 1 2 0]
     [2 2 4 0] [1 1 2 0] [0 1 0 0]
     """
-    return _binned("pack_first_fit", upstream, length, num_bins, overflow, _FirstFit)
+    return _binned("pack_first_fit", upstream, length, num_bins, overflow, pad, _FirstFit)
 
 
-@combinator(checks=_CHECKS, trace=traced_rows, dropped=dropped)
+@combinator(checks=_CHECKS, unrecorded=("pad",), trace=traced_rows, dropped=dropped)
 def pack_best_fit(
-    upstream: Machine[Any], length: int, *, num_bins: int, overflow: Overflow = "error"
+    upstream: Machine[Any],
+    length: int,
+    *,
+    num_bins: int,
+    overflow: Overflow = "error",
+    pad: Pad | None = None,
 ) -> Machine[Features]:
     """Rows of `length` tokens, as of `pack_first_fit`, each filled as far as it can be.
 
@@ -103,6 +122,7 @@ def pack_best_fit(
         length: Tokens a row, an int >= 1.
         num_bins: Rows that are filled at once, an int >= 1; more leave less room empty.
         overflow: As of `pack_first_fit`.
+        pad: As of `pack_first_fit`.
 
     Raises:
         ValueError: As `pack_first_fit`.
@@ -133,7 +153,7 @@ def pack_best_fit(
     [3 3 3 0] [1 1 1 0]
     [4 4 0 0] [1 1 0 0]
     """
-    return _binned("pack_best_fit", upstream, length, num_bins, overflow, _BestFit)
+    return _binned("pack_best_fit", upstream, length, num_bins, overflow, pad, _BestFit)
 
 
 class _Rooms(Protocol):
@@ -185,6 +205,7 @@ def _binned(
     length: int,
     num_bins: int,
     overflow: Overflow,
+    pad: Pad | None,
     begin: Callable[[], _Rooms],
 ) -> Machine[Features]:
     """Rows that are filled at once, and given at once when there is no room for a sequence."""
@@ -197,7 +218,7 @@ def _binned(
             if given and given >= len(bins):
                 raise SourceChanged(f"{name}: the state stands after row {given} of {len(bins)}")
             for number, parts in enumerate(bins[given:], given + 1):
-                row = filled_row(name, parts, length)
+                row = filled_row(name, parts, length, pad)
                 yield ((anchor, number) if number < len(bins) else (after, 0)), row
 
         for item in before.items:

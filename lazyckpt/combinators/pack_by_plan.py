@@ -9,10 +9,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lazyckpt.combinators.machines.reordered import table_length
-from lazyckpt.combinators.machines.token_rows import Features, as_sequence, filled_row, part_of
+from lazyckpt.combinators.machines.token_rows import (
+    Features,
+    Pad,
+    as_sequence,
+    filled_row,
+    padding,
+    part_of,
+)
 from lazyckpt.combinators.plan_packing import PackingPlan
 from lazyckpt.core.call import Call
-from lazyckpt.core.checks import Unfit
+from lazyckpt.core.checks import Unfit, optional
 from lazyckpt.core.flow import Flow, Position
 from lazyckpt.core.machine import End, Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
@@ -39,16 +46,19 @@ def _traced(call: Call, tracing: Any) -> Stage[Any, Any]:
     """The stage on documents with their origins, which are not read where nothing is."""
 
     plan: PackingPlan = call.arguments["plan"]
+    row_of = partial(_row, plan, call.arguments["pad"])
 
     def made(parts: list[Part], documents: list[Any]) -> Any:
-        row = _row(plan, parts, [*map(tracing.plain, documents)]) if tracing.reads else None
+        row = row_of(parts, [*map(tracing.plain, documents)]) if tracing.reads else None
         return tracing.traced(row, [each for item in documents for each in tracing.origins(item)])
 
     return _origins(plan, made)
 
 
-@combinator(checks={"plan": _plan}, trace=_traced)
-def pack_by_plan(upstream: Machine[Any], plan: PackingPlan) -> Machine[Features]:
+@combinator(checks={"plan": _plan, "pad": optional(padding)}, unrecorded=("pad",), trace=_traced)
+def pack_by_plan(
+    upstream: Machine[Any], plan: PackingPlan, *, pad: Pad | None = None
+) -> Machine[Features]:
     """Rows of tokens, each of the documents that `plan_packing` found to fill it best.
 
     The items before it are documents with random access: each a sequence of tokens, as a list
@@ -62,6 +72,7 @@ def pack_by_plan(upstream: Machine[Any], plan: PackingPlan) -> Machine[Features]
 
     Args:
         plan: Made of the lengths of these documents, by `plan_packing`.
+        pad: What fills up a row, by features, as `{"labels": -100}`; zeros for the others.
 
     Raises:
         ArgumentError: Where upstream has no random access, or not as many documents.
@@ -69,7 +80,7 @@ def pack_by_plan(upstream: Machine[Any], plan: PackingPlan) -> Machine[Features]
             plan knows; it is named.
         TypeError: For a document that is no sequence of tokens, or dict of such.
         ValueError: For features of unequal lengths, of other names than before in the row, or
-            named as those that are added.
+            named as those that are added; for a `pad` that doesn't fit them.
 
     State:
         A count of rows; a digest of the plan.
@@ -93,7 +104,7 @@ def pack_by_plan(upstream: Machine[Any], plan: PackingPlan) -> Machine[Features]
     >>> [row["tokens"].tolist() for row in rows], rows[1]["segment_ids"].tolist()
     ([[5, 5, 5, 6], [7, 7, 8, 8]], [1, 1, 2, 2])
     """
-    return _planned(upstream, plan, partial(_row, plan))
+    return _planned(upstream, plan, partial(_row, plan, pad))
 
 
 @combinator(registered=False)
@@ -102,7 +113,7 @@ def _origins(upstream: Machine[Any], plan: PackingPlan, made: Callable[..., Any]
     return _planned(upstream, plan, made)
 
 
-def _row(plan: PackingPlan, parts: list[Part], documents: list[Any]) -> Features:
+def _row(plan: PackingPlan, pad: Pad | None, parts: list[Part], documents: list[Any]) -> Features:
     pieces, length = [], plan.length
     for (number, part, known), document in zip(parts, documents, strict=True):
         size, features = as_sequence("pack_by_plan", document)
@@ -114,7 +125,7 @@ def _row(plan: PackingPlan, parts: list[Part], documents: list[Any]) -> Features
         if size > length:
             features = part_of(features, part * length, (part + 1) * length)
         pieces.append(features)
-    return filled_row("pack_by_plan", pieces, length)
+    return filled_row("pack_by_plan", pieces, length, pad)
 
 
 def _planned(

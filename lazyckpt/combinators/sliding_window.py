@@ -122,10 +122,13 @@ def sliding_window(upstream: Machine[A], width: int, *, stride: int = 1) -> Mach
             return jump(position, n * stride)[0], n
         return after, max(0, (passed - width) // stride + 1)
 
+    def rereads(position: Position) -> list[Reread]:
+        return [Reread(position, shared * begun(upstream, position))]
+
     return stateless(
         upstream,
         rate=Rate(stride, shared),
-        rereads=lambda position: [Reread(position, shared * begun(upstream, position))],
+        rereads=rereads if shared else None,
         step=step,
         flow=apart if width <= stride else overlapping,
         skip=jump and skip,

@@ -80,4 +80,4 @@ def take_tokens(upstream: Machine[A], tokens: int, *, key: Callable[[A], int]) -
         rate=Rate(1, 1),
         rereads=lambda position: (Reread(position[0], ended=position[2] == 1),),
         flow=flow,
-    )
+    )._replace(holds=False)

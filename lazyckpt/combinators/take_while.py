@@ -68,7 +68,7 @@ def take_while(upstream: Machine[A], predicate: Callable[[*Ts, A], Any], *args: 
         lambda items: iter(()),
         Rate(1, 1),
         lambda position: (Reread(position[0], ended=position[1] == 1),),
-    )
+    )._replace(holds=False)
 
 
 @giving(Keeping)

@@ -91,6 +91,22 @@ class Call(Frozen):
         roles = found(**self._arguments) if callable(found) else found
         return {name: role for name, role in roles.items() if self._arguments[name] is not None}
 
+    def check_recorded(self, behind: Call) -> None:
+        """Refuse a function that a state should record, if a stage behind may read items again.
+
+        It is one in place of an argument which `rebase` may change.
+        """
+        for name in self.combinator.elastic.changes:
+            if is_function(value := self._arguments.get(name)):
+                raise ArgumentError(
+                    f"{self.name}: {name}={show(value)} is a function, which a state doesn't "
+                    f"record, and {behind!r} re-reads items on a resume: with a changed function "
+                    "they would be different ones. Give lz.schedule({0: ..., 1000: ...}), or "
+                    f'lz.schedule({show(value)}, name="v1")'
+                )
+        for call in chain.from_iterable([each.calls for each in self.chains]):
+            call.check_recorded(behind)
+
     def build(self, upstream: Machine[Any] | None) -> Machine[Any]:
         """The machine of this call on top of `upstream`."""
         args, kwargs = self._spread()

@@ -80,8 +80,8 @@ def alike_functions(one: Any, other: Any) -> bool:
 def _alike(one: Any, other: Any) -> bool:
     if one is other or type(one) is not type(other):
         return one is other
-    if isinstance(one, Shown):  # a pipeline, or stages
-        calls: list[Any] = [getattr(each, "calls", each) for each in (one, other)]
+    if isinstance(one, Shown) and hasattr(one, "calls"):  # a pipeline, or stages
+        calls: list[Any] = [each.calls for each in (one, other)]
         return _alike(*([(each.name, each.arguments) for each in some] for some in calls))
     if isinstance(one, (set, frozenset)):
         return bool(one == other)

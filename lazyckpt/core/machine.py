@@ -132,6 +132,7 @@ class Machine(NamedTuple, Generic[T]):
     - `share`: where what it gives stands in the stream of all ranks
     - `upstream`: the machine before it, if there is one
     - `children`: the machines that it joins, if it joins some
+    - `holds`: whether a resume may take items from upstream again
     - `owns`: whether a part of the position is its own, behind upstream's or its children's
     - `choices(position, n)`: the number of the child that gives each item behind n others, as
       long as none ends; None where what joins them takes of all alike, or looks at their items
@@ -156,6 +157,7 @@ class Machine(NamedTuple, Generic[T]):
     upstream: Any  # a machine or None: mypy infers no items of a NamedTuple that holds itself
     children: tuple[Any, ...]
     owns: bool
+    holds: bool
     choices: Callable[[Position, int], Iterator[int]] | None = None
 
 

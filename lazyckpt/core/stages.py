@@ -78,6 +78,7 @@ def stateless(
         upstream=upstream,
         children=(),
         owns=False,
+        holds=rereads is not None or rate.whole_epoch,
     )
 
 
@@ -87,6 +88,7 @@ def passing(upstream: Machine[Any]) -> Machine[Any]:
         upstream=upstream,
         children=(),
         owns=False,
+        holds=False,
         rate=Rate(),
         rereads=lambda position: (Reread(position),),
     )
@@ -136,6 +138,7 @@ def stateful(
         upstream=upstream,
         children=(),
         owns=True,
+        holds=rereads is not None or rate.whole_epoch,
     )
 
 
@@ -175,6 +178,7 @@ def sourced(
         upstream=None,
         children=(),
         owns=True,
+        holds=False,
     )
 
 
@@ -230,6 +234,7 @@ def joining(
         upstream=None,
         children=tuple(children),
         owns=True,
+        holds=False,
         choices=choices,
     )
 

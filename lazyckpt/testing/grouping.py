@@ -140,13 +140,13 @@ def bucket_by_boundaries(
     return each
 
 
-def _row(segments: list[list[dict[str, Any]]], length: int) -> dict[str, Any]:
+def _row(segments: list[list[dict[str, Any]]], length: int, pad: Any) -> dict[str, Any]:
     tokens = list(toolz.concat(segments))
     row = {}
     for name in tokens[0]:
         values = np.array([token[name] for token in tokens])
         padding = [(0, length - len(tokens))] + [(0, 0)] * (values.ndim - 1)
-        row[name] = np.pad(values, padding)
+        row[name] = np.pad(values, padding, constant_values=(pad or {}).get(name, 0))
     ids = [i for i, part in enumerate(segments, 1) for _ in part]
     places = [i for part in segments for i in range(len(part))]
     rest = [0] * (length - len(tokens))
@@ -161,14 +161,14 @@ def _tokens(item: Any) -> list[dict[str, Any]]:
     return [dict(zip(features, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def concat_then_split(items: Items, length: int, drop_last: bool) -> Items:
+def concat_then_split(items: Items, length: int, drop_last: bool, pad: Any) -> Items:
     split = toolz.partition if drop_last else toolz.partition_all
 
     def each(epoch: int) -> Iterator[Any]:
         tagged = [(i, t) for i, x in enumerate(items(epoch)) for t in _tokens(x)]
         for part in split(length, tagged):
             runs = toolz.partitionby(toolz.first, part)
-            yield _row([[token for _, token in run] for run in runs], length)
+            yield _row([[token for _, token in run] for run in runs], length, pad)
 
     return each
 
@@ -184,7 +184,7 @@ def _fitting(tokens: list[Any], length: int, overflow: str) -> list[list[Any]]:
 def _binned(prefer: Callable[[int], int]) -> Callable[..., Items]:
     """Of the rows with room, a sequence goes into that which is preferred."""
 
-    def model(items: Items, length: int, num_bins: int, overflow: str) -> Items:
+    def model(items: Items, length: int, num_bins: int, overflow: str, pad: Any) -> Items:
         def each(epoch: int) -> Iterator[Any]:
             bins: list[list[list[dict[str, Any]]]] = []
             for item in items(epoch):
@@ -195,25 +195,25 @@ def _binned(prefer: Callable[[int], int]) -> Callable[..., Items]:
                 fits = [n for n, room in enumerate(rooms) if room >= len(parts[-1])]
                 needed = len(parts) - bool(fits)
                 if needed and len(bins) + needed > num_bins:
-                    yield from (_row(held, length) for held in bins)
+                    yield from (_row(held, length, pad) for held in bins)
                     bins, fits = [], []
                 bins += [[part] for part in parts[:-1]]
                 if not fits:
                     fits, rooms = [len(bins)], [*rooms, *[0] * len(parts)]
                     bins.append([])
                 bins[min(fits, key=lambda n: prefer(rooms[n]))].append(parts[-1])
-            yield from (_row(held, length) for held in bins)
+            yield from (_row(held, length, pad) for held in bins)
 
         return each
 
     return model
 
 
-def pack_by_plan(items: Items, plan: Any) -> Items:
+def pack_by_plan(items: Items, plan: Any, pad: Any) -> Items:
     def each(epoch: int) -> Iterator[Any]:
         documents = [_tokens(item) for item in items(epoch)]
         for row in plan:
-            yield _row([documents[n][start:stop] for n, start, stop in row], plan.length)
+            yield _row([documents[n][start:stop] for n, start, stop in row], plan.length, pad)
 
     return each
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import toolz
 
+from lazyckpt.combinators.schedule import known_weights
 from lazyckpt.core.call import Chain
 from lazyckpt.core.machine import Machine, Share
 from lazyckpt.core.prng import derive, hashed
@@ -235,22 +236,29 @@ def mix(pipelines: Any, weights: Any, seed: Any, stop: str, deterministic: bool)
     nothing = object()
 
     def each(epoch: int) -> Iterator[Any]:
-        passes = [epoch if stop == "first_exhausted" else epoch << 32] * width
+        restarts = stop in ("all_exhausted", "never")
+        passes = [epoch << 32 if restarts else epoch] * width
         walks = [s(p) for s, p in builtins.zip(streams, passes, strict=True)]
-        over = set() if callable(weights) else {i for i in range(width) if not weights[i]}
+        rows = known_weights(weights)
+        over = {i for i in range(width) if rows and not any(row[i] for row in rows)}
         taken = [0] * width
         for t in counting():
             now = weights(t) if callable(weights) else weights
             draw = hashed(derive(seed or 0, "mix", epoch), t)
+            if not restarts:
+                now = [0 if n in over else weight for n, weight in builtins.enumerate(now)]
             i = chairman(now, taken, t) if deterministic else roulette(now, draw)
             item = next(walks[i], nothing)
-            if item is nothing:
+            while item is nothing:
                 over.add(i)
-                if stop == "first_exhausted" or (stop == "all_exhausted" and len(over) == width):
+                if stop == "first_exhausted" or (stop != "never" and len(over) == width):
                     return
-                passes[i] += 1
-                walks[i] = streams[i](passes[i])
-                item = next(walks[i])
+                if restarts:
+                    passes[i] += 1
+                    walks[i] = streams[i](passes[i])
+                else:
+                    i = roulette([0 if n in over else w for n, w in builtins.enumerate(now)], draw)
+                item = next(walks[i], nothing)
             taken[i] += 1
             yield item
 

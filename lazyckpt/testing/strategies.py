@@ -196,6 +196,9 @@ STAGES: dict[str, st.SearchStrategy[Stage[Any, Any]]] = {
         sizes,
         st.booleans(),
     ),
+    "concat_then_split(pad)": sizes.map(
+        lambda n: lz.map(features) | lz.concat_then_split(n, pad={"x": -100, "y": 0.5})
+    ),
     "pack_first_fit": st.builds(
         lambda fn, n, bins, long: lz.map(fn) | lz.pack_first_fit(n, num_bins=bins, overflow=long),
         st.sampled_from([tokens, features]),
@@ -246,15 +249,22 @@ def _evenly(*parts: Pipeline[Any]) -> Pipeline[Any]:
     return lz.zip(*[lz.concat(part, more) | lz.take(shortest) for part in parts], strict=True)
 
 
-def _mixed(stop: Any, **options: Any) -> Callable[..., Pipeline[Any]]:
+def _mixed(
+    stop: Any, weigh: Callable[[list[float]], Any] = list, **options: Any
+) -> Callable[..., Pipeline[Any]]:
     def join(*parts: Pipeline[Any]) -> Pipeline[Any]:
-        if stop != "first_exhausted":  # nothing could begin again
+        if stop in ("all_exhausted", "never"):  # nothing could begin again
             parts = tuple(lz.concat(part, lz.source(["last"])) for part in parts)
-        weights = options.get("weights", [2.5, 1, 0, 1.5][: len(parts)])
-        joined = lz.mix(parts, **{**options, "weights": weights, "stop": stop})
+        weights = weigh([2.5, 1, 0, 1.5][: len(parts)])
+        joined = lz.mix(parts, weights, stop=stop, **options)
         return joined | lz.take(25) if stop == "never" else joined
 
     return join
+
+
+def _falling(weights: list[float]) -> lz.types.Schedule:
+    points = {0: weights, 3: weights[::-1], 9: [1.0] * len(weights)}
+    return lz.schedule(points, interpolate="linear")
 
 
 def _multiplexed(*parts: Pipeline[Any]) -> Pipeline[Any]:
@@ -276,6 +286,8 @@ JOINS: dict[str, Callable[..., Pipeline[Any]]] = {
     "mix": _mixed("first_exhausted", seed=3),
     "mix(all)": _mixed("all_exhausted", seed=4),
     "mix(never)": _mixed("never", seed=5),
+    "mix(each once)": _mixed("all_exhausted_without_replacement", seed=7),
+    "mix(schedule)": _mixed("all_exhausted", _falling, seed=6),
     "mix(deterministic)": _mixed("first_exhausted", deterministic=True),
     "mix(deterministic, all)": _mixed("all_exhausted", deterministic=True),
     "mix(deterministic, never)": _mixed("never", deterministic=True),

@@ -81,10 +81,14 @@ KINDS: dict[str, dict[str, str]] = {
         "boundaries": "boundaries", "batch_size": "size", "key": "function",
         "drop_last": "boolean", "max_wait": "none",
     },
-    "concat_then_split": {"length": "positive", "drop_last": "boolean"},
-    "pack_first_fit": {"length": "positive", "num_bins": "positive", "overflow": "overflow"},
-    "pack_best_fit": {"length": "positive", "num_bins": "positive", "overflow": "overflow"},
-    "pack_by_plan": {"plan": "plan"},
+    "concat_then_split": {"length": "positive", "drop_last": "boolean", "pad": "padding?"},
+    "pack_first_fit": {
+        "length": "positive", "num_bins": "positive", "overflow": "overflow", "pad": "padding?"
+    },
+    "pack_best_fit": {
+        "length": "positive", "num_bins": "positive", "overflow": "overflow", "pad": "padding?"
+    },
+    "pack_by_plan": {"plan": "plan", "pad": "padding?"},
     "shuffle": {"buffer_size": "positive?", "seed": "natural"},
     "block_shuffle": {"block_size": "positive", "seed": "natural"},
     "local_shuffle": {"window": "positive", "seed": "natural", "block_size": "positive?"},
@@ -132,6 +136,7 @@ GOOD: dict[str, list[Any]] = {
     "indices": [(0, 1)],
     "ranges": [((0, 1),), ()],
     "short": ["squad", "x" * 40],
+    "padding": [{}, {"tokens": -100}, {"x": 0.5, "y": np.int8(1)}],
 }
 GOOD |= {f"{kind}?": [*values, None] for kind, values in GOOD.items()}
 
@@ -147,6 +152,7 @@ BAD: dict[str, list[Any]] = {
     "boolean": [None, 0, 1, np.True_, 1.0, math.nan, "True", []],
     "function?": [0, 1.0, math.nan, "len", b"len", [len], np.array(1), True],
     "integer": [None, *NO_INT],
+    "padding?": [0, -100, "x", ["x"], {"x": "0"}, {"x": None}, {0: 1}, [("x", 0)], len],
     "short?": ["", "x" * 41, 0, 1.0, b"squad", ["squad"], len],
     "ranges": [
         None,

@@ -148,6 +148,63 @@ def test_what_is_empty_cannot_begin_again(stop: Any, chance: Any) -> None:
     assert list(lz.mix([some, lz.source([])], [1, 1], **chance)) == until_it_is_chosen
 
 
+EACH_ONCE: Any = {"seed": 0, "stop": "all_exhausted_without_replacement"}
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 30))
+def test_each_item_comes_once_where_ended_pipelines_drop_out(sizes: list[int], cut: int) -> None:
+    parts = [lz.source([(n, i) for i in range(size)]) for n, size in enumerate(sizes)]
+    mixed = lz.mix(parts, [1 + n for n in range(len(parts))], **EACH_ONCE)
+    found = list(mixed)
+    assert len(mixed) == len(found) == sum(sizes)
+    assert sorted(found) == [item for part in parts for item in part]
+    for n, size in enumerate(sizes):
+        assert [i for number, i in found if number == n] == [*range(size)]
+    state = lz.state_at(mixed, min(cut, len(found)))
+    assert list(lz.run(mixed, state.to_json())) == found[cut:]
+
+
+def test_those_that_are_left_keep_their_proportions() -> None:
+    ends, *goes_on = lz.source([0] * 10), *endless(3)[1:]
+    found = Counter(islice(lz.mix([ends, *goes_on], [1, 3, 1], **EACH_ONCE), 4_000))
+    assert found[0] == 10
+    assert abs(found[1] - 3_000) < 150
+    unweighted = lz.mix([ends, goes_on[0]], [1, 0], **EACH_ONCE)
+    assert len(unweighted) == 10
+    assert list(unweighted) == [0] * 10
+    many = lz.mix([lz.source([n][n % 7 :]) for n in range(2_000)], [1] * 2_000, **EACH_ONCE)
+    assert sorted(many) == [*range(0, 2_000, 7)]
+
+
+def test_a_pipeline_that_has_dropped_out_goes_on_with_what_is_added(tmp_path: Any) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}1\n{name}2\n")
+    other = lz.source(["o1", "o2"], name="other")
+
+    def mixed(*files: str) -> lz.Pipeline[str]:
+        lines = lz.io.read_text([tmp_path / name for name in files])
+        return lz.mix([lz.source(lines, name="files"), other], [1, 1], **EACH_ONCE)
+
+    old, new = mixed("a"), mixed("a", "b")
+    for cut in range(5):
+        state = lz.state_at(old, cut)
+        left = list(lz.run(new, lz.rebase(state, new)))
+        assert sorted([*islice(old, cut), *left]) == ["a1", "a2", "b1", "b2", "o1", "o2"]
+    alone = lz.mix([other], [1], **EACH_ONCE)
+    assert list(lz.run(alone, lz.rebase(lz.state_at(old, 4), alone))) == []
+
+
+def test_a_schedule_without_weight_for_those_that_are_left_is_an_error() -> None:
+    late = lz.schedule({0: [1, 0], 9: [0, 1]})
+    run = lz.run(lz.mix([lz.source([1, 2]), lz.source([3])], late, **EACH_ONCE))
+    assert [next(run), next(run)] == [1, 2]
+    for _ in range(2):
+        with pytest.raises(lz.PipelineError, match=r"weights\(2\) .* has not ended, got \(1, 0\)"):
+            next(run)
+    with pytest.raises(lz.ArgumentError, match="has no deterministic=True; give a seed"):
+        lz.mix([lz.count()], [1], deterministic=True, **{**EACH_ONCE, "seed": None})
+
+
 def test_counts_are_read_through_stages_behind() -> None:
     mixed = lz.mix([lz.source(range(99)), lz.source([None, np.arange(2)] * 9)], [3, 1], seed=2)
     for behind, expected in (

@@ -52,6 +52,43 @@ def test_more_bins_leave_less_room_empty(pack: Any) -> None:
     assert rows[0] > rows[1] > rows[2] >= -(-sum(sizes) // 64)
 
 
+ROWS: dict[str, Any] = {
+    "concat_then_split": lambda **pad: lz.concat_then_split(4, **pad),
+    "pack_first_fit": lambda **pad: lz.pack_first_fit(4, num_bins=2, **pad),
+    "pack_best_fit": lambda **pad: lz.pack_best_fit(4, num_bins=2, **pad),
+    "pack_by_plan": lambda **pad: lz.pack_by_plan(PLAN, **pad),
+}
+PLAN = lz.plan_packing([3], 4, seed=0)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_feature_is_filled_up_by_what_is_said(name: str) -> None:
+    pad = {"labels": -100, "loss_mask": 1.5}
+    item = {"tokens": np.array([5, 6, 7], np.uint16), "labels": [6, 7, 8], "loss_mask": np.ones(3)}
+    (row,) = lz.source([item]) | ROWS[name](pad=pad)
+    assert row["tokens"].tolist() == [5, 6, 7, 0]
+    assert row["labels"].tolist() == [6, 7, 8, -100]
+    assert row["loss_mask"].tolist() == [1, 1, 1, 1.5]
+    assert row["segment_ids"].tolist() == [1, 1, 1, 0]
+    assert row["tokens"].dtype == np.uint16
+    (alone,) = [[5, 6, 7]] | ROWS[name](pad={"tokens": 9})
+    assert alone["tokens"].tolist() == [5, 6, 7, 9]
+    assert lz.trace(lz.source([item]) | ROWS[name](pad=pad), 0)
+    assert "pad={'tokens': 9}" in repr(ROWS[name](pad={"tokens": 9}))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_cannot_fill_up_a_feature_is_refused(name: str) -> None:
+    item = {"tokens": np.array([5, 6, 7], np.uint16), "labels": [6, 7, 8]}
+    for pad, message in {
+        ("label", -100): rf"{name}: pad names 'label', and an item has \['tokens', 'labels'\]",
+        ("tokens", -100): r"pad=\{'tokens': -100\} is no uint16, .* another type, such as int64",
+        ("labels", 0.5): r"pad=\{'labels': 0.5\} is no int64",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            list(lz.source([item]) | ROWS[name](pad=dict([pad])))
+
+
 def test_features_go_together_and_keep_their_types() -> None:
     items = [
         {"x": np.arange(3, dtype=np.uint16), "y": np.ones((3, 2), np.float32)},

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, compress, islice
 from operator import ne
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from lazyckpt.combinators.machines.join import named
-from lazyckpt.combinators.machines.proportions import Choices, Proportions, random_choices
+from lazyckpt.combinators.machines.proportions import (
+    Choices,
+    Proportions,
+    Scheduled,
+    Weights,
+    random_choices,
+)
 from lazyckpt.combinators.repeat import repeated
+from lazyckpt.combinators.schedule import known_weights
 from lazyckpt.core.checks import brief
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import EPOCH_BITS, End, Machine, Rate, within
@@ -20,20 +27,25 @@ from lazyckpt.errors import InvalidState
 
 A = TypeVar("A")
 
-Stop: TypeAlias = Literal["first_exhausted", "all_exhausted", "never"]
+Stop: TypeAlias = Literal[
+    "first_exhausted", "all_exhausted", "all_exhausted_without_replacement", "never"
+]
+RESTARTING = ("all_exhausted", "never")
+DROPPING = "all_exhausted_without_replacement"
 
 
 class Mixture(Generic[A]):
     """Machines of which one gives each item, as a machine.
 
     Its own part: how many items each has given, with those of pipelines that are
-    gone behind them; and whether the end was reached.
+    gone behind them; and whether the end was reached. Where pipelines drop out, that is
+    a bit for each that has, the lowest for the first.
     """
 
     def __init__(
         self,
         machines: Sequence[Machine[A]],
-        weights: tuple[float, ...] | Callable[[int], Sequence[float]],
+        weights: Weights | Scheduled,
         seed: int | None,
         stop: Stop,
         deterministic: bool,
@@ -44,9 +56,14 @@ class Mixture(Generic[A]):
         ]
         self.weights, self.seed, self.stop = weights, seed, stop
         self.proportions = Proportions(weights) if deterministic and not callable(weights) else None
-        self.shift = 0 if stop == "first_exhausted" else EPOCH_BITS
-        self.needed = [callable(weights) or weights[n] > 0 for n in range(len(machines))]
-        ahead = machines if stop == "first_exhausted" else self.again
+        self.restarts = stop in RESTARTING
+        self.drops = stop == DROPPING
+        self.shift = EPOCH_BITS if self.restarts else 0
+        rows = known_weights(weights)
+        self.needed = [not rows or any(row[n] for row in rows) for n in range(len(machines))]
+        needed = sum(is_needed << n for n, is_needed in enumerate(self.needed))
+        self.last = needed if self.drops else 1
+        ahead = self.again if self.restarts else machines
         self.jumps = [each.skip for each in ahead if each.skip is not None]
 
     def machine(self) -> Machine[A]:
@@ -69,25 +86,34 @@ class Mixture(Generic[A]):
     def check(self, counts: Any, ended: int) -> None:
         given = [within("mix", each) for each in counts]
         own, gone = given[: len(self.machines)], given[len(self.machines) :]
-        within("mix", ended, 1), within("mix", sum(given)), within("mix", len(gone), 1)
+        most = (1 << len(self.machines)) - 1 if self.drops else 1
+        within("mix", ended, most), within("mix", sum(given)), within("mix", len(gone), 1)
         proportions = self.proportions
         if len(own) < len(self.machines) or not (proportions is None or proportions.fits(given)):
             raise InvalidState(f"mix: counts {brief(counts)} are none of these weights")
 
     def is_first(self, number: int, place: Position) -> bool:
         """Whether a pipeline is in the pass whose end counts."""
-        return self.stop == "first_exhausted" or (
+        return not self.restarts or (
             self.stop == "all_exhausted"
             and not self.machines[number].epoch(place) % (1 << EPOCH_BITS)
         )
 
+    def is_over(self, ended: int) -> bool:
+        """Whether the end was reached."""
+        return ended & self.last == self.last
+
     def is_last(self, number: int, places: Sequence[Position]) -> bool:
-        """Whether the end of this pipeline is the end of all."""
+        """Whether the end of this pipeline is the end of all, where none drops out."""
         return self.stop == "first_exhausted" or not any(
             self.is_first(other, place)
             for other, place in enumerate(places)
             if other != number and self.needed[other]
         )
+
+    def ended_with(self, number: int, places: Sequence[Position], ended: int) -> int:
+        """What of the own part notes the end, once this pipeline has ended too."""
+        return ended | 1 << number if self.drops else int(self.is_last(number, places))
 
     def begun_again(self, number: int, end: Position) -> Position:
         machine = self.machines[number]
@@ -98,7 +124,8 @@ class Mixture(Generic[A]):
             return self.proportions.choices()
         assert self.seed is not None
         key = derive(self.seed, "mix", self.epoch(position))
-        return random_choices(self.weights, len(self.machines), key)
+        dropped = position[2] if self.drops and not self.is_over(position[2]) else 0
+        return random_choices(self.weights, len(self.machines), key, dropped)
 
     def choices(self, position: Position, n: int) -> Iterator[int]:
         counts, numbers = position[1], [*range(len(self.machines))]
@@ -115,22 +142,20 @@ class Mixture(Generic[A]):
 
     def step(self, position: Position) -> tuple[Position, A]:
         (*places,), (*counts,), ended = position
-        if ended:
-            raise End(position)
-        number = self.chooser(position).one(sum(counts), counts)
-        if self.is_first(number, places[number]):
+        while not self.is_over(ended):
+            number = self.chooser((places, counts, ended)).one(sum(counts), counts)
+            is_first = self.is_first(number, places[number])
+            machine = (self.machines if is_first else self.again)[number]
             try:
-                places[number], item = self.machines[number].step(places[number])
+                places[number], item = machine.step(places[number])
             except End as end:
-                if self.is_last(number, places):
-                    places[number] = end.position
-                    raise End((tuple(places), tuple(counts), 1)) from None
-                begun = self.begun_again(number, places[number])
-                places[number], item = self.again[number].step(begun)
-        else:
-            places[number], item = self.again[number].step(places[number])
-        counts[number] += 1
-        return (tuple(places), tuple(counts), 0), item
+                ended = self.ended_with(number, places, ended)
+                is_left = self.drops or self.is_over(ended)
+                places[number] = end.position if is_left else self.begun_again(number, end.position)
+            else:
+                counts[number] += 1
+                return (tuple(places), tuple(counts), ended), item
+        raise End((tuple(places), tuple(counts), ended))
 
     def flow(self, position: Position) -> Flow[A]:
         places, counts, ended = position
@@ -151,19 +176,20 @@ class Mixture(Generic[A]):
         def passes() -> Iterator[Iterator[A]]:
             """The items until the chosen pipeline has ended, then until the next one has."""
             nonlocal ended, there, noted
-            choices, now, place = self.chooser(position), counts, begin
-            while not ended:
+            now, place = counts, begin
+            while not self.is_over(ended):
+                choices = self.chooser((position[0], now, ended))
                 yield map(next, choices.ahead(place, now, streams))
                 now, here = given(), [each.snapshot() for each in flows]
                 place = sum(now)
                 number = choices.one(place, now)
-                if self.is_last(number, here):
-                    ended, there, noted = 1, here, now
-                    return
-                here[number] = self.begun_again(number, here[number])
-                flows[number] = again[number].flow(here[number])
-                streams[number], taken[number] = counted(flows[number])
-                before[number], there, noted = now[number], here, now
+                ended = self.ended_with(number, here, ended)
+                if not self.drops and not self.is_over(ended):
+                    here[number] = self.begun_again(number, here[number])
+                    flows[number] = again[number].flow(here[number])
+                    streams[number], taken[number] = counted(flows[number])
+                    before[number] = now[number]
+                there, noted = here, now
 
         def snapshot() -> Position:
             nonlocal noted
@@ -222,6 +248,10 @@ class Mixture(Generic[A]):
     def length(self, has_access: bool) -> int | float | None:
         if self.stop == "never":
             return math.inf
+        if self.drops:
+            lengths = [each.length for each in compress(self.machines, self.needed)]
+            known = [each for each in lengths if each is not None]
+            return sum(known) if len(known) == len(lengths) else None
         if not has_access or self.proportions is None:
             return None
         ends = [

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import Unfit, brief, weights_as_given
+from lazyckpt.core.checks import Unfit, brief, weighing
 from lazyckpt.core.prng import hashed, hashes
 from lazyckpt.errors import PipelineError
 
 T = TypeVar("T")
 
-Schedule = Callable[[int], Sequence[float]]
 Weights = tuple[float, ...]
+Scheduled = Callable[[int], Sequence[float]]  # from the number of items so far
 
 _LONGEST = 1 << 16  # choices in a pattern that is kept
 _CHUNK = 1 << 12  # random choices made at once
@@ -38,18 +38,21 @@ class Choices(NamedTuple):
 
 
 def weights_of(value: Any) -> Weights:
-    """Weights whose sum is finite, as they are; `Unfit` if some are none."""
-    found = tuple(weights_as_given(value))
+    """Weights whose sum is finite, of ints where they are whole; `Unfit` if some are none."""
+    found = weighing(value)
     if math.isinf(sum(map(float, found))):
         raise Unfit("finite numbers >= 0 of a finite sum")
     return found
 
 
-def random_choices(weights: Weights | Schedule, width: int, key: int) -> Choices:
-    """Choice t depends on the key, t and the weights at t alone."""
+def random_choices(weights: Weights | Scheduled, width: int, key: int, dropped: int = 0) -> Choices:
+    """Choice t depends on the key, t, the weights at t and the sources that have dropped out.
+
+    Of these `dropped` has a bit each, the lowest for number 0.
+    """
     if callable(weights):
-        return _scheduled(weights, width, key)
-    bounds = _bounds(weights)
+        return _scheduled(weights, width, key, dropped)
+    bounds = _bounds(_left(weights, dropped))
     edges = np.array([bound for bound in bounds if bound < _BEYOND], np.uint64)
 
     def one(t: int, counts: Sequence[int]) -> int:
@@ -64,7 +67,7 @@ def random_choices(weights: Weights | Schedule, width: int, key: int) -> Choices
     return Choices(one, ahead)
 
 
-def _scheduled(schedule: Schedule, width: int, key: int) -> Choices:
+def _scheduled(schedule: Scheduled, width: int, key: int, dropped: int) -> Choices:
     def one(t: int, counts: Sequence[int]) -> int:
         value = schedule(t)
         try:
@@ -73,9 +76,22 @@ def _scheduled(schedule: Schedule, width: int, key: int) -> Choices:
             raise PipelineError(f"mix: weights({t}) must be {unfit}, got {brief(value)}") from None
         if len(weights) != width:
             raise PipelineError(f"mix: weights({t}) has {len(weights)} for {width} pipelines")
-        return bisect(_bounds(weights), hashed(key, t))
+        left = _left(weights, dropped)
+        if not any(left):
+            raise PipelineError(
+                f"mix: weights({t}) must be above 0 for a pipeline that has not ended, "
+                f"got {brief(value)}; give those that may be left a weight above 0"
+            )
+        return bisect(_bounds(left), hashed(key, t))
 
     return Choices(one, lambda t, counts, of: (of[one(place, counts)] for place in count(t)))
+
+
+def _left(weights: Weights, dropped: int) -> Weights:
+    """The weights, 0 for the sources that have dropped out."""
+    if not dropped:
+        return weights
+    return tuple([0 if dropped >> number & 1 else each for number, each in enumerate(weights)])
 
 
 def _bounds(weights: Weights) -> list[int]:

@@ -10,9 +10,11 @@ import numpy as np
 import toolz
 from numpy.typing import NDArray
 
-from lazyckpt.core.checks import brief, is_integer, one_of
+from lazyckpt.core.checks import Unfit, brief, is_integer, one_of
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
+
+Pad: TypeAlias = Mapping[str, float]  # what fills up a row, by features
 
 # What becomes of a sequence that is longer than a row.
 Overflow: TypeAlias = Literal["error", "split", "truncate", "drop"]
@@ -86,24 +88,52 @@ def part_of(features: Features, begin: int, end: int) -> Features:
     return {name: each[begin:end] for name, each in features.items()}
 
 
-def filled_row(stage: str, parts: list[Features], length: int) -> Features:
-    """The parts end to end, filled up with zeros, numbered and counted."""
+def padding(value: Any) -> dict[str, Any]:
+    """A dict of numbers by features."""
+    if not isinstance(value, Mapping) or not all(map(_is_padding, value.items())):
+        raise Unfit('a dict of numbers by features, such as {"labels": -100}')
+    return dict(value)
+
+
+def _is_padding(item: tuple[Any, Any]) -> bool:
+    name, number = item
+    return isinstance(name, str) and isinstance(number, (int, float, np.bool_, np.number))
+
+
+def filled_row(stage: str, parts: list[Features], length: int, pad: Pad | None) -> Features:
+    """The parts end to end, filled up with zeros or what `pad` says, numbered and counted."""
     first = parts[0]
     for part in parts:
         if part.keys() != first.keys():
             raise ValueError(
                 f"{stage}: an item has features {list(part)}, others have {list(first)}"
             )
+    if unknown := [name for name in pad or () if name not in first]:
+        raise ValueError(f"{stage}: pad names {unknown[0]!r}, and an item has {list(first)}")
     columns = {name: [part[name] for part in parts] for name in first}
     sizes = [len(each) for each in toolz.first(columns.values())]
     full = sum(sizes)
     row = {}
     for name, arrays in columns.items():
         if full < length:
-            arrays.append(np.zeros((length - full, *arrays[0].shape[1:]), arrays[0].dtype))
+            filler = np.zeros((length - full, *arrays[0].shape[1:]), arrays[0].dtype)
+            if pad and name in pad:
+                filler[:] = _as_type(stage, name, pad[name], filler.dtype)
+            arrays.append(filler)
         row[name] = np.concatenate(arrays)
     row["segment_ids"], row["positions"] = _numbered(sizes, length)
     return row
+
+
+def _as_type(stage: str, name: str, number: Any, dtype: np.dtype[Any]) -> Any:
+    """What fills up a feature, as that has it."""
+    found = np.asarray(number).astype(dtype)
+    if dtype.kind in "biu" and found != number:
+        raise ValueError(
+            f"{stage}: pad={{{name!r}: {number}}} is no {dtype}, which {name} is of; "
+            f"give {name} another type, such as int64"
+        )
+    return found
 
 
 def _numbered(sizes: list[int], length: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

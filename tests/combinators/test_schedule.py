@@ -1,0 +1,204 @@
+"""Schedules: their weights, which pipelines they tell apart, and when a function won't do."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lazyckpt as lz
+from lazyckpt.errors import Exhausted
+from tests.combinators.table import OTHERWISE, PLAIN
+
+SLOW = lz.schedule({0: [1, 0], 10_000: [0, 1]}, interpolate="linear")
+POINTS = {0: [1, 0], 8: [1, 1], 20: [0, 1]}
+points = st.dictionaries(st.integers(1, 30), st.sampled_from([(1, 0), (0, 1), (2.5, 1), (1, 3)]))
+
+
+def mixed(weights: Any) -> lz.Pipeline[int]:
+    return lz.mix([lz.count(), lz.count(1000)], weights, seed=0)
+
+
+def rest(pipeline: lz.Pipeline[Any], state: lz.State, n: int) -> list[Any]:
+    return list(islice(lz.run(pipeline, state), n))
+
+
+@given(points, st.integers(0, 40))
+def test_weights_hold_until_the_next(more: dict[int, Any], items: int) -> None:
+    found = lz.schedule({0: (1, 1), **more})(items)
+    assert found == {0: (1, 1), **more}[max(n for n in (0, *more) if n <= items)]
+
+
+def test_weights_between_two_lie_on_a_line() -> None:
+    found = lz.schedule({10: [0, 4], 0: np.array([2.0, 0]), 30: [1, 1]}, interpolate="linear")
+    wanted = {0: (2, 0), 1: (1.8, 0.4), 5: (1, 2), 10: (0, 4), 20: (0.5, 2.5), 30: (1, 1)}
+    for items, weights in wanted.items():
+        assert found(items) == pytest.approx(weights)
+    assert found(10**9) == (1, 1)
+    huge = lz.schedule({0: [1e300, 0], 3: [0, 10**300]}, interpolate="linear")
+    assert huge(1) == pytest.approx((2e300 / 3, 1e300 / 3))
+
+
+def test_a_mixture_follows_its_schedule() -> None:
+    turning = mixed(lz.schedule({0: [1, 0], 4: [0, 1], 6: [3, 1]}))
+    assert list(islice(turning, 6)) == [0, 1, 2, 3, 1000, 1001]
+    drawn = lz.mix([lz.once(0) | lz.repeat(), lz.once(1) | lz.repeat()], SLOW, seed=0)
+    late = list(islice(drawn, 10_000))
+    for begin in range(0, 10_000, 2_000):
+        assert abs(sum(late[begin : begin + 2_000]) - (begin / 5 + 200)) < 120
+    assert list(islice(mixed(lz.schedule({0: [1, 3]})), 99)) == list(islice(mixed([1, 3]), 99))
+    only_later = lz.mix(
+        [lz.source([1, 2]), lz.source(["a"])],
+        lz.schedule({0: [1, 0], 2: [0, 1]}),
+        seed=0,
+        stop="all_exhausted",
+    )
+    assert list(islice(only_later, 3)) == [1, 2, "a"]
+
+
+def test_a_schedule_is_a_value() -> None:
+    one = lz.schedule({0: [1, 0], 9: [0.5, 2]}, interpolate="linear")
+    other = lz.schedule({9: np.array([0.5, 2]), 0: (1.0, 0)}, interpolate="linear")
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != lz.schedule({0: [1, 0], 9: [0.5, 2]})
+    assert repr(other) == "schedule({0: [1, 0], 9: [0.5, 2]}, interpolate='linear')"
+    named = lz.schedule(max, name="v1")
+    assert repr(named) == "schedule(max, name='v1')"
+    assert named == lz.schedule(min, name="v1") != lz.schedule(max, name="v2")
+    for each in (one, named):
+        assert pickle.loads(pickle.dumps(each)) == each
+        pipeline = mixed(each) | lz.shuffle(4, seed=0)
+        assert pickle.loads(pickle.dumps(pipeline)) == pipeline
+        assert hash(pipeline) == hash(mixed(each) | lz.shuffle(4, seed=0))
+    assert "schedule({0: [1, 0], 9: [0.5, 2]}, interpolate='linear')" in repr(mixed(one))
+
+
+CHANGED = [
+    lz.schedule({0: [1, 0], 8: [1, 1], 20: [0, 2]}),
+    lz.schedule({0: [1, 0], 9: [1, 1], 20: [0, 1]}),
+    lz.schedule({0: [1, 0], 8: [1, 1]}),
+    lz.schedule(POINTS, interpolate="linear"),
+    lz.schedule(max, name="v1"),
+    [1, 0],
+]
+
+
+@pytest.mark.parametrize("weights", CHANGED, ids=repr)
+def test_a_changed_schedule_is_another_pipeline(weights: Any) -> None:
+    for stage in (lz.batch(2), lz.shuffle(8, seed=1)):
+        old, new = (mixed(each) | stage for each in (lz.schedule(POINTS), weights))
+        state = lz.state_at(old, 5)
+        assert rest(mixed(lz.schedule({**POINTS})) | stage, state, 9) == rest(old, state, 9)
+        with pytest.raises(lz.StateMismatch, match=r"mix\(weights="):
+            lz.run(new, state)
+        if stage == lz.batch(2):
+            given = lz.rebase(state, new).to_json()
+            assert lz.mix_counts(new, given) == lz.mix_counts(old, state)
+        else:
+            with pytest.raises(lz.StateMismatch, match="holds what mix gave; put mix behind"):
+                lz.rebase(state, new)
+
+
+def test_a_function_with_a_name_is_told_by_it() -> None:
+    def pipeline(weights: Callable[[int], Any], name: str) -> lz.Pipeline[int]:
+        return mixed(lz.schedule(weights, name=name)) | lz.shuffle(8, seed=1)
+
+    old = pipeline(lambda n: [1, 0], "first")
+    state = lz.state_at(old, 5)
+    assert rest(pipeline(lambda n: [1, 0], "first"), state, 9) == rest(old, state, 9)
+    assert "first" in json.dumps(state.to_dict())
+    changed = pipeline(lambda n: [0, 1], "second")
+    with pytest.raises(lz.StateMismatch, match=r"first.*second"):
+        lz.run(changed, state)
+    with pytest.raises(lz.StateMismatch, match=r"first.*second.*holds what mix gave"):
+        lz.rebase(state, changed)
+
+
+def test_without_a_window_weights_change_from_here_on() -> None:
+    run = lz.run(mixed(lz.schedule(lambda n: [1, 0], name="first")))
+    for number, weights in enumerate(
+        [lz.schedule(lambda n: [0, 1], name="second"), lambda n: [0, 1], lz.schedule({0: [0, 1]})]
+    ):
+        next(run)
+        run.change(mixed(weights))
+        assert next(run) == 1000 + number
+        run.change(mixed(lambda n: [1, 0]))
+
+
+BEHIND = [
+    (name, made)
+    for name, made in [*PLAIN.items(), *((name, made) for name, made, _ in OTHERWISE)]
+    if lz.registry[name].is_source is False
+]
+
+
+@pytest.mark.parametrize(("name", "made"), BEHIND)
+def test_a_bare_function_is_refused_where_a_resume_would_ask_it_again(name: str, made: Any) -> None:
+    def bare(items: int) -> list[int]:
+        return [1, 1 + items % 2]
+
+    data = [lz.source(range(40)), lz.source(range(40))]
+    try:
+        named = made(lz.mix(data, lz.schedule(bare, name="v1"), seed=0))
+    except lz.ArgumentError:  # it wants random access
+        return
+    states = [lz.init(named)]
+    with suppress(Exhausted):
+        while len(states) < 9:
+            states.append(lz.step(named, states[-1])[0])
+    costs = {cost.stage for each in states for cost in lz.resume_cost(named, each).stages}
+    unnamed = lz.mix(data, bare, seed=0)
+    if not any("[" not in stage for stage in costs):
+        assert repr(list(islice(made(unnamed), 8))) == repr(list(islice(named, 8)))
+        return
+    for pipeline in (unnamed, lz.concat(unnamed) | lz.map(int), lz.zip(unnamed) | lz.starmap(int)):
+        with pytest.raises(lz.ArgumentError) as caught:
+            made(pipeline)
+        assert f"{name}(" in str(caught.value)
+        assert "mix: weights=bare is a function" in str(caught.value)
+        assert 'lz.schedule(bare, name="v1")' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: lz.schedule({}), "with those for 0 among them"),
+        (lambda: lz.schedule({5: [1, 0]}), "with those for 0 among them"),
+        (lambda: lz.schedule({0: [1, 0], -1: [1, 1]}), r"an int >= 0, in \{-1: \[1, 1\]\}"),
+        (lambda: lz.schedule({0: [1, 0], 1.5: [1, 1]}), r"an int >= 0, in \{1.5"),
+        (lambda: lz.schedule({0: [1, -1]}), r"weight 1 is -1, in \{0: \[1, -1\]\}"),
+        (lambda: lz.schedule({0: [0, 0]}), "above 0 in at least one place"),
+        (lambda: lz.schedule({0: 3}), "a sequence of at least one number"),
+        (lambda: lz.schedule({0: [1], 5: [1, 1]}), r"as many weights .* not \[1, 2\]"),
+        (lambda: lz.schedule({0: [1]}, interpolate="cubic"), "'linear' or None, got .*'cubic'"),
+        (lambda: lz.schedule({0: [1]}, name="v1"), "name='v1' is for a function"),
+        (lambda: lz.schedule(max), "a function needs a name"),
+        (lambda: lz.schedule(max, name=""), "a str of 1 to 40 characters or None"),
+        (lambda: lz.schedule(max, name="v1", interpolate="linear"), "no interpolation"),
+        (lambda: lz.schedule([1, 0]), r"a dict of weights .*, or a function, got .*\[1, 0\]"),
+        (lambda: lz.schedule(lz.schedule({0: [1]})), "or a function, got .*schedule"),
+        (lambda: mixed(lz.schedule({0: [1]})), "got 1 weights for 2 pipelines"),
+        (lambda: mixed({0: [1, 0]}), r"lz\.schedule"),
+        (
+            lambda: lz.mix([lz.count()], lz.schedule({0: [1]}), deterministic=True),
+            r"fixed weights, got schedule\(\{0: \[1\]\}\)",
+        ),
+    ],
+)
+def test_what_is_none_is_refused(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(lz.ArgumentError, match=message):
+        build()
+
+
+def test_what_a_named_function_returns_is_checked() -> None:
+    with pytest.raises(lz.PipelineError, match=r"weights\(0\) must be .*weight 1 is -1"):
+        next(iter(mixed(lz.schedule(lambda n: [1, -1], name="v1"))))
