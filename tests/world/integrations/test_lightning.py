@@ -11,6 +11,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities import CombinedLoader
 
 import lazyckpt as lz
 from tests.world.integrations.trainer_cases import (
@@ -84,6 +85,122 @@ def test_without_a_length_a_batch_is_lost(tmp_path: Path) -> None:
     notes = noted(tmp_path)[EPOCH:]
     expected = numbers_of(pipeline_of(), STEPS + 1)[EPOCH + 1 :]
     assert [numbers for _, numbers in notes] == expected
+
+
+# --- loops that end early ---
+
+
+class Seeing(Model):
+    """What it trains on and validates with, a list for each loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trained: list[list[Any]] = []
+        self.validated: list[list[Any]] = []
+
+    def on_train_epoch_start(self) -> None:
+        self.trained.append([])
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        if not self.trained:  # after a resume in the middle of an epoch
+            self.trained.append([])
+        self.trained[-1].append(batch)
+        return self.layer(torch.ones(1, 1)).sum()
+
+    def on_validation_epoch_start(self) -> None:
+        self.validated.append([])
+
+    def validation_step(self, batch: Any, number: int) -> None:
+        self.validated[-1].append(batch)
+
+
+def fitted(data: Any, val: Any = None, ckpt: Path | None = None, **options: Any) -> Seeing:
+    model, quiet = Seeing(), {"enable_progress_bar": False, "enable_model_summary": False}
+    saves = bool(options.get("callbacks"))
+    trainer = pl.Trainer(
+        accelerator="cpu", logger=False, enable_checkpointing=saves, **quiet, **options
+    )
+    trainer.fit(model, data, val, ckpt_path=ckpt)
+    return model
+
+
+def five() -> lz.torch.Loader[int]:
+    return lz.torch.loader(lz.source(range(5)))
+
+
+SHUFFLED = lz.source(range(10)) | lz.shuffle(seed=0)
+ORDERS = [list(lz.run(SHUFFLED, lz.init(SHUFFLED, epoch=epoch))) for epoch in range(3)]
+
+
+@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
+class TestLoops:
+    def test_a_sanity_check_eats_no_validation(self) -> None:
+        assert fitted(five(), five(), max_epochs=2).validated == [[0, 1], *[[*range(5)]] * 2]
+
+    def test_limited_validations(self) -> None:
+        found = fitted(five(), five(), max_epochs=2, limit_val_batches=3)
+        assert found.validated == [[0, 1], [0, 1, 2], [0, 1, 2]]
+
+    def test_overfitting(self) -> None:
+        found = fitted(five(), five(), max_epochs=2, overfit_batches=2, num_sanity_val_steps=0)
+        assert found.trained == found.validated == [[0, 1]] * 2
+
+    @pytest.mark.parametrize(
+        ("mode", "letters"),
+        [
+            ("min_size", "abc"),
+            ("max_size_cycle", "abcab"),
+            ("max_size", ["a", "b", "c", None, None]),
+        ],
+    )
+    def test_combined_loaders(self, mode: Any, letters: Any) -> None:
+        both = {"number": five(), "letter": lz.torch.loader(lz.source([*"abc"]))}
+        found = fitted(CombinedLoader(both, mode), max_epochs=2)
+        pairs = [{"number": n, "letter": c} for n, c in zip(range(5), letters, strict=False)]
+        assert found.trained == [pairs, pairs]
+
+    def test_a_second_fit_begins_the_next_epoch(self) -> None:
+        batches = lz.torch.loader(SHUFFLED)
+        assert fitted(batches, max_steps=4).trained == [ORDERS[0][:4]]
+        assert fitted(batches, max_epochs=2).trained == ORDERS[1:]
+
+    @pytest.mark.parametrize(
+        ("loader", "saving", "limit"),
+        [
+            ("indexed", "every step", 3),
+            ("a stream", "every step", 3),
+            ("of a size", "every step", 3),
+            ("endless", "every step", 3),
+            ("indexed", "every epoch", 3),
+            ("of a size", "every epoch", 3),
+            ("indexed", "every epoch", 10),
+            ("endless", "every epoch", 10),
+        ],
+    )
+    def test_checkpoints_of_limited_epochs(
+        self, loader: str, saving: str, limit: int, tmp_path: Path
+    ) -> None:
+        """Lightning restores no state of a loader at the end of an epoch, but tells its number."""
+        stages: Any = lz.map(int) if loader != "a stream" else lz.flat_map(lambda x: [x])
+        pipeline = SHUFFLED | (lz.repeat() | stages if loader == "endless" else stages)
+        size = None if loader in ("indexed", "a stream") else 10
+
+        def data() -> lz.torch.Loader[int]:
+            return lz.torch.loader(pipeline, epoch_size=size)
+
+        how: dict[str, Any] = {"every_n_train_steps": 1}
+        if saving == "every epoch":
+            how = {"every_n_epochs": 1, "save_on_train_epoch_end": True}
+        saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **how)
+        limits: dict[str, Any] = {"max_epochs": 3, "limit_train_batches": limit}
+        whole = fitted(data(), callbacks=[saves], **limits)
+        expected = [x for loop in whole.trained for x in loop]
+        if loader != "endless":
+            assert expected == [x for order in ORDERS for x in order[:limit]]
+        for saved in sorted(tmp_path.glob("*.ckpt"))[-4:]:
+            step = int(saved.stem.removeprefix("step="))
+            resumed = fitted(data(), ckpt=saved, **limits)
+            assert [x for loop in resumed.trained for x in loop] == expected[step:]
 
 
 if __name__ == "__main__":
