@@ -21,6 +21,7 @@ from lazyckpt.integrations.torch.ranked_run import RankedRun
 from lazyckpt.pipeline import Pipeline, run
 from lazyckpt.run import Run
 from lazyckpt.state.state import AnyState, State
+from lazyckpt.stats import Stats
 
 T = TypeVar("T", covariant=True)
 
@@ -52,8 +53,8 @@ def loader(
     again. A loop begins when it takes its first item; from then on, older ones raise.
 
     `len` is the length of a whole epoch. The state is the pipeline's own, after the last item
-    delivered. `tqdm(loader, initial=loader.start)` shows a bar that starts at the position
-    in the epoch.
+    delivered. A bar starts at the position in the epoch with `lz.progress(loader)` or
+    `tqdm(loader, initial=loader.start)`.
 
     With a `group` all its ranks end each loop at the same step, however many items
     each has: where filters, packing or files of its own give them different numbers.
@@ -242,6 +243,11 @@ class Loader(Iterable[T], Generic[T]):
     def state(self) -> State:
         """The state after the last delivered item."""
         return self._paced.state
+
+    @property
+    def stats(self) -> Stats:
+        """How fast items are made, and how much the loop waits, as of `Run.stats`."""
+        return self._run.stats
 
     @property
     def skipped(self) -> Skipped:

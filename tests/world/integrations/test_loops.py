@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 import pytest
 import torch.distributed as dist
+from tqdm import tqdm
 
 import lazyckpt as lz
 from tests.world.integrations.ranks import on_ranks
@@ -216,6 +218,37 @@ def test_an_endless_stream_starts_after_all_items_so_far() -> None:
     batches = lz.torch.loader(ENDLESS)
     list(islice(batches, 7))
     assert batches.start == lz.torch.loader(ENDLESS, state=batches.state).start == 7
+
+
+@loaders
+@pytest.mark.parametrize("taken", [None, 1])
+def test_bars_start_where_the_loop_does(make: Any, taken: int | None) -> None:
+    batches = make()
+    list(islice(batches, 3))
+    for resumed, first in ((make(state=batches.state), 3), (batches, 0)):
+        start, bar = resumed.start, io.StringIO()
+        assert start == first
+        options: dict[str, Any] = {"file": bar, "mininterval": 0, "ncols": 80}
+        shown = lz.progress(resumed, **options)
+        found = len(list(islice(shown, taken)))
+        shown.close()  # type: ignore[attr-defined]
+        total = "/5" if _has_length(resumed) else ""
+        assert f"{first + found}{total}" in bar.getvalue().split("\r")[-1]
+        assert found == (taken or 5 - first)
+
+
+def _has_length(batches: lz.torch.Loader[int]) -> bool:
+    try:
+        return len(batches) == 5
+    except TypeError:
+        return False
+
+
+def test_tqdm_starts_where_it_is_told() -> None:
+    resumed = lz.torch.loader(FIVE, state=lz.state_at(FIVE, 3))
+    bar = tqdm(resumed, initial=resumed.start, file=io.StringIO())
+    assert list(bar) == EPOCHS[0][3:]
+    assert bar.n == bar.total == 5
 
 
 def test_skipped_records_are_not_skipped_twice() -> None:
