@@ -9,7 +9,10 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
+from lazyckpt.core.call import runnable
 from lazyckpt.core.checks import Unfit, at_least, boolean, checked, optional, positive
 from lazyckpt.epochs import EpochLoader, is_endless, items_in_epoch, passed_over, renumbered
 from lazyckpt.errors import ArgumentError, PipelineError
@@ -20,6 +23,7 @@ from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.integrations.torch.ranked_run import RankedRun
 from lazyckpt.pipeline import Pipeline, run
 from lazyckpt.run import Run
+from lazyckpt.state.rebase import followed
 from lazyckpt.state.state import AnyState, State
 from lazyckpt.stats import Stats
 
@@ -158,6 +162,8 @@ class Loader(Iterable[T], Generic[T]):
         self._loops = 0  # that have begun
         self._is_left = False  # the last one, unless it asks for another item
         self.batch_sampler = EpochSampler()
+        self._hooks: list[RemovableHandle] = []  # of the optimizers that it follows
+        self._trained: State | None = None
 
     def __iter__(self) -> Iterator[T]:
         self._begin()
@@ -172,6 +178,7 @@ class Loader(Iterable[T], Generic[T]):
     def _begin(self) -> None:
         """Go to where a loop begins."""
         iter(self._run)  # an error if it is closed
+        is_trained = self._trained is not None and self._trained == self.state
         told, self.batch_sampler.epoch = self.batch_sampler.epoch, 0
         if self._size is not None:
             self._begin_after_multiple(self._size, told)
@@ -185,6 +192,8 @@ class Loader(Iterable[T], Generic[T]):
             if epoch > epochs.epoch:
                 epochs.advance(epoch)
         self._is_left = False
+        if is_trained:
+            self._note_trained()
 
     def _begin_after_multiple(self, size: int, told: int) -> None:
         items = self.state.items
@@ -245,6 +254,57 @@ class Loader(Iterable[T], Generic[T]):
         return self._paced.state
 
     @property
+    def trained(self) -> State:
+        """The state after the last batch that the weights include.
+
+        With `follow`, it is the state after the last step of an optimizer, or the state that was
+        loaded last. Otherwise it is `state`.
+        """
+        return self.state if self._trained is None else self._trained
+
+    def rewind(self) -> None:
+        """Go back to `trained`, so that a checkpoint on an exception is exact.
+
+        The batch in hand comes again, and so do batches whose gradients were only accumulated.
+        With a `group`, all ranks call it after the same step.
+        """
+        trained = self.trained
+        if self._ranked is None:
+            self._run.load_state_dict(trained)
+        else:
+            self._ranked.rewind(trained)
+        self._is_left = False
+        self._note_trained()
+
+    def follow(self, *optimizers: Optimizer) -> None:
+        """Note the state after each step of these optimizers, for `trained` and `rewind`.
+
+        Args:
+            optimizers: They replace those that were followed before. If several step for one
+                batch, give the one that is last.
+
+        >>> import lazyckpt as lz
+        >>> weight = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = torch.optim.SGD([weight])
+        >>> batches = lz.torch.loader(lz.source(range(5)))
+        >>> batches.follow(optimizer)
+        >>> for batch in batches:
+        ...     if batch % 2:  # gradients of two batches were accumulated
+        ...         optimizer.step()
+        >>> batches.state.items, batches.trained.items
+        (5, 4)
+        """
+        found = [_unwrapped(each) for each in optimizers]
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = [each.register_step_post_hook(self._note_trained) for each in found]
+        self._trained = None
+        self._note_trained()
+
+    def _note_trained(self, *_: Any) -> None:
+        self._trained = self.state if self._hooks else None
+
+    @property
     def stats(self) -> Stats:
         """How fast items are made, and how much the loop waits, as of `Run.stats`."""
         return self._run.stats
@@ -266,6 +326,7 @@ class Loader(Iterable[T], Generic[T]):
         """Go to a state; a loop under way goes on from there, or else the next one."""
         self._paced.load_state_dict(state)
         self._is_left = False
+        self._note_trained()
 
     def change(self, pipeline: Pipeline[T]) -> None:
         """Go on as another pipeline, from the next item on, as `Run.change` does.
@@ -273,7 +334,11 @@ class Loader(Iterable[T], Generic[T]):
         The ranks of a `group` all change after the same item. Where one doesn't, all learn
         which at their next agreement.
         """
+        trained = self._trained
+        if trained is not None:
+            trained = followed(trained, runnable("change", pipeline), self._paced.pipeline)
         self._paced.change(pipeline)
+        self._trained = trained
 
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
         """Go on with a new process group, after a rank was lost. All that are left call it.
@@ -299,6 +364,7 @@ class Loader(Iterable[T], Generic[T]):
         reached = checked("join", "items", items, optional(at_least(0, self.state.items)))
         self._ranked.join(group, reached)
         self._is_left = False
+        self._note_trained()
 
     def close(self) -> None:
         """End workers; the state stays readable."""
@@ -325,6 +391,19 @@ class EpochSampler:
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
+
+
+def _unwrapped(value: Any) -> Optimizer:
+    """An optimizer, without what Accelerate or Lightning has put around it."""
+    inner = getattr(value, "optimizer", value)
+    found: Optimizer = checked("follow", "optimizers", inner, _optimizer)
+    return found
+
+
+def _optimizer(value: Any) -> Optimizer:
+    if not isinstance(value, Optimizer):
+        raise Unfit("optimizers of torch.optim")
+    return value
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:

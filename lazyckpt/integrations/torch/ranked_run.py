@@ -25,7 +25,7 @@ from lazyckpt.integrations.torch.reports import (
     told,
 )
 from lazyckpt.run import Run
-from lazyckpt.state.state import AnyState, flat
+from lazyckpt.state.state import AnyState, State, flat
 
 T = TypeVar("T")
 
@@ -120,6 +120,16 @@ class RankedRun(Generic[T]):
             self._ahead.go_to(state)
             self.state = self._ahead.end
         self._has_place, self._is_left = True, False
+
+    def rewind(self, state: State) -> None:
+        """Go back to a state of this rank, and with it to those of all ranks, if they are known."""
+        assert self._ranks is not None
+        past = [each for each in self._agreements if each.items <= state.items]
+        if not past:
+            self.load_state_dict(state)
+            return
+        steps = state.items - past[-1].items
+        self.load({"ranks": dumps(past[-1].states), "steps": steps}, *self._ranks.who)
 
     def change(self, pipeline: Chain) -> None:
         """Go on as another pipeline after the item delivered last; the ranks then agree anew."""

@@ -8,7 +8,9 @@ from itertools import islice
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
+from accelerate import Accelerator
 from tqdm import tqdm
 
 import lazyckpt as lz
@@ -258,6 +260,69 @@ def test_skipped_records_are_not_skipped_twice() -> None:
     assert batches.skipped == 2
 
 
+# --- the state after the last batch that the weights include ---
+
+
+def steps(batches: Any, optimizer: Any, every: int, fails_at: int, *, after: bool) -> None:
+    for number, _ in enumerate(batches, 1):
+        if number == fails_at and not after:
+            raise RuntimeError
+        if number % every == 0:
+            optimizer.step()
+        if number == fails_at:
+            raise RuntimeError
+
+
+@loaders
+@pytest.mark.parametrize(
+    ("every", "after", "trained"), [(1, False, 2), (1, True, 3), (2, False, 2), (2, True, 2)]
+)
+def test_the_state_that_the_weights_include(
+    make: Any, every: int, after: bool, trained: int
+) -> None:
+    batches, optimizer = make(), torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+    assert batches.trained == batches.state
+    batches.follow(optimizer)
+    with pytest.raises(RuntimeError):
+        steps(batches, optimizer, every, 3, after=after)
+    assert (batches.state.items, batches.trained.items) == (3, trained)
+    assert list(make(state=batches.trained)) == EPOCHS[0][trained:]
+    batches.rewind()
+    assert batches.trained == batches.state
+    assert list(batches) == EPOCHS[0][trained:]
+    assert batches.trained.items == trained  # which no step has followed
+
+
+def test_after_a_loop_left_early_the_weights_include_all_before_the_next_epoch() -> None:
+    batches, optimizer = lz.torch.loader(FIVE), torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+    batches.follow(optimizer)
+    with pytest.raises(RuntimeError):
+        steps(batches, optimizer, 1, 2, after=True)
+    with pytest.raises(RuntimeError):
+        steps(batches, optimizer, 1, 1, after=False)
+    assert list(lz.torch.loader(FIVE, state=batches.trained)) == EPOCHS[1]
+
+
+def test_followed_optimizers() -> None:
+    batches = lz.torch.loader(lz.source(range(12)) | lz.batch(2))
+    one, other = (torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]) for _ in range(2))
+    batches.follow(one)
+    batches.follow(Accelerator(cpu=True).prepare(other))
+    items = iter(batches)
+    next(items)
+    one.step()
+    assert batches.trained.items == 0
+    other.step()
+    next(items)
+    batches.change(lz.source(range(12)) | lz.batch(4))
+    changed = lz.torch.loader(lz.source(range(12)) | lz.batch(4), state=batches.trained)
+    assert next(iter(changed)) == [2, 3, 4, 5]
+    batches.follow()
+    assert batches.trained == batches.state
+    with pytest.raises(lz.ArgumentError, match="must be optimizers of torch"):
+        batches.follow(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
+
+
 # --- ranks that end together ---
 
 
@@ -313,6 +378,24 @@ def test_ranks_with_epochs_of_a_size(keep_rest: bool) -> None:
         second = 3 if keep_rest else 4
         assert loops[:2] == [everything[:3], everything[second : second + 4]]
         assert loops[2] + loops[3] == everything[second + 4 : second + 8]
+
+
+def test_ranks_go_back_together_to_what_the_weights_include() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        batches = ranked(rank, group)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+        batches.follow(optimizer)
+        list(batches)
+        with pytest.raises(RuntimeError):
+            steps(batches, optimizer, 2, 4, after=False)
+        batches.rewind()
+        saved = batches.state_dict()
+        assert "ranks" in saved  # the places of all, whatever rank saves it
+        return [list(ranked(rank, group, state=saved)), list(batches)]
+
+    for rank, (resumed, rest) in enumerate(on_ranks(2, act)):
+        epochs = [x for epoch in range(3) for x in own(rank, epoch)]
+        assert resumed == rest == epochs[7:10]
 
 
 def test_a_length_of_ranks_follows_a_change() -> None:
