@@ -2,13 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from lazyckpt.core.call import Chain
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import Machine, begun
+from lazyckpt.state.codec import Rebased
 from lazyckpt.state.state import State
+
+_ENDING = frozenset({"take", "take_tokens", "take_while"})  # stages that end before upstream does
+
+
+def is_endless(chain: Chain) -> bool:
+    """Whether a pipeline never ends, as far as its stages tell without reading."""
+    for call, machine in zip(reversed(chain.calls), reversed(chain.machines), strict=True):
+        if machine.length is not None:
+            return bool(machine.length == math.inf)
+        if call.name in _ENDING:
+            return False
+    joined = chain.calls[0].chains
+    return bool(joined) and all(map(is_endless, joined))
+
+
+def items_in_epoch(chain: Chain, state: State) -> int:
+    """How many items of its epoch come before a state; 0 if that can't be known without reading."""
+    machine, length = chain.machine, chain.machine.length
+    if length is None or length == math.inf:
+        return 0 if machine.epoch(state.position) else state.items
+    if machine.skip is not None:
+        return int(length) - machine.skip(state.position, int(length))[1]
+    passed = state.items - machine.epoch(state.position) * int(length)
+    return max(0, min(passed, int(length)))
+
+
+def renumbered(state: State, left: int) -> State:
+    """The same position, as if the `left` items before the next epoch had been delivered."""
+    items = state.items + left
+    rebased = Rebased(items, state.own_items)
+    return State(state.stages, items, state.position, state.skipped, rebased, state.rank)
+
+
+def passed_over(machine: Machine[Any], state: State, left: int) -> State:
+    """The state `left` items on, across ends of the stream. The machine has random access."""
+    assert machine.skip is not None, "without random access items are read"
+    position, items = state.position, state.items + left
+    while left:
+        position, passed = machine.skip(position, left)
+        left -= passed
+        if left:
+            position = next_epoch(machine, position)
+    return state.at(position, items)
 
 
 def next_epoch(machine: Machine[Any], position: Position) -> Position:
@@ -46,9 +91,10 @@ class EpochLoader:
         """Whether nothing of its epoch comes before where the run is."""
         return not begun(self._machine, self._run.state.position)
 
-    def advance(self) -> None:
-        """Go to where the next epoch begins."""
+    def advance(self, epoch: int | None = None) -> None:
+        """Go to where an epoch begins, by default the next one."""
         state = self._run.state
-        position = next_epoch(self._machine, state.position)
+        epoch = self.epoch + 1 if epoch is None else epoch
+        position = self._machine.init(epoch)
         skipped = state.skipped.at((), state.skipped.lost)
         self._run.load_state_dict(state.at(position, skipped=skipped))

@@ -16,7 +16,7 @@ import lazyckpt as lz
 PACKAGE = Path(lz.__file__).parent
 WORLD = {  # modules whose examples or imports need more than the core suite has
     *("integrations.grain", "integrations.jax", "integrations.transformers"),
-    *("integrations.torch", "integrations.trackers.states"),
+    *("integrations.lightning", "integrations.torch", "integrations.trackers.states"),
     *("io.array_record", "io.decode", "io.duckdb", "io.huggingface", "io.zarr"),
 }
 

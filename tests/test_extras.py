@@ -23,6 +23,7 @@ NEEDS = {
     "lz.jax": "jax",
     "lz.torch": "torch",
     "lz.grain": "grain",
+    "lz.lightning": "lightning",
     "lz.transformers": "transformers",
     "lz.prometheus": "prometheus",
     "from lazyckpt.testing import strategies": "testing",
@@ -67,7 +68,16 @@ if __name__ == "__main__":
 """
 PACKAGES = [
     *("PIL", "array_record", "av", "backports.zstd", "cloudpickle", "duckdb", "fsspec", "grain"),
-    *("hypothesis", "jax", "matplotlib", "obstore", "orjson", "prometheus_client", "pyarrow"),
+    *(
+        "hypothesis",
+        "jax",
+        "lightning",
+        "matplotlib",
+        "obstore",
+        "orjson",
+        "prometheus_client",
+        "pyarrow",
+    ),
     *("ray", "rich", "s3fs", "shtab", "torch", "tqdm", "transformers", "zarr"),
 ]
 

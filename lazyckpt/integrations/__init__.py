@@ -10,9 +10,9 @@ use, and an `ImportError` names the extra to install.
 `lazyckpt.integrations.trackers` stores states in experiment trackers.
 
 **A loop in torch.** `lz.torch.loader(pipeline, executor)`: tensors without a copy,
-pinned if asked, `len`, one epoch a loop. Save its `state_dict()` wherever you like;
-`torch.load(..., weights_only=True)` reads it. `lz.torch.sampler(sampler)` is a source of the
-indices that a sampler gives, epoch by epoch.
+pinned if asked, `len`, one epoch a loop, as with torch's DataLoader. Save its `state_dict()`
+wherever you like; `torch.load(..., weights_only=True)` reads it. `lz.torch.sampler(sampler)` is a
+source of the indices that a sampler gives, epoch by epoch.
 
 **Ranks that end together.** `lz.torch.loader(pipeline, group=torch.distributed.group.WORLD)`: all
 ranks end a loop at the same step, whatever each has. Save the state of every rank. After a
@@ -46,8 +46,8 @@ need not go through `prepare`; a DataLoader that does draws one batch ahead of i
 
 **Lightning.** `trainer.fit(model, lz.torch.loader(pipeline))`: its checkpoints have the
 loader's state, within epochs too. Where `len` is unknown Lightning draws one batch ahead,
-and a resume drops it: give `epoch_size`. What `limit_train_batches` leaves of an epoch
-comes in the next one.
+and a resume drops it: give `epoch_size`. `lz.lightning.PipelineCallback()` makes checkpoints
+on an exception exact too.
 
 **Hugging Face's Trainer.** `lz.transformers.feed(trainer, loader)`: rank 0 saves the state
 in `trainer_state.json`. `feed` sets `ignore_data_skip`, without which the Trainer skips what

@@ -117,7 +117,9 @@ def test_within_a_context_it_takes_the_run_that_is_open() -> None:
 
 @pytest.mark.parametrize("wrong", [None, [1], lz.map(str), 3])
 def test_what_is_no_run_is_refused(wrong: Any) -> None:
-    with pytest.raises(lz.ArgumentError, match=r"progress: run must be a Run or a Pipeline"):
+    with pytest.raises(
+        lz.ArgumentError, match=r"progress: run must be a Run, a Pipeline or a loader of lz.torch"
+    ):
         lz.progress(wrong)
     with pytest.raises(lz.ArgumentError, match="total"):
         lz.progress(lz.source([1]), total=-1)

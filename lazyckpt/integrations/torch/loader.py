@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
+from lazyckpt.core.call import runnable
 from lazyckpt.core.checks import Unfit, at_least, boolean, checked, optional, positive
+from lazyckpt.epochs import EpochLoader, is_endless, items_in_epoch, passed_over, renumbered
 from lazyckpt.errors import ArgumentError, PipelineError
 from lazyckpt.executors.device import move_tensors
 from lazyckpt.executors.executor import Executor
@@ -18,7 +23,9 @@ from lazyckpt.failures.skip_log import Skipped
 from lazyckpt.integrations.torch.ranked_run import RankedRun
 from lazyckpt.pipeline import Pipeline, run
 from lazyckpt.run import Run
+from lazyckpt.state.rebase import followed
 from lazyckpt.state.state import AnyState, State
+from lazyckpt.stats import Stats
 
 T = TypeVar("T", covariant=True)
 
@@ -29,6 +36,7 @@ def loader(
     state: AnyState | None = None,
     *,
     epoch_size: int | None = None,
+    keep_rest: bool | None = None,
     pin_memory: bool = False,
     strict: bool = True,
     on_error: Literal["raise", "skip"] = "raise",
@@ -41,9 +49,16 @@ def loader(
     NumPy arrays of numbers come as tensors that share their memory, also within
     dicts, lists, tuples and named tuples; all else stays as it is.
 
-    Each loop gives one epoch: the rest of the current one, or the next one, as
-    `Run.epoch` does. `len` is that of a whole epoch. The state is the pipeline's
-    own, after the last item delivered.
+    Each loop yields one epoch, as with torch's DataLoader: a loop that was left early does
+    not continue in the next one, which begins the next epoch. Only the first loop from a
+    state, after `state=` or `load_state_dict`, yields the rest of its epoch, or the next
+    epoch if nothing is left. An endless stream continues where the last loop was left;
+    `keep_rest` chooses. After an error of the pipeline, the next loop tries the same item
+    again. A loop begins when it takes its first item; from then on, older ones raise.
+
+    `len` is the length of a whole epoch. The state is the pipeline's own, after the last item
+    delivered. A bar starts at the position in the epoch with `lz.progress(loader)` or
+    `tqdm(loader, initial=loader.start)`.
 
     With a `group` all its ranks end each loop at the same step, however many items
     each has: where filters, packing or files of its own give them different numbers.
@@ -65,6 +80,9 @@ def loader(
         state: Where to go on, as for `lz.run`.
         epoch_size: How many items an epoch has, across ends of the stream, for a
             pipeline that is endless or whose length is unknown.
+        keep_rest: If True, a loop continues where the last one was left: with the rest of that
+            epoch, or with `epoch_size` items from there. If False, it begins the next epoch,
+            that of an endless stream included. By default True for endless streams alone.
         pin_memory: Whether to copy tensors to pinned memory, for
             `batch.to(device, non_blocking=True)`. It needs a GPU; the copy is made
             where the item is asked for.
@@ -88,12 +106,13 @@ def loader(
     (2, {'x': tensor([1, 2])})
     >>> saved = batches.state_dict()
     >>> list(batches)
-    [{'x': tensor([3])}]
+    [{'x': tensor([1, 2])}, {'x': tensor([3])}]
     >>> batches.load_state_dict(saved)
     >>> list(batches)
     [{'x': tensor([3])}]
     """
     size = checked("loader", "epoch_size", epoch_size, optional(positive))
+    keeps = checked("loader", "keep_rest", keep_rest, optional(boolean))
     pins = checked("loader", "pin_memory", pin_memory, boolean)
     if pins and not torch.cuda.is_available():
         raise ArgumentError("loader: pin_memory=True needs a GPU, and torch finds none")
@@ -109,7 +128,7 @@ def loader(
         if state is not None:
             ranked.load(state, group.rank(), group.size())
         ranked.join(group)
-    return Loader(made, size, pins, ranked)
+    return Loader(made, size, keeps, pins, ranked, skips=on_error == "skip")
 
 
 def _group(value: Any) -> dist.ProcessGroup:
@@ -119,23 +138,106 @@ def _group(value: Any) -> dist.ProcessGroup:
 
 
 class Loader(Iterable[T], Generic[T]):
-    """What `loader` makes: one run, over and over."""
+    """What `loader` makes: one run, over and over.
+
+    Attributes:
+        batch_sampler: Its `sampler.set_epoch(n)` is for trainers, such as Lightning, that tell
+            a loader's sampler in which epoch they are: the next loop begins no earlier one.
+    """
 
     def __init__(
         self,
         run: Run[T],
         epoch_size: int | None,
+        keeps_rest: bool | None,
         pins: bool,
         ranked: RankedRun[T] | None = None,
+        *,
+        skips: bool = False,
     ) -> None:
-        self._run, self._size = run, epoch_size
+        self._run, self._size, self._keeps_rest, self._skips = run, epoch_size, keeps_rest, skips
         self._move = _pinned if pins else _same
         self._ranked = ranked
         self._paced: Run[T] | RankedRun[T] = ranked or run
+        self._loops = 0  # that have begun
+        self._is_left = False  # the last one, unless it asks for another item
+        self.batch_sampler = EpochSampler()
+        self._hooks: list[RemovableHandle] = []  # of the optimizers that it follows
+        self._trained: State | None = None
 
     def __iter__(self) -> Iterator[T]:
+        self._begin()
+        number = self._loops = self._loops + 1
         for item in self._paced.epoch(self._size):
+            self._is_left = True
             yield move_tensors(self._move, item, torch)
+            if number != self._loops:
+                raise PipelineError("loader: a newer loop has begun, so this one is over")
+            self._is_left = False
+
+    def _begin(self) -> None:
+        """Go to where a loop begins."""
+        iter(self._run)  # an error if it is closed
+        is_trained = self._trained is not None and self._trained == self.state
+        told, self.batch_sampler.epoch = self.batch_sampler.epoch, 0
+        if self._size is not None:
+            self._begin_after_multiple(self._size, told)
+        elif self._continues:
+            pass
+        elif self._ranked is not None:
+            self._ranked.begin(told, is_left=self._is_left)
+        else:
+            epochs = EpochLoader(self._run)
+            epoch = max(epochs.epoch + self._is_left, told)
+            if epoch > epochs.epoch:
+                epochs.advance(epoch)
+        self._is_left = False
+        if is_trained:
+            self._note_trained()
+
+    def _begin_after_multiple(self, size: int, told: int) -> None:
+        items = self.state.items
+        is_left = self._is_left or told > items // size
+        left = -items % size if self._ranked is None or not self._is_left else self._ranked.left
+        if is_left and left:
+            if self._continues:
+                self._paced.load_state_dict(renumbered(self.state, int(left)))
+            else:
+                self._pass_over(int(left))
+        self._pass_over(told * size - self.state.items)
+
+    def _pass_over(self, left: int) -> None:
+        run, state = self._paced, self.state
+        machine = run.pipeline.machine
+        if left <= 0:
+            return
+        if machine.skip is None or self._skips:
+            deque(run.epoch(state.items + left), 0)
+        else:
+            run.load_state_dict(passed_over(machine, state, left))
+
+    @property
+    def _continues(self) -> bool:
+        """Whether a loop continues where the last one was left."""
+        keeps_rest = self._keeps_rest
+        return is_endless(self._paced.pipeline) if keeps_rest is None else keeps_rest
+
+    @property
+    def start(self) -> int:
+        """How many items of its epoch come before the first one of the next loop.
+
+        Above 0 after a resume, for `tqdm(loader, initial=loader.start)`, or for
+        `enumerate(loader, loader.start)`. Of an endless stream without `epoch_size`, all
+        items so far. If the length of an epoch is unknown, it is 0 after the first epoch.
+        """
+        state, size = self.state, self._size
+        if self._is_left and not (self._continues and size is None):
+            return 0
+        if size is not None:
+            return state.items % size
+        pipeline = self._paced.pipeline
+        found = items_in_epoch(pipeline, state)
+        return 0 if found == pipeline.machine.length else found
 
     def __len__(self) -> int:
         if self._size is not None:
@@ -152,6 +254,62 @@ class Loader(Iterable[T], Generic[T]):
         return self._paced.state
 
     @property
+    def trained(self) -> State:
+        """The state after the last batch that the weights include.
+
+        With `follow`, it is the state after the last step of an optimizer, or the state that was
+        loaded last. Otherwise it is `state`.
+        """
+        return self.state if self._trained is None else self._trained
+
+    def rewind(self) -> None:
+        """Go back to `trained`, so that a checkpoint on an exception is exact.
+
+        The batch in hand comes again, and so do batches whose gradients were only accumulated.
+        With a `group`, all ranks call it after the same step.
+        """
+        trained = self.trained
+        if self._ranked is None:
+            self._run.load_state_dict(trained)
+        else:
+            self._ranked.rewind(trained)
+        self._is_left = False
+        self._note_trained()
+
+    def follow(self, *optimizers: Optimizer) -> None:
+        """Note the state after each step of these optimizers, for `trained` and `rewind`.
+
+        Args:
+            optimizers: They replace those that were followed before. If several step for one
+                batch, give the one that is last.
+
+        >>> import lazyckpt as lz
+        >>> weight = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = torch.optim.SGD([weight])
+        >>> batches = lz.torch.loader(lz.source(range(5)))
+        >>> batches.follow(optimizer)
+        >>> for batch in batches:
+        ...     if batch % 2:  # gradients of two batches were accumulated
+        ...         optimizer.step()
+        >>> batches.state.items, batches.trained.items
+        (5, 4)
+        """
+        found = [_unwrapped(each) for each in optimizers]
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = [each.register_step_post_hook(self._note_trained) for each in found]
+        self._trained = None
+        self._note_trained()
+
+    def _note_trained(self, *_: Any) -> None:
+        self._trained = self.state if self._hooks else None
+
+    @property
+    def stats(self) -> Stats:
+        """How fast items are made, and how much the loop waits, as of `Run.stats`."""
+        return self._run.stats
+
+    @property
     def skipped(self) -> Skipped:
         """How many items `on_error="skip"` has left out, as an int; `first` tells of some."""
         return self._paced.skipped
@@ -165,8 +323,10 @@ class Loader(Iterable[T], Generic[T]):
         return self._paced.state_dict()
 
     def load_state_dict(self, state: AnyState) -> None:
-        """Go to a state; a loop under way goes on from there."""
+        """Go to a state; a loop under way goes on from there, or else the next one."""
         self._paced.load_state_dict(state)
+        self._is_left = False
+        self._note_trained()
 
     def change(self, pipeline: Pipeline[T]) -> None:
         """Go on as another pipeline, from the next item on, as `Run.change` does.
@@ -174,7 +334,11 @@ class Loader(Iterable[T], Generic[T]):
         The ranks of a `group` all change after the same item. Where one doesn't, all learn
         which at their next agreement.
         """
+        trained = self._trained
+        if trained is not None:
+            trained = followed(trained, runnable("change", pipeline), self._paced.pipeline)
         self._paced.change(pipeline)
+        self._trained = trained
 
     def join(self, group: dist.ProcessGroup, items: int | None = None) -> None:
         """Go on with a new process group, after a rank was lost. All that are left call it.
@@ -199,6 +363,8 @@ class Loader(Iterable[T], Generic[T]):
             raise PipelineError("join: the loader has no group; make it with loader(..., group=)")
         reached = checked("join", "items", items, optional(at_least(0, self.state.items)))
         self._ranked.join(group, reached)
+        self._is_left = False
+        self._note_trained()
 
     def close(self) -> None:
         """End workers; the state stays readable."""
@@ -213,6 +379,31 @@ class Loader(Iterable[T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"<loader of {self._run!r}>"
+
+
+class EpochSampler:
+    """What a trainer tells in which epoch it is; it samples nothing."""
+
+    batch_size = 1  # which DeepSpeed shows; the loader's own is not known
+
+    def __init__(self) -> None:
+        self.sampler, self.epoch = self, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+def _unwrapped(value: Any) -> Optimizer:
+    """An optimizer, without what Accelerate or Lightning has put around it."""
+    inner = getattr(value, "optimizer", value)
+    found: Optimizer = checked("follow", "optimizers", inner, _optimizer)
+    return found
+
+
+def _optimizer(value: Any) -> Optimizer:
+    if not isinstance(value, Optimizer):
+        raise Unfit("optimizers of torch.optim")
+    return value
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:

@@ -49,6 +49,12 @@ class Lookahead(Generic[T]):
         self._run.load_state_dict(state)
         self._begin()
 
+    def begin(self, epoch: int, state: State) -> None:
+        """Drop the items, and go on from where an epoch begins, after those before a state."""
+        self._run.load_state_dict(state)
+        self._epochs.advance(epoch)
+        self._begin()
+
     def change(self, pipeline: Chain) -> None:
         """Go on as another pipeline after the last of the items."""
         self._run.change(pipeline)

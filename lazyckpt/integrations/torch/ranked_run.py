@@ -25,7 +25,7 @@ from lazyckpt.integrations.torch.reports import (
     told,
 )
 from lazyckpt.run import Run
-from lazyckpt.state.state import AnyState, flat
+from lazyckpt.state.state import AnyState, State, flat
 
 T = TypeVar("T")
 
@@ -61,6 +61,8 @@ class RankedRun(Generic[T]):
         timeout: How many seconds an agreement may take.
 
     Attributes:
+        pipeline: What runs.
+        left: How many items the last loop had left at most.
         state: The state after the last delivered item.
         length: How many items an epoch has, infinity if endless, None if only reading tells.
     """
@@ -72,7 +74,9 @@ class RankedRun(Generic[T]):
         agree_ahead: int,
         timeout: float,
     ) -> None:
-        self._pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
+        self.pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
+        self.left, self._last = 0.0, 0
+        self._least, self._is_left = 0, False
         self._ahead = Lookahead(run)
         self.state, self._has_place = run.state, False
         self._ranks: Ranks | None = None
@@ -92,7 +96,7 @@ class RankedRun(Generic[T]):
         Where each rank is at a place of its own, those of all when they agreed last, and
         the steps since.
         """
-        is_of_all = is_divided(self._pipeline) and self.state.rank is None
+        is_of_all = is_divided(self.pipeline) and self.state.rank is None
         if is_of_all or not self._agreements:
             return flat(self.state)
         last = self._agreements[-1]
@@ -115,14 +119,24 @@ class RankedRun(Generic[T]):
         else:
             self._ahead.go_to(state)
             self.state = self._ahead.end
-        self._has_place = True
+        self._has_place, self._is_left = True, False
+
+    def rewind(self, state: State) -> None:
+        """Go back to a state of this rank, and with it to those of all ranks, if they are known."""
+        assert self._ranks is not None
+        past = [each for each in self._agreements if each.items <= state.items]
+        if not past:
+            self.load_state_dict(state)
+            return
+        steps = state.items - past[-1].items
+        self.load({"ranks": dumps(past[-1].states), "steps": steps}, *self._ranks.who)
 
     def change(self, pipeline: Chain) -> None:
         """Go on as another pipeline after the item delivered last; the ranks then agree anew."""
         self._ahead.go_to(self.state)
         self._ahead.change(pipeline)
-        self._pipeline, self._digest = pipeline, pipeline_digest(pipeline)
-        self.state = self._ahead.end
+        self.pipeline, self._digest = pipeline, pipeline_digest(pipeline)
+        self.state, self.length = self._ahead.end, None
         self._agreements.clear()  # whose states are of another pipeline
         self._has_changed = True
 
@@ -133,25 +147,33 @@ class RankedRun(Generic[T]):
             self._turn += 1
             is_over = yield from self._steps(self._turn, size)
 
+    def begin(self, epoch: int, *, is_left: bool) -> None:
+        """Have the next loop begin this epoch or a later one.
+
+        If the last loop was left, it is the next one, unless a rank had come to the end of its
+        own.
+        """
+        self._least, self._is_left = epoch, is_left
+
     def _steps(self, turn: int, size: int | None) -> Generator[T, None, bool]:
         """The items up to the end of an epoch; whether it is over."""
         ahead, room = self._ahead, self._room
         self._has_changed = False
-        last, left = self._begin(size)
-        while left:
+        last, self.left = self._begin(size)
+        while self.left:
             ahead.fill(room, last)
-            most = int(min(room, left))
+            most = int(min(room, self.left))
             ready = min(len(ahead.items), most)
             reports = self._agree("its next steps", size, ready=ready, error=told(ahead.error))
             agreed, given = min(report.ready for report in reports), 0
             while given < agreed and not self._has_changed:
                 ahead.fill(room, last)
                 item, self.state = ahead.items.popleft()
+                self.left -= 1
                 yield item
                 given += 1
                 if turn != self._turn:
                     return False
-            left -= given
             if self._has_changed:  # so that others are ahead, and perhaps fewer
                 self._has_changed = False
             elif agreed < most:
@@ -164,9 +186,19 @@ class RankedRun(Generic[T]):
         ahead = self._ahead
         if ahead.end.items != self.state.items + len(ahead.items):  # after an interrupt
             ahead.go_to(self.state)
-        reports = self._agree("an epoch", size, epoch=ahead.epoch())
+        length = self.pipeline.machine.length
+        reports = self._agree("an epoch", size, epoch=ahead.epoch(), length=length)
+        self.length = _shortest(reports)
+        found = max(report.epoch for report in reports)
+        last = max(found, self._least, self._last + self._is_left)
+        if last > found:
+            ahead.begin(last, self.state)
+            self.state = ahead.end
+            self._agreements.clear()
+            self._agree("the next epoch", size)
+        self._last, self._is_left = last, False
         if size is None:
-            return max(report.epoch for report in reports), math.inf
+            return last, math.inf
         return math.inf, size - max(report.items for report in reports) % size
 
     def _end(self, reports: list[Report], agreed: int) -> None:
@@ -200,15 +232,14 @@ class RankedRun(Generic[T]):
         past = [(each.number, reached - each.items) for each in self._agreements]
         reports = self._tell("a place", has_place=self._has_place, past=past)
         error = self._take_place(self._ranks.rank, reports, reached)
-        length = self._pipeline.machine.length
+        length = self.pipeline.machine.length
         reports = self._tell("to begin", error=told(error), length=length)
         if error is not None:
             raise error
         if wrong := [rank for rank, report in enumerate(reports) if report.error]:
             raise failed(reports, wrong)
-        self._has_place = True
-        lengths = [report.length for report in reports if report.length is not None]
-        self.length = min(lengths) if len(lengths) == len(reports) else None
+        self._has_place, self._is_left = True, False
+        self.length = _shortest(reports)
         self._agreements.clear()
         self._remember(0, reports)
 
@@ -232,7 +263,7 @@ class RankedRun(Generic[T]):
             )
         if len(new) in (0, len(reports)):
             return None
-        state = common_place(reports, new, self._pipeline)  # or an error, on all ranks
+        state = common_place(reports, new, self.pipeline)  # or an error, on all ranks
         return self._go_on(state, 0) if rank in new else None
 
     def _places(
@@ -282,3 +313,9 @@ class RankedRun(Generic[T]):
         found = [Report.from_bytes(each) for each in self._ranks.exchange(mine.to_bytes())]
         check_alike(found)
         return found
+
+
+def _shortest(reports: list[Report]) -> float | None:
+    """How many items an epoch of all ranks has; None if only reading tells."""
+    lengths = [report.length for report in reports if report.length is not None]
+    return min(lengths) if len(lengths) == len(reports) else None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
+from lightning.pytorch.utilities import CombinedLoader
 
 import lazyckpt as lz
 from tests.world.integrations.trainer_cases import (
@@ -18,6 +20,7 @@ from tests.world.integrations.trainer_cases import (
     SAVES,
     STEPS,
     epoch_of,
+    floats,
     killed_and_resumed,
     noted,
     numbers_of,
@@ -84,6 +87,249 @@ def test_without_a_length_a_batch_is_lost(tmp_path: Path) -> None:
     notes = noted(tmp_path)[EPOCH:]
     expected = numbers_of(pipeline_of(), STEPS + 1)[EPOCH + 1 :]
     assert [numbers for _, numbers in notes] == expected
+
+
+# --- loops that end early ---
+
+
+class Seeing(Model):
+    """What it trains on and validates with, a list for each loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trained: list[list[Any]] = []
+        self.validated: list[list[Any]] = []
+
+    def on_train_epoch_start(self) -> None:
+        self.trained.append([])
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        if not self.trained:  # after a resume in the middle of an epoch
+            self.trained.append([])
+        self.trained[-1].append(batch)
+        return self.layer(torch.ones(1, 1)).sum()
+
+    def on_validation_epoch_start(self) -> None:
+        self.validated.append([])
+
+    def validation_step(self, batch: Any, number: int) -> None:
+        self.validated[-1].append(batch)
+
+
+def fitted(data: Any, val: Any = None, ckpt: Path | None = None, **options: Any) -> Seeing:
+    model, quiet = Seeing(), {"enable_progress_bar": False, "enable_model_summary": False}
+    saves = bool(options.get("callbacks"))
+    trainer = pl.Trainer(
+        accelerator="cpu", logger=False, enable_checkpointing=saves, **quiet, **options
+    )
+    trainer.fit(model, data, val, ckpt_path=ckpt)
+    return model
+
+
+def five() -> lz.torch.Loader[int]:
+    return lz.torch.loader(lz.source(range(5)))
+
+
+SHUFFLED = lz.source(range(10)) | lz.shuffle(seed=0)
+ORDERS = [list(lz.run(SHUFFLED, lz.init(SHUFFLED, epoch=epoch))) for epoch in range(3)]
+
+
+@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
+class TestLoops:
+    def test_a_sanity_check_eats_no_validation(self) -> None:
+        assert fitted(five(), five(), max_epochs=2).validated == [[0, 1], *[[*range(5)]] * 2]
+
+    def test_limited_validations(self) -> None:
+        found = fitted(five(), five(), max_epochs=2, limit_val_batches=3)
+        assert found.validated == [[0, 1], [0, 1, 2], [0, 1, 2]]
+
+    def test_overfitting(self) -> None:
+        found = fitted(five(), five(), max_epochs=2, overfit_batches=2, num_sanity_val_steps=0)
+        assert found.trained == found.validated == [[0, 1]] * 2
+
+    @pytest.mark.parametrize(
+        ("mode", "letters"),
+        [
+            ("min_size", "abc"),
+            ("max_size_cycle", "abcab"),
+            ("max_size", ["a", "b", "c", None, None]),
+        ],
+    )
+    def test_combined_loaders(self, mode: Any, letters: Any) -> None:
+        both = {"number": five(), "letter": lz.torch.loader(lz.source([*"abc"]))}
+        found = fitted(CombinedLoader(both, mode), max_epochs=2)
+        pairs = [{"number": n, "letter": c} for n, c in zip(range(5), letters, strict=False)]
+        assert found.trained == [pairs, pairs]
+
+    def test_a_second_fit_begins_the_next_epoch(self) -> None:
+        batches = lz.torch.loader(SHUFFLED)
+        assert fitted(batches, max_steps=4).trained == [ORDERS[0][:4]]
+        assert fitted(batches, max_epochs=2).trained == ORDERS[1:]
+
+    @pytest.mark.parametrize(
+        ("loader", "saving", "limit"),
+        [
+            ("indexed", "every step", 3),
+            ("a stream", "every step", 3),
+            ("of a size", "every step", 3),
+            ("endless", "every step", 3),
+            ("indexed", "every epoch", 3),
+            ("of a size", "every epoch", 3),
+            ("indexed", "every epoch", 10),
+            ("endless", "every epoch", 10),
+        ],
+    )
+    def test_checkpoints_of_limited_epochs(
+        self, loader: str, saving: str, limit: int, tmp_path: Path
+    ) -> None:
+        """Lightning restores no state of a loader at the end of an epoch, but tells its number."""
+        stages: Any = lz.map(int) if loader != "a stream" else lz.flat_map(lambda x: [x])
+        pipeline = SHUFFLED | (lz.repeat() | stages if loader == "endless" else stages)
+        size = None if loader in ("indexed", "a stream") else 10
+
+        def data() -> lz.torch.Loader[int]:
+            return lz.torch.loader(pipeline, epoch_size=size)
+
+        how: dict[str, Any] = {"every_n_train_steps": 1}
+        if saving == "every epoch":
+            how = {"every_n_epochs": 1, "save_on_train_epoch_end": True}
+        saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **how)
+        limits: dict[str, Any] = {"max_epochs": 3, "limit_train_batches": limit}
+        whole = fitted(data(), callbacks=[saves], **limits)
+        expected = [x for loop in whole.trained for x in loop]
+        if loader != "endless":
+            assert expected == [x for order in ORDERS for x in order[:limit]]
+        for saved in sorted(tmp_path.glob("*.ckpt"))[-4:]:
+            step = int(saved.stem.removeprefix("step="))
+            resumed = fitted(data(), ckpt=saved, **limits)
+            assert [x for loop in resumed.trained for x in loop] == expected[step:]
+
+
+# --- checkpoints on an exception ---
+
+
+class Failing(Model):
+    """It fails at a place of a batch, unless that is None."""
+
+    def __init__(self, place: str | None = None, batch: int = 0) -> None:
+        super().__init__()
+        torch.nn.init.constant_(self.layer.weight, 0.5)
+        torch.nn.init.constant_(self.layer.bias, 0.5)
+        self.place, self.batches, self.batch = place, 0, batch
+
+    def fail(self, place: str) -> None:
+        if place == self.place and self.batches == self.batch:
+            raise RuntimeError(place)
+
+    def training_step(self, batch: Any, number: int) -> Any:
+        self.batches += 1
+        self.fail("before the step")
+        return super().training_step(batch, number)
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        super().optimizer_step(*args, **kwargs)
+        self.fail("after the step")
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.fail("at the batch's end")
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+
+ROWS = lz.source(range(20)) | lz.shuffle(seed=0) | lz.batch(4, collate=floats)
+
+
+def finished(model: Model, saves: Any, ckpt: Path | None = None, every: int = 1) -> dict[str, Any]:
+    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False}
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        accumulate_grad_batches=every,
+        callbacks=[saves, lz.lightning.PipelineCallback()],
+        logger=False,
+        **quiet,
+    )
+    trainer.fit(model, lz.torch.loader(ROWS), ckpt_path=ckpt)
+    (schedule,) = trainer.lr_scheduler_configs
+    learned = {"lr": schedule.scheduler.get_last_lr(), "step": trainer.global_step}
+    return {**learned, **{name: value.tolist() for name, value in model.state_dict().items()}}
+
+
+@cache
+def undisturbed(every: int) -> dict[str, Any]:
+    return finished(Failing(), pl.Callback(), every=every)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 5, 8])
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("place", ["before the step", "after the step", "at the batch's end"])
+def test_a_checkpoint_on_an_exception(place: str, every: int, batch: int, tmp_path: Path) -> None:
+    if place == "after the step" and every == 2 and batch in (1, 8):
+        return  # where there is none
+    saves = OnExceptionCheckpoint(tmp_path)
+    with pytest.raises(RuntimeError, match=place):
+        finished(Failing(place, batch), saves, every=every)
+    resumed = finished(Failing(), saves, tmp_path / "on_exception.ckpt", every)
+    assert resumed == undisturbed(every)
+
+
+def test_a_model_checkpoint_on_an_exception(tmp_path: Path) -> None:
+    saves = ModelCheckpoint(tmp_path, "last", save_on_exception=True, every_n_epochs=9)
+    with pytest.raises(RuntimeError, match="after the step"):
+        finished(Failing("after the step", 3), saves)
+    assert finished(Failing(), saves, tmp_path / "last.ckpt") == undisturbed(1)
+
+
+def test_an_error_of_the_pipeline_counts_no_batch_twice(tmp_path: Path) -> None:
+    """Nor does it lose the one at which it came."""
+    broken = [False]
+
+    def fail_once(batch: Any) -> Any:
+        if 7 in batch["number"] and broken:
+            raise ValueError(broken.pop())
+        return batch
+
+    class Data(pl.LightningDataModule):
+        def train_dataloader(self) -> Any:
+            return lz.torch.loader(ROWS | lz.map(fail_once))
+
+    def train(ckpt: Path | None = None) -> list[Any]:
+        model, saves = Failing(), OnExceptionCheckpoint(tmp_path)
+        trainer = pl.Trainer(
+            accelerator="cpu",
+            max_epochs=2,
+            callbacks=[saves, lz.lightning.PipelineCallback()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        trainer.fit(model, Data(), ckpt_path=ckpt)
+        return [value.tolist() for value in model.parameters()]
+
+    broken.clear()
+    expected = train()
+    broken.append(True)
+    with pytest.raises(ValueError, match="True"):
+        train()
+    assert train(tmp_path / "on_exception.ckpt") == expected
+
+
+def test_with_the_callback_a_state_is_restored_at_the_end_of_an_epoch(tmp_path: Path) -> None:
+    """Where an endless pipeline stands after limited epochs is in its state alone."""
+    limits: dict[str, Any] = {"max_epochs": 3, "limit_train_batches": 3}
+
+    def train(ckpt: Path | None = None) -> list[list[Any]]:
+        data = lz.torch.loader(SHUFFLED | lz.repeat(), epoch_size=5)
+        saves = ModelCheckpoint(tmp_path, "{step}", save_top_k=-1, save_on_train_epoch_end=True)
+        callbacks = [saves, lz.lightning.PipelineCallback()]
+        return fitted(data, ckpt=ckpt, callbacks=callbacks, **limits).trained
+
+    whole = train()
+    assert [x for loop in whole for x in loop] == ORDERS[0][:9]
+    assert train(tmp_path / "step=3.ckpt") == whole[1:]
 
 
 if __name__ == "__main__":

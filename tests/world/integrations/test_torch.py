@@ -101,6 +101,8 @@ def test_a_state_within_an_epoch_or_at_its_end() -> None:
     expected = numbers_of(pipeline_of(), 20)
     numbers(islice(batches, 4))
     middle = batches.state_dict()
+    assert numbers(batches) == expected[10:]
+    batches.load_state_dict(middle)
     assert numbers(batches) == expected[4:10]
     end = batches.state_dict()
     batches.load_state_dict(middle)
@@ -128,10 +130,11 @@ def test_no_length_where_the_pipeline_has_none() -> None:
 
 
 def test_a_loader_can_be_closed_and_entered_again() -> None:
-    with lz.torch.loader(epoch_of(), lz.threads(2)) as batches:
+    with lz.torch.loader(epoch_of(), lz.threads(2), keep_rest=True) as batches:
         before = numbers(islice(batches, 3))
-    with pytest.raises(lz.PipelineError, match="closed"):
-        next(iter(batches))
+    for _ in range(2):
+        with pytest.raises(lz.PipelineError, match="closed"):
+            next(iter(batches))
     with batches:
         assert before + numbers(batches) == numbers_of(pipeline_of(), 10)
     batches.close()

@@ -1,0 +1,106 @@
+"""Lightning, with the exact state of its data in every checkpoint: `lz.lightning`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from lightning.fabric.utilities.data import has_len
+    from lightning.pytorch import Callback
+    from lightning.pytorch.utilities import CombinedLoader
+
+    from lazyckpt.integrations.torch import Loader
+except ImportError as error:
+    raise ImportError(f'lz.lightning: pip install "lazyckpt[lightning]" ({error})') from None
+
+__all__ = ["PipelineCallback"]
+
+
+class PipelineCallback(Callback):
+    """Make the checkpoints of a training exact where Lightning's own aren't.
+
+    Lightning saves and restores loaders by itself in most checkpoints. With this callback, two
+    more continue with exactly the next batch:
+
+    - one on an exception, such as `OnExceptionCheckpoint` writes: it is that after the last
+      step of the optimizer. The batch in hand comes again, and so do batches whose gradients
+      were only accumulated; after an exception behind the optimizer's step, none does.
+    - one at the end of an epoch: Lightning restores no loader from it if `max_epochs` ends
+      the training.
+
+    Example:
+        saves = OnExceptionCheckpoint(folder)
+        trainer = pl.Trainer(callbacks=[lz.lightning.PipelineCallback(), saves])
+        trainer.fit(model, lz.torch.loader(pipeline))
+    """
+
+    def __init__(self) -> None:
+        self._loaders: list[Loader[Any]] = []
+        self._states: list[Any] = []
+        self._hooks: list[Any] = []  # of the optimizers, while a training is under way
+        self._included: int | None = None  # batches of the epoch that the weights include
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"data": [loader.state_dict() for loader in self._loaders]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._states = state_dict["data"]
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        found = CombinedLoader(trainer.train_dataloader).flattened
+        self._loaders = [each for each in found if isinstance(each, Loader)]
+        for loader, state in zip(self._loaders, self._states, strict=bool(self._states)):
+            if has_len(loader):  # or else a batch was drawn ahead
+                loader.load_state_dict(state)
+        for loader in self._loaders:
+            loader.follow(*trainer.optimizers)
+        self._states, self._included = [], None
+        progress = trainer.fit_loop.epoch_loop.batch_progress
+
+        def note(*_: Any) -> None:
+            self._included = progress.current.ready
+
+        self._hooks = [each.register_step_post_hook(note) for each in trainer.optimizers]
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._included = 0
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        if self._included is None:  # a resume in the middle of an epoch
+            self._included = trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._leave()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        if not self._hooks:
+            return
+        for loader in self._loaders:
+            loader.rewind()
+        if self._loaders and self._included is not None:
+            _count(trainer.fit_loop.epoch_loop, self._included)
+        self._leave()
+
+    def _leave(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        for loader in self._loaders:
+            loader.follow()
+
+
+def _count(loop: Any, included: int) -> None:
+    """Have a loop's counters say that so many batches of the epoch are in the weights."""
+    progress = loop.batch_progress
+    if progress.current.ready > included:  # there is a batch in hand
+        progress.is_last_batch = False
+    if included > progress.current.processed:  # an exception behind the optimizer's step
+        loop.update_lr_schedulers("step", update_plateau_schedulers=False)
+        progress.increment_processed()
+        steps = loop.automatic_optimization.optim_progress.optimizer.step
+        if steps.total.completed < steps.total.ready:
+            steps.increment_completed()
+    elif back := progress.current.processed - included:  # batches with accumulated gradients
+        for count in (progress.current, progress.total):
+            left = count.processed - back
+            count.ready = count.started = count.processed = count.completed = left
