@@ -50,8 +50,8 @@ and a resume drops it: give `epoch_size`. `lz.lightning.PipelineCallback()` make
 on an exception exact too.
 
 **Hugging Face's Trainer.** `lz.transformers.feed(trainer, loader)`: rank 0 saves the state
-in `trainer_state.json`. `feed` sets `ignore_data_skip`, without which the Trainer skips what
-the loader has skipped already.
+in `trainer_state.json`, and a resumed run equals one that was never stopped, in steps, epochs
+and weights too.
 
 **JAX, Flax.** `lz.run(pipeline, executor=lz.jax.device_put(lz.threads(4), sharding))`: the next
 item is on its way while you compute, and the state is that of the one you have.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import count
+from operator import itemgetter
 from typing import Any
 
 from lazyckpt.core.checks import Unfit, checked
-from lazyckpt.errors import PipelineError
+from lazyckpt.errors import ArgumentError, PipelineError
 
 try:
+    from torch.utils.data import DataLoader, Dataset
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_callback import ExportableState
+    from transformers.trainer_utils import has_length
 
     from lazyckpt.integrations.torch import Loader
 except ImportError as error:
@@ -19,24 +24,32 @@ __all__ = ["PipelineCallback", "feed"]
 
 
 def feed(trainer: Trainer, loader: Loader[Any]) -> None:
-    """Train a Trainer, of whatever class, on a loader, and save its state in the checkpoints.
+    """Train a Trainer, of any class, on a loader, and save its state in the checkpoints.
 
-    `train(resume_from_checkpoint=True)` then continues with exactly the next batch,
-    and skips none: `feed` sets `ignore_data_skip`, without which the Trainer would
-    skip the batches before once more. Only rank 0 writes the checkpoint's
-    state: `lz.shard` gives each rank its batches. The Trainer doesn't wrap the
-    loader, so it draws no batch ahead; `per_device_train_batch_size` and
-    `dataloader_num_workers` do nothing.
+    `train(resume_from_checkpoint=True)` continues with exactly the next batch and reads
+    no earlier one. Batches, steps, logged epochs, events and weights are those of a run
+    that was never stopped, with any `gradient_accumulation_steps`.
 
-    Where `gradient_accumulation_steps` doesn't divide an epoch, a resume in its
-    middle accumulates the last batches of it into the next one.
+    Each epoch of the Trainer has `len(loader)` batches. A loader without a length needs
+    `max_steps`, and the Trainer then has one epoch of that many steps: give the loader an
+    `epoch_size` to evaluate, log or save by epoch.
 
-    `train` raises a `PipelineError` where the checkpoint has no state of the data.
+    The Trainer computes its epoch from the number of steps. If a resume changes the
+    number of items per step, or sets `ignore_data_skip`, the data still continue with the
+    next batch, but the Trainer's epochs no longer begin where those of the data do.
+
+    Rank 0 alone writes the checkpoint's state: `lz.shard` gives each rank its batches.
+    The Trainer doesn't prepare the loader, so no batch is drawn ahead, and
+    `per_device_train_batch_size` and `dataloader_num_workers` have no effect.
 
     Args:
         trainer: A `transformers.Trainer`.
-        loader: From `lz.torch.loader`. Where its length is known the Trainer has
-            epochs; else it needs `max_steps`.
+        loader: From `lz.torch.loader`.
+
+    Raises:
+        ArgumentError: If the Trainer is to evaluate, log or save by epoch and the loader
+            has no length.
+        PipelineError: From `train`, if the checkpoint has no state of the data.
 
     Example:
         trainer = Trainer(model, TrainingArguments("out", max_steps=1000))
@@ -45,8 +58,10 @@ def feed(trainer: Trainer, loader: Loader[Any]) -> None:
     """
     trainer = checked("feed", "trainer", trainer, _trainer)
     loader = checked("feed", "loader", loader, _loader)
-    trainer.get_train_dataloader = lambda: loader
-    trainer.args.ignore_data_skip = True
+    _check_epochs(trainer.args, loader)
+    numbers: Any = _Numbers(loader)
+    batches = DataLoader(_Batches(loader), batch_sampler=numbers, collate_fn=itemgetter(0))
+    trainer.get_train_dataloader = lambda: batches
     trainer.remove_callback(PipelineCallback)
     trainer.add_callback(PipelineCallback())
 
@@ -63,6 +78,56 @@ def _loader(value: Any) -> Loader[Any]:
     return value
 
 
+def _check_epochs(args: Any, loader: Loader[Any]) -> None:
+    if has_length(loader):
+        return
+    for name in ("eval_strategy", "logging_strategy", "save_strategy"):
+        if getattr(args, name) == "epoch":
+            raise ArgumentError(
+                f"feed: {name}='epoch', but the loader has no length and the Trainer so no "
+                "epochs; make it with lz.torch.loader(..., epoch_size=...)"
+            )
+
+
+class _Numbers:
+    """The numbers of an epoch's batches: a Trainer that resumes skips them, and reads nothing."""
+
+    def __init__(self, loader: Loader[Any]) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[list[int]]:
+        found: Iterable[int] = range(len(self)) if has_length(self) else count()
+        return ([number] for number in found)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class _Batches(Dataset[Any]):
+    """The loader's next batch, whatever its number in the Trainer's epoch."""
+
+    def __init__(self, loader: Loader[Any]) -> None:
+        self.loader = loader
+        self.restart()
+
+    def restart(self) -> None:
+        """Leave the loop over the loader, and begin another."""
+        self._stream = _stream(self.loader)
+
+    def __getitem__(self, number: int) -> Any:
+        return next(self._stream)
+
+
+def _stream(loader: Loader[Any]) -> Iterator[Any]:
+    """The batches of one loop after another, until one is empty."""
+    is_empty = False
+    while not is_empty:
+        is_empty = True
+        for batch in loader:
+            is_empty = False
+            yield batch
+
+
 class PipelineCallback(TrainerCallback, ExportableState):
     """The state of the Trainer's loader, saved and restored. `feed` adds it."""
 
@@ -74,7 +139,8 @@ class PipelineCallback(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"data": found}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.loader = loader = others["train_dataloader"]
+        batches = others["train_dataloader"].dataset
+        self.loader = loader = batches.loader
         saved = state.stateful_callbacks.get("PipelineCallback", {"attributes": {}})
         if data := saved["attributes"].get("data"):
             loader.load_state_dict(data)
@@ -83,3 +149,8 @@ class PipelineCallback(TrainerCallback, ExportableState):
                 f"the checkpoint of step {state.global_step} has no state of the data: "
                 "no loader was fed to the Trainer that wrote it"
             )
+        batches.restart()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if control.should_epoch_stop:
+            others["train_dataloader"].dataset.restart()
