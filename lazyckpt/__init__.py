@@ -298,7 +298,7 @@ _PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing", "types")},
     **{
         name: f"lazyckpt.integrations.{name}"
-        for name in ("grain", "jax", "lightning", "prometheus", "torch", "transformers")
+        for name in "accelerate grain jax lightning prometheus torch transformers".split()
     },
 }
 

@@ -15,8 +15,9 @@ import lazyckpt as lz
 
 PACKAGE = Path(lz.__file__).parent
 WORLD = {  # modules whose examples or imports need more than the core suite has
-    *("integrations.grain", "integrations.jax", "integrations.transformers"),
+    *("integrations.accelerate", "integrations.grain", "integrations.jax"),
     *("integrations.lightning", "integrations.torch", "integrations.trackers.states"),
+    "integrations.transformers",
     *("io.array_record", "io.decode", "io.duckdb", "io.huggingface", "io.zarr"),
 }
 

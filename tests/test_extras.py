@@ -24,6 +24,7 @@ NEEDS = {
     "lz.torch": "torch",
     "lz.grain": "grain",
     "lz.lightning": "lightning",
+    "lz.accelerate": "accelerate",
     "lz.transformers": "transformers",
     "lz.prometheus": "prometheus",
     "from lazyckpt.testing import strategies": "testing",
@@ -67,17 +68,9 @@ if __name__ == "__main__":
     print(json.dumps([*trials({codes})]))
 """
 PACKAGES = [
-    *("PIL", "array_record", "av", "backports.zstd", "cloudpickle", "duckdb", "fsspec", "grain"),
-    *(
-        "hypothesis",
-        "jax",
-        "lightning",
-        "matplotlib",
-        "obstore",
-        "orjson",
-        "prometheus_client",
-        "pyarrow",
-    ),
+    *("PIL", "accelerate", "array_record", "av", "backports.zstd", "cloudpickle", "duckdb"),
+    *("fsspec", "grain", "hypothesis", "jax", "lightning", "matplotlib", "obstore", "orjson"),
+    *("prometheus_client", "pyarrow"),
     *("ray", "rich", "s3fs", "shtab", "torch", "tqdm", "transformers", "zarr"),
 ]
 

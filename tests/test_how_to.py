@@ -23,7 +23,10 @@ FENCE = re.compile(r"^```.*?^```\n", re.DOTALL | re.MULTILINE)
 
 def is_of_world(page: Path) -> bool:
     """Whether a page names a framework's part of the package, which imports the framework."""
-    return re.search(r"\blz\.(grain|jax|torch|transformers)\b", page.read_text("utf-8")) is not None
+    return (
+        re.search(r"\blz\.(accelerate|grain|jax|torch|transformers)\b", page.read_text("utf-8"))
+        is not None
+    )
 
 
 def cells(page: Path) -> list[str]:

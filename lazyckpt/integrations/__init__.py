@@ -40,9 +40,11 @@ a `lz.torch.loader`, whose batches a `map` makes `(inputs, labels)`. Give `load_
 `lz.rebase(state, pipeline)`, and the data-parallel degree may be another one after a resume, with
 filters, mixtures and packing before `shard`. The how-to guide on pretraining has one.
 
-**Accelerate.** `accelerator.register_for_checkpointing(run)`; `save_state` and `load_state`
-include it. `lz.shard` gives each rank its batches and `lz.to_device` moves them, so that the data
-need not go through `prepare`; a DataLoader that does draws one batch ahead of its state.
+**Accelerate.** `lz.accelerate.prepare(accelerator, loader)`: `save_state` and `load_state` include
+the loader's state, and `accumulate` steps at the last batch of each epoch. `lz.shard` gives each
+rank its batches and `lz.to_device` moves them. Without `accumulate`,
+`accelerator.register_for_checkpointing(run)` is enough. A DataLoader that goes through
+`accelerator.prepare` draws one batch ahead of its state.
 
 **Lightning.** `trainer.fit(model, lz.torch.loader(pipeline))`: its checkpoints have the
 loader's state, within epochs too. Where `len` is unknown Lightning draws one batch ahead,

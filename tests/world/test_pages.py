@@ -11,7 +11,9 @@ from tests.test_docs import has_every_public_name
 from tests.test_how_to import GUIDES, is_of_world, names_what_exists
 
 
-@pytest.mark.parametrize("name", ["grain", "jax", "lightning", "torch", "transformers"])
+@pytest.mark.parametrize(
+    "name", ["accelerate", "grain", "jax", "lightning", "torch", "transformers"]
+)
 def test_the_reference_has_every_public_name(name: str) -> None:
     has_every_public_name(f"lazyckpt.integrations.{name}")
 
