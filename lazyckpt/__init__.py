@@ -294,12 +294,10 @@ _MODULES = {  # what is imported when a name of it is asked for
     "state.saving": "load save",
     "tracking": "tracked",
 }
+_INTEGRATIONS = "accelerate", "grain", "jax", "lightning", "prometheus", "torch", "transformers"
 _PACKAGES = {  # imported when asked for, since some bring a framework along
     **{name: f"lazyckpt.{name}" for name in ("compat", "integrations", "io", "testing", "types")},
-    **{
-        name: f"lazyckpt.integrations.{name}"
-        for name in "accelerate grain jax lightning prometheus torch transformers".split()
-    },
+    **{name: f"lazyckpt.integrations.{name}" for name in _INTEGRATIONS},
 }
 
 _places = {
