@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 class Rank(NamedTuple):
-    """One of several ranks, as `shard` numbers them: from 0."""
+    """One of several ranks.
+
+    Attributes:
+        number: Its number, from 0, as the `index` of `shard` has it.
+        of: How many ranks there are.
+    """
 
     number: int
     of: int
