@@ -36,8 +36,8 @@ def rank_of(machine: Machine[Any]) -> Rank | None:
 def parting(chain: Chain) -> Call | None:
     """The stage behind which ranks are at positions of their own after as many items, if any."""
     for inner in chain.calls[0].chains:
-        if found := parting(inner):
-            return found
+        if inner.own_rank is not None:  # told once of a pipeline that is joined several times
+            return parting(inner)
     stages = zip(chain.calls, chain.machines, strict=True)
     return next((call for call, machine in stages if not _is_in_step(call, machine)), None)
 
