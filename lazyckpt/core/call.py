@@ -317,8 +317,8 @@ class Chain(Frozen, Shown, Pictured):
         """What a state of this chain is checked against, of bounded length.
 
         Arguments are digests where they are long, and shorter ones too where there is
-        no room for all. What `rebase` may change is never a digest, nor what positions
-        depend on.
+        no room for all. What `rebase` reads of a stage is never a digest, nor what
+        positions depend on.
         """
         whole, short = self.forms
         return whole if has_room(whole) else short

@@ -119,8 +119,9 @@ class Combinator(NamedTuple):
             found = [forms(content(each, None, is_strict=False))[1] for each in value]
             return found, found
         found = checked(self.name, name, value, lambda each: content(each, name))
-        is_elastic = name in self.elastic.changes or self.describe is not None
-        return (found, found) if is_elastic else forms(found)
+        # `rebase` reads what may change, but for a source's.
+        is_read = name in self.elastic.changes and not self.is_source
+        return (found, found) if is_read or self.describe is not None else forms(found)
 
     def is_called_with(self, name: str) -> bool:
         """Whether an argument is what a function among them is called with."""

@@ -62,7 +62,8 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
     Items delivered so far stay delivered, and the rest comes in the new
     pipeline's shape. What may change:
 
-    - the size of batches, the number of shards, the count of a `repeat`
+    - the size of batches, the length of the rows of `concat_then_split`, the number of shards,
+      the count of a `repeat`
     - functions and what they are called with, and stages of functions, which may be
       inserted or removed: from here on
     - `exclude` inserted, or its ranges: what it leaves out from here on

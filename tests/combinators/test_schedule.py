@@ -108,6 +108,19 @@ def test_a_changed_schedule_is_another_pipeline(weights: Any) -> None:
                 lz.rebase(state, new)
 
 
+def test_a_long_schedule_makes_no_long_state() -> None:
+    def pipeline(last: float) -> lz.Pipeline[int]:
+        points = {1000 * n: [n + 1, 0.3] for n in range(50)} | {50_000: [1, last]}
+        return mixed(lz.schedule(points)) | lz.batch(2)
+
+    state = lz.state_at(pipeline(2), 5)
+    assert len(state.to_json()) < 400
+    assert rest(pipeline(2), state, 9) == rest(pipeline(2), lz.rebase(state, pipeline(2)), 9)
+    with pytest.raises(lz.StateMismatch, match=r"mix\(weights="):
+        lz.run(pipeline(3), state)
+    assert rest(pipeline(3), lz.rebase(state, pipeline(3)), 9) == rest(pipeline(2), state, 9)
+
+
 def test_a_function_with_a_name_is_told_by_it() -> None:
     def pipeline(weights: Callable[[int], Any], name: str) -> lz.Pipeline[int]:
         return mixed(lz.schedule(weights, name=name)) | lz.shuffle(8, seed=1)
