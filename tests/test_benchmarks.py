@@ -214,23 +214,37 @@ def test_readers_of_files_are_measured(tmp_path: Path) -> None:
     assert all(found[key] > 0 for key in ("order", "shuffled", "local", "10%", "90%", "peak"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--only", "W1,W99"], "no row W99; there are W1, W2"),
-        (["--peers", "grian"], "no peer grian; there are infinibatch, grain"),
-        (["--rounds", "0"], "--rounds must be above 0, got 0"),
-        (["--limit", "-1"], "--limit must be above 0, got -1"),
-        (["--enough", "0"], "--enough must be above 0, got 0"),
-        (["--megabytes", "0"], "--megabytes must be above 0, got 0"),
-        (["--table", "none.json"], "no file 'none.json' for --table; --json writes one"),
-        (["--json", "/no/such/folder/file.json"], "no folder '/no/such/folder' for file.json"),
-    ],
-)
-def test_bad_arguments_are_named(arguments: list[str], message: str) -> None:
-    done = command(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
+BAD = {
+    "--only W1,W99": "no row W99; there are W1, W2",
+    "--peers grian": "no peer grian; there are infinibatch, grain",
+    "--rounds 0": "--rounds must be above 0, got 0",
+    "--limit -1": "--limit must be above 0, got -1",
+    "--enough 0": "--enough must be above 0, got 0",
+    "--megabytes 0": "--megabytes must be above 0, got 0",
+    "--table none.json": "no file 'none.json' for --table; --json writes one",
+    "--json /no/such/folder/file.json": "no folder '/no/such/folder' for file.json",
+}
+REFUSED = """
+import contextlib, io, json, runpy
+found = []
+for arguments in {arguments}:
+    sys.argv[1:] = arguments.split()
+    with contextlib.redirect_stderr(io.StringIO()) as error:
+        try:
+            runpy.run_path({benchmarks!r}, run_name="__main__")
+        except SystemExit as ended:
+            found.append([ended.code, error.getvalue()])
+print(json.dumps(found))
+"""
+
+
+def test_bad_arguments_are_named(tmp_path: Path) -> None:
+    code = REFUSED.format(arguments=[*BAD], benchmarks=str(BENCHMARKS))
+    for (status, told), message in zip(
+        json.loads(printed(tmp_path, code)), BAD.values(), strict=True
+    ):
+        assert status == 2
+        assert message in told
 
 
 def test_a_run_has_a_table_and_json(tmp_path: Path) -> None:

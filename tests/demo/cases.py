@@ -11,7 +11,7 @@ from lazyckpt.demo.training import Job
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 MODULES = ["bisect.py", "heapq.py", "queue.py", "textwrap.py"]
-TIMEOUT = 100
+TIMEOUT = 240  # seconds until a demo hangs, on however busy a machine
 
 
 def small_job(folder: Path, lines: int = 5_000, seed: int = 0) -> Job:

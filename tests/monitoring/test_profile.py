@@ -338,11 +338,10 @@ def test_the_trace_has_a_span_for_each_call(executor: lz.Executor | None, tmp_pa
     trace = json.loads((tmp_path / "trace.json").read_text())
     assert trace == found.chrome_trace()
     events = trace["traceEvents"]
-    calls = [each for each in events if each["name"] == "map(waits)" and each["dur"] > 2_900]
-    assert len(calls) >= 8  # a busy machine makes others long
+    named = {_thread(each) for each in events if each["ph"] == "M"}
+    calls = [each for each in events if each["name"] == "map(waits)" and _thread(each) in named]
+    assert sum(each["dur"] > 2_900 for each in calls) >= 8  # a busy machine makes others long
     assert min(each["ts"] for each in events if each["ph"] == "X") == 0
-    named = {(each["pid"], each["tid"]) for each in events if each["ph"] == "M"}
-    assert {(each["pid"], each["tid"]) for each in calls} <= named
     for thread in named:  # each span lies within another, or beside it
         spans = [each for each in events if each["ph"] == "X" and _thread(each) == thread]
         assert not [*_crossing(spans)]
