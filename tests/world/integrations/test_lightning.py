@@ -11,7 +11,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, OnExceptionCheckpoint
 from lightning.pytorch.utilities import CombinedLoader
 
 import lazyckpt as lz
@@ -249,6 +249,7 @@ def finished(model: Model, saves: Any, ckpt: Path | None = None, every: int = 1)
         max_epochs=2,
         accumulate_grad_batches=every,
         callbacks=[saves, lz.lightning.PipelineCallback()],
+        enable_checkpointing=isinstance(saves, Checkpoint),
         logger=False,
         **quiet,
     )
