@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import length_hint
 from typing import Any, Generic, TypeVar
 
 from lazyckpt.core.checks import Unfit, checked
@@ -79,7 +80,7 @@ class Prepared(DataLoaderStateMixin, Generic[T]):
         self._number = 0
 
     def __iter__(self) -> Iterator[T]:
-        length = len(self) if self._has_length else None
+        length = length_hint(self.loader)  # 0 if it is unknown
         self.begin()
         self._number = self.loader.start
         try:
@@ -89,14 +90,6 @@ class Prepared(DataLoaderStateMixin, Generic[T]):
                 yield batch
         finally:
             self.end()
-
-    @property
-    def _has_length(self) -> bool:
-        try:
-            len(self)
-        except TypeError:
-            return False
-        return True
 
     def __len__(self) -> int:
         return len(self.loader)

@@ -38,6 +38,10 @@ def feed(trainer: Trainer, loader: Loader[Any]) -> None:
     number of items per step, or sets `ignore_data_skip`, the data still continue with the
     next batch, but the Trainer's epochs no longer begin where those of the data do.
 
+    If a callback sets `control.should_epoch_stop`, the next epoch begins a new pass, as
+    after a `break` out of a loop over the loader. A run that is resumed from the end of such
+    an epoch trains on the rest of it first, and logs the epoch computed from the steps.
+
     Rank 0 alone writes the checkpoint's state: `lz.shard` gives each rank its batches.
     The Trainer doesn't prepare the loader, so no batch is drawn ahead, and
     `per_device_train_batch_size` and `dataloader_num_workers` have no effect.

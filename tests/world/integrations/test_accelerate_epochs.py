@@ -117,9 +117,10 @@ def test_a_loop_that_is_left_and_one_within_another() -> None:
         lz.accelerate.prepare(accelerator, lz.torch.loader(in_order())) for _ in range(2)
     )
     state: Any = accelerator.gradient_state
+    before = state.active_dataloader
     for _ in islice(outer, 4):
         assert state.active_dataloader is outer
-    assert not state.in_dataloader
+    assert state.active_dataloader is before
     ends = []
     for _ in outer:
         for _ in inner:
@@ -127,7 +128,7 @@ def test_a_loop_that_is_left_and_one_within_another() -> None:
         assert state.active_dataloader is outer
         ends.append(state.end_of_dataloader)
     assert ends == [False] * (BATCHES - 1) + [True]
-    assert not state.in_dataloader
+    assert state.active_dataloader is before
 
 
 def test_a_state_loaded_within_a_loop() -> None:
@@ -141,6 +142,11 @@ def test_a_state_loaded_within_a_loop() -> None:
         if number == 4:
             batches.load_state_dict(saved)
     assert ends == [False] * 8 + [True]
+
+
+def test_accelerate_leaves_a_loader_as_it_is() -> None:
+    loader: Any = lz.torch.loader(in_order())
+    assert Accelerator(cpu=True).prepare(loader) is loader
 
 
 def test_what_is_refused() -> None:

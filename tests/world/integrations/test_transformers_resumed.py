@@ -292,7 +292,19 @@ class EpochStopped(TrainerCallback):
         control.should_epoch_stop = state.global_step % 3 == 0
 
 
-def test_what_is_left_of_an_epoch_is_as_in_a_loop_over_the_loader(tmp_path: Path) -> None:
+def test_an_epoch_that_is_stopped_early(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, shuffled(), {"num_train_epochs": 2, **BY_EPOCH})
+    trainer.add_callback(EpochStopped)
+    trainer.train()
+    again = trainer_of(tmp_path, shuffled(), {"num_train_epochs": 2})
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    passes = in_epochs(lz.torch.loader(shuffled()), [7, 7])
+    assert trainer.model.seen == [*passes[:3], *passes[7:10]]
+    assert again.model.seen == passes[3:]
+    assert result_of(again).logs[3]["epoch"] == 4 / 7
+
+
+def test_epochs_and_trainings_begin_as_loops_over_the_loader(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, shuffled(), {"max_steps": 10})
     trainer.add_callback(EpochStopped)
     trainer.train()
