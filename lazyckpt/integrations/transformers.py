@@ -145,14 +145,15 @@ class PipelineCallback(TrainerCallback, ExportableState):
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         batches = others["train_dataloader"].dataset
         self.loader = loader = batches.loader
-        saved = state.stateful_callbacks.get("PipelineCallback", {"attributes": {}})
-        if data := saved["attributes"].get("data"):
+        if state.global_step:  # else its callbacks' states are those of now, not a checkpoint's
+            saved = state.stateful_callbacks.get("PipelineCallback", {"attributes": {}})
+            data = saved["attributes"].get("data")
+            if data is None:
+                raise PipelineError(
+                    f"the checkpoint of step {state.global_step} has no state of the data: "
+                    "no loader was fed to the Trainer that wrote it"
+                )
             loader.load_state_dict(data)
-        elif state.global_step:
-            raise PipelineError(
-                f"the checkpoint of step {state.global_step} has no state of the data: "
-                "no loader was fed to the Trainer that wrote it"
-            )
         batches.restart()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
