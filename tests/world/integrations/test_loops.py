@@ -365,6 +365,24 @@ def test_a_loop_that_the_group_ended_is_not_one_left_early(takes: int) -> None:
         assert found == [x for epoch in range(3) for x in own(rank, epoch)][:15]
 
 
+def test_ranks_that_are_told_their_epoch_begin_it_together() -> None:
+    """As a trainer does whose limited epoch had ended where the checkpoint was written."""
+
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        batches = ranked(rank, group)
+        list(islice(batches, 3))
+        saved, loops = batches.state_dict(), []
+        for epoch in (0, 1, 2):
+            resumed = ranked(rank, group, state=saved)
+            resumed.batch_sampler.set_epoch(epoch)
+            loops.append(list(islice(resumed, 2)))
+        return loops
+
+    for rank, loops in enumerate(on_ranks(2, act)):
+        begins = [list(islice(own(rank, epoch), 3 * (epoch == 0), None)) for epoch in range(3)]
+        assert loops == [each[:2] for each in begins]
+
+
 @pytest.mark.parametrize("keep_rest", [True, False])
 def test_ranks_with_epochs_of_a_size(keep_rest: bool) -> None:
     def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
