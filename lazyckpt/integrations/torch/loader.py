@@ -56,9 +56,9 @@ def loader(
     `keep_rest` chooses. After an error of the pipeline, the next loop tries the same item
     again. A loop begins when it takes its first item; from then on, older ones raise.
 
-    `len` is the length of a whole epoch. The state is the pipeline's own, after the last item
-    delivered. A bar starts at the position in the epoch with `lz.progress(loader)` or
-    `tqdm(loader, initial=loader.start)`.
+    `len` is the length of a whole epoch, including items that `on_error="skip"` leaves out.
+    The state is the pipeline's own, after the last item delivered. A bar starts at the
+    position in the epoch with `lz.progress(loader)` or `tqdm(loader, initial=loader.start)`.
 
     With a `group` all its ranks end each loop at the same step, however many items
     each has: where filters, packing or files of its own give them different numbers.

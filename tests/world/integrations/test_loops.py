@@ -11,6 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
+from hypothesis import given
+from hypothesis import strategies as st
 from tqdm import tqdm
 
 import lazyckpt as lz
@@ -260,6 +262,41 @@ def test_skipped_records_are_not_skipped_twice() -> None:
     assert batches.skipped == 2
 
 
+OTHERS = [FIVE, STREAM, FIVE | lz.batch(2, collate=tuple), STREAM | lz.shuffle(3, seed=1)]
+ACTIONS = st.sampled_from(["loop", "loop", "loop", "save", "load", "resume", "iter"])
+
+
+@given(
+    st.sampled_from(OTHERS),
+    st.sampled_from([None, 1, 3, 5]),
+    st.lists(st.tuples(ACTIONS, st.integers(1, 6)), max_size=9),
+)
+def test_any_loops_are_those_over_lists(
+    pipeline: lz.Pipeline[Any], size: int | None, actions: list[tuple[str, int]]
+) -> None:
+    epochs = [list(lz.run(pipeline, lz.init(pipeline, epoch=epoch))) for epoch in range(20)]
+    expected, length = [x for epoch in epochs for x in epoch], size or len(epochs[0])
+    batches, place, is_left = lz.torch.loader(pipeline, epoch_size=size), 0, False
+    saved = batches.state.to_json(), 0
+    for action, number in actions:
+        if action == "loop":
+            place += -place % length if is_left else 0
+            found, end = list(islice(batches, number)), length - place % length
+            assert found == expected[place : place + min(number, end)]
+            place, is_left = place + len(found), number <= end
+        elif action == "save":
+            saved = batches.state.to_json(), place
+        elif action == "iter":
+            iter(batches)
+        else:
+            state, place = saved
+            is_left = False
+            if action == "load":
+                batches.load_state_dict(state)
+            else:
+                batches = lz.torch.loader(pipeline, state=state, epoch_size=size)
+
+
 # --- the state after the last batch that the weights include ---
 
 
@@ -363,6 +400,24 @@ def test_a_loop_that_the_group_ended_is_not_one_left_early(takes: int) -> None:
 
     for rank, found in enumerate(on_ranks(2, act)):
         assert found == [x for epoch in range(3) for x in own(rank, epoch)][:15]
+
+
+def test_ranks_that_are_told_their_epoch_begin_it_together() -> None:
+    """As a trainer does whose limited epoch had ended where the checkpoint was written."""
+
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        batches = ranked(rank, group)
+        list(islice(batches, 3))
+        saved, loops = batches.state_dict(), []
+        for epoch in (0, 1, 2):
+            resumed = ranked(rank, group, state=saved)
+            resumed.batch_sampler.set_epoch(epoch)
+            loops.append(list(islice(resumed, 2)))
+        return loops
+
+    for rank, loops in enumerate(on_ranks(2, act)):
+        begins = [list(islice(own(rank, epoch), 3 * (epoch == 0), None)) for epoch in range(3)]
+        assert loops == [each[:2] for each in begins]
 
 
 @pytest.mark.parametrize("keep_rest", [True, False])
