@@ -32,6 +32,7 @@ from tests.executors.faults import (
     keep,
     notes,
     of_each,
+    script,
     seekable,
     wait,
 )
@@ -362,6 +363,26 @@ def test_workers_draw_what_no_other_worker_draws(method: str) -> None:
         random.setstate(before[0])
         np.random.set_state(before[1])
     assert [len({*draws}) for draws in zip(*found, strict=True)] == [72, 72]
+
+
+FIRST_TO_DRAW = """
+import time
+import numpy as np
+import lazyckpt as lz
+
+def draw(x):
+    time.sleep(1e-3)
+    return np.random.rand()
+
+if __name__ == "__main__":
+    executor = lz.processes(2, start_method="fork")
+    with lz.run(lz.source(range(24)) | lz.map(draw), executor=executor) as run:
+        print(len({*run}))
+"""
+
+
+def test_nor_where_workers_are_the_first_to_load_the_generators(tmp_path: Path) -> None:
+    assert script(tmp_path, FIRST_TO_DRAW) == "24\n"
 
 
 def seeded(index: int) -> None:
