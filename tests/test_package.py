@@ -29,7 +29,7 @@ ROOMS = [
     ["core.views"],
     ["core.arrays", "core.stages", "core.user_state", "core.show"],
     ["core.frames", "core.content"],
-    ["core.registry"],
+    ["core.registry", "core.ranks"],
     ["core.call"],
     ["core.define"],
     ["machines", "pictures", "failures.notes"],
