@@ -12,7 +12,7 @@ Each module imports only from those before it:
 - errors
 - core: sizes, cached_property, frozen, pictured, checks, prng, flow, machine
 - core: views, arrays
-- core: stages, user_state, show, frames, content, registry, call, define
+- core: stages, user_state, show, frames, content, registry, ranks, call, define
 - machines, pictures
 - failures: notes, marks, skip_log, guards, watching, skipping
 - state: codec, mismatch, state, rebase, walk, algebra, reshard, resume_cost

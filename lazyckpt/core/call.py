@@ -15,7 +15,7 @@ from lazyckpt.core.content import Entries, Entry, digest, dumps, has_room
 from lazyckpt.core.frozen import Frozen
 from lazyckpt.core.machine import Machine, machines
 from lazyckpt.core.pictured import Legend, Pictured
-from lazyckpt.core.ranks import Rank, parting, rank_of
+from lazyckpt.core.ranks import Rank, is_in_step, rank_of
 from lazyckpt.core.registry import Combinator, Role, registry
 from lazyckpt.core.secrets import MASK, is_secret
 from lazyckpt.core.show import WIDTH, bracketed, hashable, is_function, same, show
@@ -283,9 +283,17 @@ class Chain(Frozen, Shown, Pictured):
         return max([call.depth for call in self.calls])
 
     @cached_property
+    def parting(self) -> Call | None:
+        """The stage behind which ranks are at places of their own after as many items, if any."""
+        found = [each.parting for each in self.calls[0].chains if each.parting is not None]
+        stages = zip(self.calls, self.machines, strict=True)
+        found += [call for call, machine in stages if not is_in_step(call.combinator, machine)]
+        return found[0] if found else None
+
+    @property
     def own_rank(self) -> Rank | None:
         """The rank whose its positions are; None where those of all ranks are equal."""
-        return rank_of(self.machine) if parting(self) else None
+        return None if self.parting is None else rank_of(self.machine)
 
     def _legend(self) -> Legend:
         return Legend(self)

@@ -9,7 +9,6 @@ from typing import Any
 
 from lazyckpt.core.call import Call, Chain
 from lazyckpt.core.machine import Machine
-from lazyckpt.core.ranks import parting
 from lazyckpt.core.registry import registry
 
 _LONG = 1 << 40  # items, more than a stage is told to take
@@ -20,7 +19,7 @@ _KEEPING = {"tap", "predicate"}  # roles of functions that leave items as they a
 
 def warnings(chain: Chain) -> Iterator[str]:
     """A sentence for each; the joined pipelines' too."""
-    if call := parting(chain):
+    if (call := chain.parting) is not None:
         yield (
             f"each rank has a state of its own, for ranks are at different places behind "
             f"{_short(call)}: save that of every rank, or give a loader a group="

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import starmap
 from typing import Any, NamedTuple
 
 from lazyckpt.core.call import Call, Chain, is_pipelines
@@ -152,9 +151,13 @@ def _marks(parts: list[_Part]) -> tuple[Mark, ...]:
         found.append(ACCESS)
     if any(machine.owns for _, machine in parts):
         found.append(OWNS)
-    if all(starmap(is_rank_free, parts)) and _are_rank_free(first.chains):
+    if _all_rank_free(parts) and _are_rank_free(first.chains):
         found.append(RANK_FREE)
     return tuple(found)
+
+
+def _all_rank_free(parts: Iterable[_Part]) -> bool:
+    return all(is_rank_free(call.combinator, machine) for call, machine in parts)
 
 
 def _are_rank_free(chains: Iterable[Chain]) -> bool:
@@ -163,7 +166,7 @@ def _are_rank_free(chains: Iterable[Chain]) -> bool:
         each = todo.pop()
         if id(each) not in seen:
             seen.add(id(each))
-            if not all(starmap(is_rank_free, _parts(each))):
+            if not _all_rank_free(_parts(each)):
                 return False
             todo += each.calls[0].chains
     return True
