@@ -4,8 +4,7 @@ Write `from lazyckpt.compat.infinibatch import iterators, datasets`; the rest st
 differs everywhere:
 
 - A checkpoint is a dict of JSON values below 1 KB. `setstate` takes Infinibatch's own too,
-  and refuses that of another pipeline. A generator's state is how much was drawn, and a
-  resume draws that again: a billion words in about 3 seconds.
+  and refuses that of another pipeline.
 - An iterator made of another one walks on its own, and leaves that where it is.
 - After an exception the next call tries the same item again. Iterators can be pickled.
 

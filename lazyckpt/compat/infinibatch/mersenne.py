@@ -2,11 +2,14 @@
 
 A place is (origin, words): the origin is 0 for the stage's own seed, below 2**64 a seed
 drawn by chance, else a whole state; words are the 32-bit outputs drawn since.
+
+Haramoto et al., "Efficient jump ahead for F2-linear random number generators", 2008.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from random import Random, SystemRandom
 from typing import Any
 
@@ -16,9 +19,9 @@ from lazyckpt.core.checks import Unfit
 from lazyckpt.core.machine import within
 from lazyckpt.errors import InvalidState
 
-_N = 624  # words of a state
+_N, _M, _A, _DEGREE = 624, 397, 0x9908B0DF, 19937
 _RAW = 1 << 64  # origins from here on are whole states
-_BLOCK = 1 << 24  # words passed over until an interrupt is seen
+_FAR = 1 << 22  # words; to pass over more, jumping is faster
 _NEAR = 1 << 24  # words between two states; behind more of them a state has the whole generator
 
 State = tuple[Any, ...]  # as `Random.getstate` gives it
@@ -61,17 +64,58 @@ def restored(state: Any) -> Random:
 def placed(seed: Seed, origin: int, words: int, spare: float | None = None) -> Random:
     """A generator so many words after an origin, with what `gauss` holds ready."""
     if origin < _RAW:
-        state = Random(origin or seed).getstate()[1]
+        random = Random(origin or seed)
     else:
         whole = origin.to_bytes(4 * _N + 5, "little")[:-1]
-        state = tuple(np.frombuffer(whole, "<u4").tolist())
-    *key, at = restored((3, state, None)).getstate()[1]
-    bits: Any = np.random.MT19937()  # the same generator, which passes over words at once
-    bits.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, "u4"), "pos": at}}
-    for passed in range(0, words, _BLOCK):
-        bits.random_raw(min(_BLOCK, words - passed), output=False)
-    found = bits.state["state"]
-    return restored((3, (*found["key"].tolist(), found["pos"]), spare))
+        random = restored((3, np.frombuffer(whole, "<u4").tolist(), None))
+    if words > _FAR:
+        random = restored(jumped(random.getstate(), words))
+    else:
+        random.getrandbits(32 * words)
+    return restored((*random.getstate()[:2], spare))
+
+
+def jumped(state: State, words: int) -> State:
+    """The state so many words later: x**words modulo the characteristic polynomial, applied."""
+    *key, at = state[1]
+    power = 1
+    for bit in f"{words + at - _N:b}":
+        power = _reduced(int(f"{power:b}", 4) << int(bit))  # base 4 spreads the bits
+    packed = np.frombuffer(power.to_bytes(_DEGREE // 8 + 1, "little"), np.uint8)
+    places = np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+    random, sequence = restored((3, (*key, _N), None)), key
+    for _ in range(_DEGREE // _N + 1):
+        random.getrandbits(32 * _N)
+        sequence += random.getstate()[1][:_N]
+    windows = np.lib.stride_tricks.sliding_window_view(np.array(sequence, np.uint32), _N)
+    result = np.zeros(_N, np.uint32)
+    for some in np.array_split(places, 16):
+        result ^= np.bitwise_xor.reduce(windows[some], axis=0)
+    return 3, (*result.tolist(), _N), None
+
+
+def _reduced(value: int) -> int:
+    mask = (1 << _DEGREE) - 1
+    while high := value >> _DEGREE:
+        value &= mask
+        for exponent in _exponents():
+            value ^= high << exponent
+    return value
+
+
+@cache
+def _exponents() -> list[int]:
+    """Those of the characteristic polynomial's terms but the first."""
+
+    def times(p: int, degree: int) -> int:
+        return p << degree ^ p << degree - (_N - _M)
+
+    total, power = _A >> 31, times(1, _N)
+    for bit in range(30, -1, -1):
+        total ^= power * (_A >> bit & 1)
+        power = times(power, _N - 1)
+    total ^= power
+    return [exponent for exponent in range(_DEGREE) if total >> exponent & 1]
 
 
 def located(start: State, origin: int, words: int, goal: State, limit: float) -> tuple[int, int]:

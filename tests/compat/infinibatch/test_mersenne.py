@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from lazyckpt.compat.infinibatch import mersenne
+import lazyckpt as lz
+from lazyckpt.compat.infinibatch import iterators, mersenne
 from lazyckpt.compat.infinibatch.mersenne import Draws
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -26,8 +27,19 @@ def test_the_place_after_what_was_drawn(size: int) -> None:
     assert draws.mark == mersenne.located(Random("x").getstate(), 0, 0, random.getstate(), 1 << 20)
 
 
-@pytest.mark.parametrize("words", [0, 1, 623, 624, 20_000, (1 << 24) + 1])
-def test_passing_over_is_drawing(words: int) -> None:
+@pytest.mark.parametrize("steps", [20_000, 10_000_001])
+def test_jumping_is_drawing(steps: int) -> None:
     random = Random(5)
-    random.getrandbits(32 * words)
-    assert mersenne.placed(5, 0, words).randbytes(3000) == random.randbytes(3000)
+    for drawn in (0, 100):
+        random.getrandbits(32 * drawn)
+        jumped = mersenne.restored(mersenne.jumped(random.getstate(), steps))
+        random.getrandbits(32 * steps)
+        assert jumped.randbytes(3000) == random.randbytes(3000)
+
+
+def test_far_states_stay_small_and_are_found_at_once() -> None:
+    it = iterators.RandomIterator(3)
+    state = lz.State.from_dict(it.getstate())
+    before, origin, _, spare = state.position
+    it.setstate(state.at((before, origin, 2**51, spare)).to_dict())
+    assert 0 <= next(it) < 1
