@@ -14,7 +14,7 @@ from lazyckpt.core.checks import is_raised_here
 from lazyckpt.core.flow import WALKS, Chunks, Flow, Position, put_back
 from lazyckpt.core.iterators import make_ticks, remaining
 from lazyckpt.core.machine import entered
-from lazyckpt.core.ranks import rank_of
+from lazyckpt.core.ranks import finest
 from lazyckpt.cursor import Execution, Mark, MarkTimer, prepared
 from lazyckpt.errors import PipelineError
 from lazyckpt.executors.executor import Executor
@@ -144,7 +144,7 @@ class Delivery(Generic[T]):
             position, skipped = with_marks(position, skipped.marks), skipped.at((), skipped.lost)
         flow = self._flow(pipeline, position)
         self.is_ended, self._rebased = False, rebased
-        self._rank = self._own_rank if rank is None else rank_of(self.pipeline.machine)
+        self._rank = finest(self._own_rank, rank)
         self.cursor.go_to(Mark(position, items, skipped), flow)
         self._before = items - given
 

@@ -50,7 +50,7 @@ class Run(Iterator[T], Pictured):
         self._items, self._thread = lasting(self._delivery.blocks), get_ident()
 
     def _fitting(self, state: State | str | bytes | Mapping[str, Any]) -> State:
-        found = as_state(state, rank_of(self.pipeline.machine))
+        found = as_state(state, [*map(rank_of, self.pipeline.machines)])
         return matching(found, self.pipeline) if self._strict else found
 
     @property

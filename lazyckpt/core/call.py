@@ -283,17 +283,24 @@ class Chain(Frozen, Shown, Pictured):
         return max([call.depth for call in self.calls])
 
     @cached_property
-    def parting(self) -> Call | None:
-        """The stage behind which ranks are at places of their own after as many items, if any."""
-        found = [each.parting for each in self.calls[0].chains if each.parting is not None]
-        stages = zip(self.calls, self.machines, strict=True)
-        found += [call for call, machine in stages if not is_in_step(call.combinator, machine)]
-        return found[0] if found else None
+    def partings(self) -> list[tuple[Call, Rank | None]]:
+        """The stages behind which ranks are at places of their own after as many items.
+
+        Each with the rank that this one is there: those that divide its items once more, and
+        keep in step, are at one place.
+        """
+        stages = [*zip(self.calls, self.machines, strict=True)]
+        inner = [each.partings[0][0] for each in self.calls[0].chains if each.partings]
+        found = [(call, rank_of(stages[0][1])) for call in inner]
+        for call, machine in stages:
+            if not is_in_step(call.combinator, machine):
+                found.append((call, rank_of(machine)))
+        return found
 
     @property
     def own_rank(self) -> Rank | None:
         """The rank whose its positions are; None where those of all ranks are equal."""
-        return None if self.parting is None else rank_of(self.machine)
+        return self.partings[-1][1] if self.partings else None
 
     def _legend(self) -> Legend:
         return Legend(self)

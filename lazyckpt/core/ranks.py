@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from lazyckpt.core.machine import Machine
+from lazyckpt.core.machine import Machine, apart
 from lazyckpt.core.registry import Combinator
 from lazyckpt.core.user_state import storable
 
@@ -25,6 +25,11 @@ class Rank(NamedTuple):
         return f"rank {self.number} of {self.of}"
 
 
+def finest(*ranks: Rank | None) -> Rank | None:
+    """Of ranks that one is part of another, the one of most; None of none."""
+    return max((rank for rank in ranks if rank), key=lambda rank: rank.of, default=None)
+
+
 def rank_of(machine: Machine[Any]) -> Rank | None:
     """The rank that a machine belongs to; None where its data are not divided."""
     share = machine.share
@@ -33,12 +38,17 @@ def rank_of(machine: Machine[Any]) -> Rank | None:
 
 def is_in_step(combinator: Combinator, machine: Machine[Any]) -> bool:
     """Whether all ranks are at one place behind a stage after as many items, if before it."""
-    share, rate = machine.share, machine.rate
-    # Of what one rank has come to the end of, another may read on.
-    sees_end = rate.more > 0 or rate.epochs != 1 or len(machine.children) > 1
-    return share.ranks == 1 or (
-        is_rank_free(combinator, machine) and (share.is_even or not sees_end)
-    )
+    share = machine.share
+    if share.ranks == 1:
+        return True
+    return is_rank_free(combinator, machine) and (share.is_even or not _sees_end(machine))
+
+
+def _sees_end(machine: Machine[Any]) -> bool:
+    """Whether it may come to the end before its items do: on one rank, and not on another."""
+    rate, upstream = machine.rate, machine.upstream
+    passes_over = upstream and apart(machine, machine.init(0))[0] != upstream.init(0)
+    return bool(rate.more or rate.epochs != 1 or len(machine.children) > 1 or passes_over)
 
 
 def is_rank_free(combinator: Combinator, machine: Machine[Any]) -> bool:

@@ -19,10 +19,10 @@ _KEEPING = {"tap", "predicate"}  # roles of functions that leave items as they a
 
 def warnings(chain: Chain) -> Iterator[str]:
     """A sentence for each; the joined pipelines' too."""
-    if (call := chain.parting) is not None:
+    if chain.partings:
         yield (
             f"each rank has a state of its own, for ranks are at different places behind "
-            f"{_short(call)}: save that of every rank, or give a loader a group="
+            f"{_short(chain.partings[0][0])}: save that of every rank, or give a loader a group="
         )
     seeds: dict[tuple[str, str], list[str]] = defaultdict(list)
     shown: dict[tuple[str, str], Call] = {}

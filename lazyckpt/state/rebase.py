@@ -12,7 +12,7 @@ from lazyckpt.core.checks import Unfit, checked, cut
 from lazyckpt.core.content import Entries, alike_functions, decode
 from lazyckpt.core.flow import Position
 from lazyckpt.core.machine import MISFITS, Machine, Reread, apart, entered, fitting
-from lazyckpt.core.ranks import rank_of
+from lazyckpt.core.ranks import finest, rank_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
@@ -38,7 +38,7 @@ def matching(state: State, chain: Chain) -> State:
 def check_rank(state: State, chain: Chain) -> None:
     """Raise a `StateMismatch` for the state of one rank where the chain is another's."""
     rank = rank_of(chain.machine)
-    if state.rank is not None and state.rank != rank:
+    if state.rank is not None and state.rank not in map(rank_of, chain.machines):
         raise StateMismatch(
             f"the state is that of {state.rank} alone, and the pipeline is "
             f"{f'that of {rank}' if rank else 'not divided among ranks'}: other ranks stand "
@@ -101,7 +101,8 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 
 def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
     """`rebase` of a state, where its pipeline is known, whose functions a state doesn't have."""
-    items, rank = found.own_items, found.rank or pipeline.own_rank
+    items = found.own_items
+    rank = finest(found.rank, pipeline.own_rank)
     position = carried(found.stages, found.position, pipeline, items=items, was=was)
     check_rank(found, pipeline)
     skipped = found.skipped.at(found.skipped.marks)  # what killed one may not kill the other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from typing import Any, TypeAlias
@@ -434,15 +434,15 @@ def epochs_between(first: State, second: State) -> int:
 AnyState: TypeAlias = State | str | bytes | Mapping[str, Any]
 
 
-def as_state(value: AnyState, rank: Rank | None = None) -> State:
+def as_state(value: AnyState, ranks: Sequence[Rank | None] = ()) -> State:
     """A state to go on from, from any of its forms.
 
     Args:
         value: The state.
-        rank: Whose it is, of several that were merged.
+        ranks: Whose it may be, of several that were merged.
     """
-    several: Mapping[Any, Any] = _of_ranks(value)
-    state = any_state(several.get(rank, value))
+    several = _of_ranks(value)
+    state = any_state(next((several[rank] for rank in ranks if rank in several), value))
     if isinstance(state, TrackedState):
         raise InvalidState(
             f"the state is one of lazyckpt.tracked, with {count_of(state.finished):,} items "

@@ -64,8 +64,8 @@ def test_a_state_is_that_of_all_ranks_or_says_whose_it_is(ranks: list[lz.Pipelin
         assume(False)
     for together in zip(*found, strict=False):
         owners = [state.rank for state in together]
-        assert len({*owners}) == (1 if owners[0] is None else len(ranks))
-        if owners[0] is None:
+        assert len({*owners}) in (1, len(ranks))
+        if len({*owners}) == 1:
             assert len({state.to_json() for state in together}) == 1
         else:
             with pytest.raises(StateMismatch):
@@ -144,6 +144,12 @@ def test_a_rank_of_its_own_is_one_through_every_change() -> None:
     more = rank(1, lz.filter(is_odd), lz.batch(2), remainder=None)
     assert lz.rebase(state, more).rank == (1, 2)
     assert lz.tracked(lz.run(odd_ones(1), state), max_in_flight=2).state.rank == (1, 2)
+    divided = [odd_ones(1) | lz.shard(num_shards=3, index=n) for n in range(3)]
+    assert {lz.rebase(state, each).rank for each in divided} == {(1, 2)}  # where all three are
+    assert divided[2].own_rank == (1, 2)
+    assert (divided[2] | lz.filter(is_odd)).own_rank == (5, 6)
+    with pytest.raises(StateMismatch, match="rank 1 of 2 alone"):
+        lz.rebase(state, odd_ones(0) | lz.shard(num_shards=3, index=2))
     run = lz.run(rank(1))
     next(run)
     run.change(rank(1, lz.filter(is_odd)))
