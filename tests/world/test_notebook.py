@@ -1,6 +1,6 @@
 """The notebooks: run from a clean kernel, they show what is stored in them.
 
-`python -m tests.test_notebook` runs them all, or those named, and stores their outputs
+`python -m tests.world.test_notebook` runs them all, or those named, and stores their outputs
 and the pictures of the README anew.
 """
 
