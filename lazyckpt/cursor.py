@@ -319,7 +319,7 @@ def _skipping(pipeline: Chain, skip_log: SkipLog) -> Chain:
     module = import_module("lazyckpt.failures.skipping")  # when something is to be
     found: Chain = module.skipping(pipeline, skip_log)
     try:
-        found.own_rank  # noqa: B018  # builds it
+        found.machine  # noqa: B018  # built here, where it is known what an error comes of
     except ArgumentError as error:
         raise ArgumentError(
             f'{error}; with on_error="skip" that is so wherever items may be left out, so put it '

@@ -284,10 +284,10 @@ class Chain(Frozen, Shown, Pictured):
 
     @cached_property
     def partings(self) -> list[tuple[Call, Rank | None]]:
-        """The stages behind which ranks are at places of their own after as many items.
+        """The stages behind which ranks' positions differ, each with the rank of this chain there.
 
-        Each with the rank that this one is there: those that divide its items once more, and
-        keep in step, are at one place.
+        What divides a rank's items once more, behind the last of them, keeps its parts at one
+        position: it adds none.
         """
         stages = [*zip(self.calls, self.machines, strict=True)]
         inner = [each.partings[0][0] for each in self.calls[0].chains if each.partings]

@@ -72,7 +72,9 @@ def _short(error: Exception) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:
         text = type(error).__name__
-    return _FOLDERS.sub(".../", text[:_MOST])
+    if len(text) > _MOST:  # up to a blank: what hides secrets would not know a part of one
+        text = f"{text[:_MOST].rsplit(None, 1)[0]} ..."
+    return _FOLDERS.sub(".../", text)
 
 
 def _cut(text: str) -> str:

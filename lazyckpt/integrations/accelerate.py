@@ -14,6 +14,7 @@ try:
     from accelerate.state import GradientState
 
     from lazyckpt.integrations.torch import Loader
+    from lazyckpt.integrations.torch.loader import torch_loader
 except ImportError as error:
     raise ImportError(f'lz.accelerate: pip install "lazyckpt[accelerate]" ({error})') from None
 
@@ -50,7 +51,7 @@ def prepare(accelerator: Accelerator, loader: Loader[T]) -> Prepared[T]:
             with accelerator.accumulate(model):
                 ...
     """
-    found = Prepared(checked("prepare", "loader", loader, _loader))
+    found = Prepared(checked("prepare", "loader", loader, torch_loader))
     checked("prepare", "accelerator", accelerator, _accelerator)
     accelerator.register_for_checkpointing(found)
     return found
@@ -59,12 +60,6 @@ def prepare(accelerator: Accelerator, loader: Loader[T]) -> Prepared[T]:
 def _accelerator(value: Any) -> Accelerator:
     if not isinstance(value, Accelerator):
         raise Unfit("an accelerate.Accelerator")
-    return value
-
-
-def _loader(value: Any) -> Loader[Any]:
-    if not isinstance(value, Loader):
-        raise Unfit("what lz.torch.loader gives")
     return value
 
 

@@ -17,6 +17,7 @@ try:
     from transformers.trainer_utils import has_length
 
     from lazyckpt.integrations.torch import Loader
+    from lazyckpt.integrations.torch.loader import torch_loader
 except ImportError as error:
     raise ImportError(f'lz.transformers: pip install "lazyckpt[transformers]" ({error})') from None
 
@@ -61,7 +62,7 @@ def feed(trainer: Trainer, loader: Loader[Any]) -> None:
         trainer.train(resume_from_checkpoint=True)
     """
     trainer = checked("feed", "trainer", trainer, _trainer)
-    loader = checked("feed", "loader", loader, _loader)
+    loader = checked("feed", "loader", loader, torch_loader)
     _check_epochs(trainer.args, loader)
     numbers: Any = _Numbers(loader)
     batches = DataLoader(_Batches(loader), batch_sampler=numbers, collate_fn=itemgetter(0))
@@ -73,12 +74,6 @@ def feed(trainer: Trainer, loader: Loader[Any]) -> None:
 def _trainer(value: Any) -> Trainer:
     if not isinstance(value, Trainer):
         raise Unfit("a transformers.Trainer")
-    return value
-
-
-def _loader(value: Any) -> Loader[Any]:
-    if not isinstance(value, Loader):
-        raise Unfit("what lz.torch.loader gives")
     return value
 
 

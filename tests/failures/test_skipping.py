@@ -202,6 +202,15 @@ def test_what_wants_random_access_behind_what_may_fail_is_told_why(executor: Any
         lz.run(pipeline, on_error="skip", executor=executor)
 
 
+def test_the_beginning_of_a_long_error_shows_no_part_of_a_secret() -> None:
+    def load(number: int) -> int:
+        raise OSError(f"https://user:{'secret' * 999}@host/data can't be read")
+
+    run = lz.run(lz.source([1]) | lz.map(load), on_error="skip")
+    assert list(run) == []
+    assert run.skipped.first[0].endswith("OSError: ...")
+
+
 def test_everything_fails() -> None:
     run = lz.run(lz.source([3, 10, 17]) | lz.map(picky) | lz.batch(2), on_error="skip")
     assert list(run) == []

@@ -169,6 +169,9 @@ def test_who_leaves_out_items_is_a_rank_of_its_own(executor: Any) -> None:
     assert state.rank == (1, 2)
     with pytest.raises(StateMismatch, match="rank 1 of 2 alone"):
         lz.run(parsed(0), state)
+    for known in ([state], [lz.run(parsed(0), on_error="skip").state]):
+        with pytest.raises(StateMismatch, match="wants the states of 2 ranks, got 1"):
+            lz.reshard(known, parsed(1))
     later = lz.run(parsed(1), state)
     assert list(later) == [6, 8]
     assert later.state.rank == (1, 2)

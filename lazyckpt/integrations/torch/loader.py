@@ -381,6 +381,13 @@ class Loader(Iterable[T], Generic[T]):
         return f"<loader of {self._run!r}>"
 
 
+def torch_loader(value: Any) -> Loader[Any]:
+    """The value, if it is a loader: a check of arguments."""
+    if not isinstance(value, Loader):
+        raise Unfit("what lz.torch.loader gives")
+    return value
+
+
 class EpochSampler:
     """What a trainer tells in which epoch it is; it samples nothing."""
 

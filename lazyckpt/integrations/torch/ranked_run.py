@@ -109,16 +109,18 @@ class RankedRun(Generic[T]):
 
     def load(self, state: AnyState, rank: int, size: int) -> None:
         """Go to a state of this rank of a group of that size, or of all of them."""
-        self._agreements.clear()
-        self._turn += 1
+        agreements = []
         if isinstance(state, Mapping) and "ranks" in state:
             states, steps = of_group(state, size)
             if error := self._go_on(states[rank], steps):
                 raise error
-            self._agreements.append(Agreement(0, states, self.state.items - steps))
+            agreements.append(Agreement(0, states, self.state.items - steps))
         else:
             self._ahead.go_to(state)
             self.state = self._ahead.end
+        self._agreements.clear()
+        self._agreements.extend(agreements)
+        self._turn += 1
         self._has_place, self._is_left = True, False
 
     def rewind(self, state: State) -> None:

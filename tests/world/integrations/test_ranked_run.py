@@ -172,6 +172,7 @@ def test_a_state_of_all_ranks_that_does_not_fit() -> None:
         ):
             with pytest.raises(error):
                 batches.load_state_dict(saved | wrong)
+            assert batches.state_dict() == saved
         with pytest.raises(lz.InvalidState, match="all ranks of a loader with group="):
             lz.run(filtered(2, rank), saved)
         return saved
