@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.world.integrations.trainer_cases import (
     STEPS,
     epoch_of,
     floats,
-    killed_and_resumed,
     noted,
     numbers_of,
     once,
@@ -59,10 +57,6 @@ class Model(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-def test_killed_and_resumed(tmp_path: Path) -> None:
-    assert killed_and_resumed(__file__, tmp_path) == numbers_of(pipeline_of())
 
 
 def at_an_end_of_an_epoch() -> lz.torch.Loader[Any]:
@@ -331,7 +325,3 @@ def test_with_the_callback_a_state_is_restored_at_the_end_of_an_epoch(tmp_path: 
     whole = train()
     assert [x for loop in whole for x in loop] == ORDERS[0][:9]
     assert train(tmp_path / "step=3.ckpt") == whole[1:]
-
-
-if __name__ == "__main__":
-    train(Path(sys.argv[1]), lz.torch.loader(epoch_of(), lz.threads(1)), STEPS)
