@@ -107,4 +107,5 @@ def test_the_lanes_of_two_ranks_go_on_as_those_of_three() -> None:
     together = on_ranks(3, after)
     assert together == [each[: len(together[0])] for each in rest]
     assert saved["steps"] == 1
-    assert sorted([*first, *second, *chain(*rest)]) == [f"{name}{n}" for name in "abcdef" for n in range(4)]
+    expected = [f"{name}{n}" for name in "abcdef" for n in range(4)]
+    assert sorted([*first, *second, *chain(*rest)]) == expected
