@@ -9,6 +9,7 @@ try:
     from lightning.pytorch import Callback
     from lightning.pytorch.utilities import CombinedLoader
 
+    from lazyckpt.errors import PipelineError
     from lazyckpt.integrations.torch import Loader
 except ImportError as error:
     raise ImportError(f'lz.lightning: pip install "lazyckpt[lightning]" ({error})') from None
@@ -19,14 +20,17 @@ __all__ = ["PipelineCallback"]
 class PipelineCallback(Callback):
     """Make the checkpoints of a training exact where Lightning's own aren't.
 
-    Lightning saves and restores loaders by itself in most checkpoints. With this callback, two
-    more continue with exactly the next batch:
+    Lightning saves and restores loaders by itself in most checkpoints. With this callback, these
+    continue with exactly the next batch too:
 
     - one on an exception, such as `OnExceptionCheckpoint` writes: it is that after the last
       step of the optimizer. The batch in hand comes again, and so do batches whose gradients
       were only accumulated; after an exception behind the optimizer's step, none does.
     - one at the end of an epoch: Lightning restores no loader from it if `max_epochs` ends
-      the training.
+      the training, and in a `CombinedLoader` one that was begun again would go on.
+
+    Raises:
+        PipelineError: From `fit`, if a loader has no length.
 
     Example:
         saves = OnExceptionCheckpoint(folder)
@@ -49,13 +53,19 @@ class PipelineCallback(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         found = CombinedLoader(trainer.train_dataloader).flattened
         self._loaders = [each for each in found if isinstance(each, Loader)]
+        if not all(map(has_len, self._loaders)):
+            raise PipelineError(
+                "PipelineCallback: a loader has no length, so Lightning draws a batch ahead of its "
+                "state, which a resume loses; make it with lz.torch.loader(..., epoch_size=...)"
+            )
+        progress = trainer.fit_loop.epoch_loop.batch_progress
         for loader, state in zip(self._loaders, self._states, strict=bool(self._states)):
-            if has_len(loader):  # or else a batch was drawn ahead
-                loader.load_state_dict(state)
+            loader.load_state_dict(state)
+            if progress.is_last_batch:
+                loader.leave()  # for one that was begun again in the epoch may have batches left
         for loader in self._loaders:
             loader.follow(*trainer.optimizers)
         self._states, self._included = [], None
-        progress = trainer.fit_loop.epoch_loop.batch_progress
 
         def note(*_: Any) -> None:
             self._included = progress.current.ready

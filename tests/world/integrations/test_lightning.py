@@ -124,6 +124,10 @@ def five() -> lz.torch.Loader[int]:
     return lz.torch.loader(lz.source(range(5)))
 
 
+SAVING: dict[str, dict[str, Any]] = {
+    "every step": {"every_n_train_steps": 1},
+    "every epoch": {"every_n_epochs": 1, "save_on_train_epoch_end": True},
+}
 SHUFFLED = lz.source(range(10)) | lz.shuffle(seed=0)
 ORDERS = [list(lz.run(SHUFFLED, lz.init(SHUFFLED, epoch=epoch))) for epoch in range(3)]
 
@@ -155,6 +159,30 @@ class TestLoops:
         pairs = [{"number": n, "letter": c} for n, c in zip(range(5), letters, strict=False)]
         assert found.trained == [pairs, pairs]
 
+    @pytest.mark.parametrize("saving", ["every step", "every epoch"])
+    @pytest.mark.parametrize("size", [None, 3])
+    def test_checkpoints_of_combined_loaders(
+        self, saving: str, size: int | None, tmp_path: Path
+    ) -> None:
+        """The shorter one begins a new pass in each epoch, and again within it."""
+        three = lz.source([*"abc"]) | lz.shuffle(seed=0)
+
+        def both() -> CombinedLoader:
+            short = three if size is None else three | lz.repeat()
+            loaders = {"number": five(), "letter": lz.torch.loader(short, epoch_size=size)}
+            return CombinedLoader(loaders, "max_size_cycle")
+
+        def train(ckpt: Path | None = None) -> list[Any]:
+            saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **SAVING[saving])
+            callbacks = [saves, lz.lightning.PipelineCallback()]
+            found = fitted(both(), ckpt=ckpt, callbacks=callbacks, max_epochs=3)
+            return [batch for loop in found.trained for batch in loop]
+
+        whole = train()
+        saved = sorted(tmp_path.glob("*.ckpt"))
+        for path in saved[1:6] if saving == "every step" else saved[:2]:
+            assert train(path) == whole[int(path.stem.removeprefix("step=")) :]
+
     def test_a_second_fit_begins_the_next_epoch(self) -> None:
         batches = lz.torch.loader(SHUFFLED)
         assert fitted(batches, max_steps=4).trained == [ORDERS[0][:4]]
@@ -184,10 +212,7 @@ class TestLoops:
         def data() -> lz.torch.Loader[int]:
             return lz.torch.loader(pipeline, epoch_size=size)
 
-        how: dict[str, Any] = {"every_n_train_steps": 1}
-        if saving == "every epoch":
-            how = {"every_n_epochs": 1, "save_on_train_epoch_end": True}
-        saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **how)
+        saves = ModelCheckpoint(tmp_path, "{step:02}", save_top_k=-1, **SAVING[saving])
         limits: dict[str, Any] = {"max_epochs": 3, "limit_train_batches": limit}
         whole = fitted(data(), callbacks=[saves], **limits)
         expected = [x for loop in whole.trained for x in loop]
@@ -310,6 +335,11 @@ def test_an_error_of_the_pipeline_counts_no_batch_twice(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="True"):
         train()
     assert train(tmp_path / "on_exception.ckpt") == expected
+
+
+def test_the_callback_refuses_a_loader_without_a_length() -> None:
+    with pytest.raises(lz.PipelineError, match=r"has no length, .*epoch_size="):
+        fitted(lz.torch.loader(pipeline_of()), callbacks=[lz.lightning.PipelineCallback()])
 
 
 def test_with_the_callback_a_state_is_restored_at_the_end_of_an_epoch(tmp_path: Path) -> None:
