@@ -296,6 +296,26 @@ def test_a_checkpoint_on_an_exception(place: str, every: int, batch: int, tmp_pa
     assert resumed == undisturbed(every)
 
 
+class Requeued(Failing):
+    """It saves at a place of a batch, as Lightning does on a signal of SLURM, in its handler."""
+
+    def __init__(self, place: str, batch: int, file: Path) -> None:
+        super().__init__(place, batch)
+        self.file = file
+
+    def fail(self, place: str) -> None:
+        if place == self.place and self.batches == self.batch:
+            self.trainer.save_checkpoint(self.file)
+
+
+@pytest.mark.parametrize("batch", [1, 5, 8])
+@pytest.mark.parametrize("place", ["before the step", "at the batch's end"])
+def test_a_checkpoint_within_a_batch(place: str, batch: int, tmp_path: Path) -> None:
+    file = tmp_path / "requeued.ckpt"
+    assert finished(Requeued(place, batch, file), pl.Callback()) == undisturbed(1)
+    assert finished(Failing(), pl.Callback(), file) == undisturbed(1)
+
+
 def test_a_model_checkpoint_on_an_exception(tmp_path: Path) -> None:
     saves = ModelCheckpoint(tmp_path, "last", save_on_exception=True, every_n_epochs=9)
     with pytest.raises(RuntimeError, match="after the step"):
