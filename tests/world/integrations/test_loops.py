@@ -230,6 +230,18 @@ def test_where_a_loop_starts_in_its_epoch(make: Any) -> None:
     assert make(state=resumed.state).start == 0
 
 
+@pytest.mark.parametrize("name", ["indexed", "of a size", "of a size, a stream"])
+def test_epochs_are_counted_from_the_next_one(name: str) -> None:
+    make = LOADERS[name]
+    for taken in range(16):
+        batches = make()
+        endless = (x for _ in range(4) for x in batches)
+        assert list(islice(endless, taken)) == ALL[:taken]
+        resumed = make(state=batches.state)
+        epochs = range(resumed.state.items // len(resumed), 3)
+        assert [x for _ in epochs for x in resumed] == ALL[taken:15]
+
+
 def test_an_endless_stream_starts_after_all_items_so_far() -> None:
     batches = lz.torch.loader(ENDLESS)
     list(islice(batches, 7))
