@@ -304,6 +304,8 @@ class Loader(Iterable[T], Generic[T]):
 
     def _note_trained(self, *_: Any) -> None:
         self._trained = self.state if self._hooks else None
+        if self._ranked is not None:
+            self._ranked.keep()
 
     @property
     def stats(self) -> Stats:

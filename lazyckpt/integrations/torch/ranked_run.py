@@ -85,6 +85,7 @@ class RankedRun(Generic[T]):
         self._digest = pipeline_digest(pipeline)
         self._turn, self._has_changed = 0, False
         self._agreements: deque[Agreement] = deque(maxlen=2)
+        self._kept: Agreement | None = None
 
     @property
     def skipped(self) -> Skipped:
@@ -97,11 +98,14 @@ class RankedRun(Generic[T]):
         Where each rank is at a place of its own, those of all when they agreed last, and
         the steps since.
         """
-        is_of_all = is_divided(self.pipeline) and self.state.rank is None
-        if is_of_all or not self._agreements:
-            return flat(self.state)
-        last = self._agreements[-1]
-        return {"ranks": dumps(last.states), "steps": self.state.items - last.items}
+        return self._dict(self.state)
+
+    def _dict(self, state: State) -> dict[str, Any]:
+        known = [each for each in (self._kept, *self._agreements) if each is not None]
+        past = [each for each in known if each.items <= state.items]
+        if not past or (is_divided(self.pipeline) and state.rank is None):
+            return flat(state)
+        return {"ranks": dumps(past[-1].states), "steps": state.items - past[-1].items}
 
     def load_state_dict(self, state: AnyState) -> None:
         """Go to a state. A loop under way goes on from there, after another agreement."""
@@ -122,17 +126,15 @@ class RankedRun(Generic[T]):
         self._agreements.clear()
         self._agreements.extend(agreements)
         self._turn += 1
-        self.left, self._has_place, self._is_left = None, True, False
+        self.left, self._kept, self._has_place, self._is_left = None, None, True, False
+
+    def keep(self) -> None:
+        """Remember where all ranks are, for `rewind`."""
+        self._kept = self._agreements[-1] if self._agreements else None
 
     def rewind(self, state: State) -> None:
         """Go back to a state of this rank, and with it to those of all ranks, if they are known."""
-        assert self._ranks is not None
-        past = [each for each in self._agreements if each.items <= state.items]
-        if not past:
-            self.load_state_dict(state)
-            return
-        steps = state.items - past[-1].items
-        self.load({"ranks": dumps(past[-1].states), "steps": steps}, *self._ranks.who)
+        self.load_state_dict(self._dict(state))
 
     def change(self, pipeline: Chain) -> None:
         """Go on as another pipeline after the item delivered last; the ranks then agree anew."""
@@ -141,6 +143,7 @@ class RankedRun(Generic[T]):
         self.pipeline, self._digest = pipeline, pipeline_digest(pipeline)
         self.state, self.length = self._ahead.end, None
         self._agreements.clear()  # whose states are of another pipeline
+        self._kept = None
         self._has_changed = True
 
     def epoch(self, size: int | None = None) -> Iterator[T]:

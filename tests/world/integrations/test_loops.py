@@ -490,6 +490,26 @@ def test_ranks_go_back_together_to_what_the_weights_include() -> None:
         assert resumed == rest == epochs[7:10]
 
 
+def test_ranks_go_back_together_further_than_they_agree_ahead() -> None:
+    """As after gradients were accumulated for long: the state is still that of all ranks."""
+
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        batches = ranked(rank, group, agree_ahead=1)
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+        batches.follow(optimizer)
+        for number, _ in enumerate(islice(batches, 7)):
+            if number == 1:
+                optimizer.step()
+        batches.rewind()
+        saved = batches.state_dict()
+        assert "ranks" in saved
+        return [list(ranked(rank, group, state=saved)), list(batches)]
+
+    for rank, (resumed, rest) in enumerate(on_ranks(2, act)):
+        assert resumed == rest
+        assert resumed[:3] == list(islice(own(rank), 2, 5))
+
+
 def test_a_length_of_ranks_follows_a_change() -> None:
     def act(rank: int, group: dist.ProcessGroup) -> list[int]:
         rows = lz.source(range(12 + 6 * rank))
