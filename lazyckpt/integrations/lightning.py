@@ -44,8 +44,7 @@ class PipelineCallback(Callback):
         self._states: list[Any] = []  # to go to
         self._done: list[Any] = []  # the loaders' after the last batch that is done with
         self._has_batch = False  # in hand
-        self._hooks: list[Any] = []  # of the optimizers, while a training is under way
-        self._included: int | None = None  # batches of the epoch that the weights include
+        self._is_training = False
 
     def state_dict(self) -> dict[str, Any]:
         if not self._has_batch:
@@ -75,43 +74,30 @@ class PipelineCallback(Callback):
                 loader.leave()  # for one that was begun again in the epoch may have batches left
         for loader in self._loaders:
             loader.follow(*trainer.optimizers)
-        self._states, self._included = [], None
+        self._states, self._is_training = [], True
         self._note_done()
 
-        def note(*_: Any) -> None:
-            self._included = progress.current.ready
-
-        self._hooks = [each.register_step_post_hook(note) for each in trainer.optimizers]
-
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self._included = 0
-
-    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+    def on_train_batch_start(self, *_: Any) -> None:
         self._has_batch = True
-        if self._included is None:  # a resume in the middle of an epoch
-            self._included = trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1
 
     def on_train_batch_end(self, *_: Any) -> None:
         self._has_batch = False
         self._note_done()
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        self._leave()
+        self._end()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        if not self._hooks:
-            return
-        for loader in self._loaders:
-            loader.rewind()
-        if self._loaders and self._included is not None:
-            _count(trainer.fit_loop.epoch_loop, self._included)
-        self._has_batch = False
-        self._leave()
+        if self._loaders and self._is_training:
+            back = max(each.state.items - each.trained.items for each in self._loaders)
+            loop = trainer.fit_loop.epoch_loop
+            _count(loop, loop.batch_progress.current.ready - back)
+            for loader in self._loaders:
+                loader.rewind()
+        self._end()
 
-    def _leave(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
+    def _end(self) -> None:
+        self._is_training = self._has_batch = False
         for loader in self._loaders:
             loader.follow()
 
