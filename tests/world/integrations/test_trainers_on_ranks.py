@@ -186,11 +186,13 @@ TRAINERS: dict[str, Callable[..., Any]] = {
 # --- ranks, which are forked so that each framework is imported once ---
 
 READY = os.pipe()
+ALIVE: set[int] = set()
 
 
 def forked(trainer: str, folder: Path, attempt: str, kind: str, rank: int, stop: int = 0) -> int:
     """A rank that trains in a process of its own; its number."""
     if pid := os.fork():
+        ALIVE.add(pid)
         return pid
     code = 1
     try:
@@ -211,12 +213,15 @@ def forked(trainer: str, folder: Path, attempt: str, kind: str, rank: int, stop:
         code = 2
     except BaseException:
         traceback.print_exc()
+        os.write(READY[1], b"!")
     finally:
         os._exit(code)
 
 
 def codes(pids: list[int]) -> list[int]:
-    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    found = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    ALIVE.difference_update(pids)
+    return found
 
 
 def noted(folder: Path) -> list[list[Any]]:
@@ -234,7 +239,7 @@ def check(trainer: str, folder: Path, kind: str) -> None:
     folder.mkdir(parents=True)
     begun = [forked(trainer, folder, "first", kind, rank, KILLED_AT) for rank in range(RANKS)]
     for _ in begun:
-        os.read(READY[0], 1)
+        assert os.read(READY[0], 1) == b"."
     for pid in begun:
         os.kill(pid, signal.SIGKILL)
     assert codes(begun) == [-signal.SIGKILL] * 2
@@ -271,5 +276,9 @@ if __name__ == "__main__":
     import torch._dynamo  # what an optimizer imports with its first step
 
     getattr(lz, sys.argv[2])
-    for each in KINDS:
-        check(sys.argv[2], Path(sys.argv[1], each), each)
+    try:
+        for each in KINDS:
+            check(sys.argv[2], Path(sys.argv[1], each), each)
+    finally:
+        for rank in ALIVE:
+            os.kill(rank, signal.SIGKILL)
