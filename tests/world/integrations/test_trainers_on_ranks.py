@@ -105,16 +105,20 @@ def by_lightning(folder: Path, kind: str, rank: int, note: Note, resumes: bool) 
         def configure_optimizers(self) -> Any:
             return torch.optim.Adam(self.parameters(), lr=0.1)
 
+    class Data(pl.LightningDataModule):
+        def train_dataloader(self) -> Any:
+            assert (self.trainer.global_rank, self.trainer.world_size) == (rank, RANKS)
+            return loader(kind, rank, epoch_size=5)  # without a length Lightning draws one ahead
+
     model = Model()
     saves = ModelCheckpoint(folder, "{step:02}", every_n_train_steps=SAVES, save_top_k=-1)
     trainer = pl.Trainer(
-        accelerator="cpu", devices=RANKS, strategy="ddp", use_distributed_sampler=False,
+        accelerator="cpu", devices=RANKS, strategy="ddp",
         max_steps=STEPS, callbacks=[saves], logger=False, enable_progress_bar=False,
         enable_model_summary=False, num_sanity_val_steps=0,
     )  # fmt: skip
     saved = sorted(folder.glob("*.ckpt"))
-    batches = loader(kind, rank, epoch_size=5)  # for without a length Lightning draws one ahead
-    trainer.fit(model, batches, ckpt_path=saved[-1] if resumes else None)
+    trainer.fit(model, datamodule=Data(), ckpt_path=saved[-1] if resumes else None)
     return model
 
 
