@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.console import Console
 
 import lazyckpt as lz
 from lazyckpt.state.codec import layers
+from tests.helpers import workers
 
 
 class Untouched:
@@ -65,13 +65,13 @@ def test_it_reads_nothing_and_starts_nothing(made: Any) -> None:
 
 
 def reads_and_starts_nothing(made: Any, executors: Iterable[Any]) -> None:
-    threads = threading.active_count()
+    before = {*workers()}
     for pipeline in (made(), STREAM | lz.shuffle(9, seed=0), lz.zip(STREAM, STREAM) | lz.batch(2)):
         for executor in executors:
             found = lz.explain(pipeline, executor)
             assert str(found)
             assert found._repr_html_()
-    assert threading.active_count() == threads
+    assert {*workers()} <= before
 
 
 def test_lanes_are_those_that_a_stage_has_there() -> None:
