@@ -160,14 +160,13 @@ def at_once(
             yield at[1]
         at = count, iterate(()), True
 
-    def place() -> tuple[Position, int]:
+    def snapshot() -> Position:
         count, items, is_over = at
-        passed = count - remaining(items)
-        steps = passed + is_over
-        return skip(position, steps)[0] if steps else position, passed
+        steps = count - remaining(items) + is_over
+        return skip(position, steps)[0] if steps else position
 
     def taken() -> int:
         count, items, _ = at
         return count - remaining(items)
 
-    return in_blocks(blocks(), lambda: place()[0], taken, place)
+    return in_blocks(blocks(), snapshot, taken)
