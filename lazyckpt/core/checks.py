@@ -236,7 +236,7 @@ def one_of(*texts: str) -> Check:
     def check(value: Any) -> str:
         if not isinstance(value, str) or value not in texts:
             *others, last = map(repr, texts)
-            _unfit(f"{', '.join(others)} or {last}")
+            _unfit(f"{', '.join(others)} or {last}" if others else last)
         return str(value)
 
     return check
