@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lazyckpt.core.call import Call, Chain, runnable
+from lazyckpt.core.call import Call, Chain, naming, runnable
 from lazyckpt.core.checks import Unfit, checked, cut
 from lazyckpt.core.content import Entries, alike_functions, decode
 from lazyckpt.core.flow import Position
@@ -50,7 +50,7 @@ def check_rank(state: State, chain: Chain) -> None:
 
 def _remedy(state: State, chain: Chain) -> str:
     try:
-        carried(state.stages, state.position, chain, items=state.own_items)
+        followed(state, chain)
     except (InvalidState, SourceChanged):
         return ""
     return "lz.rebase(state, pipeline) carries it over; "
@@ -68,8 +68,9 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
       inserted or removed: from here on
     - `exclude` inserted, or its ranges: what it leaves out from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
-    - the weights of a `mix` and the budget of `token_batch`, which hold from here on; the
-      pipelines of a `mix`, changed as here, added or removed, and of `lanes`, changed as here
+    - the weights of a `mix` and the budget of `token_batch`, which hold from here on; a function
+      of weights needs a name, as `schedule` gives it
+    - the pipelines of a `mix`, changed as here, added or removed, and of `lanes`, changed as here
     - the data, to which items were appended: a longer sequence, table or array, more files of a
       listing or of a reader. The epoch goes on to the new end; if a stage orders whole epochs,
       such as `shuffle`, change between two epochs
@@ -103,6 +104,7 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
     """`rebase` of a state, where its pipeline is known, whose functions a state doesn't have."""
     items = found.own_items
+    _check_named(found, pipeline, was)
     rank = finest(found.rank, pipeline.own_rank)
     position = carried(found.stages, found.position, pipeline, items=items, was=was)
     check_rank(found, pipeline)
@@ -120,6 +122,20 @@ def followed(found: State, pipeline: Chain, was: Chain | None = None) -> State:
         Rebased(found.items, given(pipeline.machine, position)),
         rank,
     )
+
+
+def _check_named(found: State, pipeline: Chain, was: Chain | None) -> None:
+    """Refuse a function that decides the order where nobody can tell whether it is another one."""
+    unnamed = [each for call in pipeline.calls for each in call.unnamed]
+    if not unnamed or (was is None and found.stages == pipeline.entries):
+        return
+    before = [each for call in was.calls for each in call.unnamed] if was is not None else []
+    if not alike_functions([value for _, value in before], [value for _, value in unnamed]):
+        what, function = unnamed[0]
+        raise StateMismatch(
+            f"a state cannot follow this change: {what} is a function, which a state doesn't "
+            f"record, so it may be another one. {naming(function)}"
+        )
 
 
 def carried(
