@@ -26,6 +26,7 @@ from lazyckpt.failures.guards import (
     Expansion,
     Guarded,
     Hole,
+    Numbered,
     Predicate,
     Whole,
 )
@@ -110,11 +111,12 @@ def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     An item is left out where the function of a `map`, `starmap`, `random_map`,
     `tap`, `filter`, `flat_map` or `interleave_map` fails, or a `collate`, or data at
     an index; also in the parts of a `concat`, `interleave`, `lanes` or `mix`; and where
-    a stage is to drop it, such as one that packs what is too long for a row. Other
+    a stage is to drop it, such as one that packs what is too long for a row. Its place
+    stays in what only orders or numbers items, so that random access does. Other
     errors are raised: what is left out of one part of a `zip` would shift it against
     the others, and a `scan` or `flat_scan` would go on with a state that is none.
     """
-    found = _Rewriting(skip_log).chain(chain)
+    found, _ = _Rewriting(skip_log).chain(chain)
     skip_log.leave_out = partial(leave_out, guarded_in(found.calls))
     return found
 
@@ -136,12 +138,13 @@ class _Rewriting:
         self.skip_log = skip_log
         self.numbers, self.guards = count(), count()
 
-    def chain(self, chain: Chain) -> Chain:
+    def chain(self, chain: Chain, *, keeps_holes: bool = False) -> tuple[Chain, bool]:
+        """The pipeline, and whether there are holes in it, as a stage behind it may keep them."""
         calls: list[Call] = []
         holes = False  # whether items may stand for such that are left out
         most = math.inf
         for call in chain.calls:
-            for each, is_blind, makes in self.guarded(call):
+            for each, is_blind, makes in self.guarded(call, has_holes=holes):
                 if holes and is_blind:
                     upstream = Chain(tuple(calls)).machine
                     if call.build(upstream).rate.epochs == call.build(upstream).length == math.inf:
@@ -152,9 +155,10 @@ class _Rewriting:
                     holes, most = False, math.inf
                 calls.append(each)
                 holes = holes or makes
-        if holes:
+        if holes and (most < math.inf or not keeps_holes):
             calls.append(self.sieve(chain.calls[-1], most=most))
-        return type(chain)(tuple(calls))
+            holes = False
+        return type(chain)(tuple(calls)), holes
 
     def sieve(
         self,
@@ -166,7 +170,7 @@ class _Rewriting:
         judge, number = judge or Whole(repr(call)), next(self.numbers)
         return _call(sieve.combinator, call.site, judge, number, self.skip_log, most, *args)
 
-    def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
+    def guarded(self, call: Call, *, has_holes: bool) -> Iterator[tuple[Call, bool, bool]]:
         """The calls in its place, each with whether holes pass it, and whether it makes some."""
         arguments, stage, number = call.arguments, repr(call), next(self.guards)
         names = {role: name for name, role in call.functions.items()}
@@ -193,7 +197,13 @@ class _Rewriting:
                 continue
             return
         if call.chains and call.combinator.is_source and not call.build(None).rate.every:
-            yield call.with_chains(self.chain), False, False
+            keeps = call.build(None).skip is not None and not call.functions  # random access
+            made = [self.chain(each, keeps_holes=keeps) for each in call.chains]
+            chains = iter([each for each, _ in made])
+            yield call.with_chains(lambda _: next(chains)), False, any(holes for _, holes in made)
+        elif has_holes and call.name == "enumerate":
+            yield call, True, False
+            yield _mapping(call, Numbered()), True, False
         elif (why := _dropped(call)) is None:
             yield call, call.combinator.keeps_items and not call.functions, False
         else:
