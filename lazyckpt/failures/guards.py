@@ -91,13 +91,6 @@ class Whole(Guard):
         return item if isinstance(item, Hole) else True
 
 
-class Numbered(Guard):
-    """A function of items with their numbers, which takes these off holes."""
-
-    def __call__(self, pair: tuple[int, Any]) -> Any:
-        return pair[1] if isinstance(pair[1], Hole) else pair
-
-
 class Dropping(Guard):
     """A judge of items before a stage, which finds true what the stage doesn't drop."""
 

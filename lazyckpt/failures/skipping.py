@@ -15,7 +15,7 @@ from lazyckpt.core.checks import signature_of
 from lazyckpt.core.define import define
 from lazyckpt.core.flow import Flow, Position, noted
 from lazyckpt.core.frames import is_frame
-from lazyckpt.core.machine import Machine, anchored
+from lazyckpt.core.machine import Machine, anchored, epochs_tried
 from lazyckpt.core.registry import Combinator, registry
 from lazyckpt.core.stages import stateless
 from lazyckpt.errors import PipelineError
@@ -26,7 +26,6 @@ from lazyckpt.failures.guards import (
     Expansion,
     Guarded,
     Hole,
-    Numbered,
     Predicate,
     Whole,
 )
@@ -112,7 +111,7 @@ def skipping(chain: Chain, skip_log: SkipLog) -> Chain:
     `tap`, `filter`, `flat_map` or `interleave_map` fails, or a `collate`, or data at
     an index; also in the parts of a `concat`, `interleave`, `lanes` or `mix`; and where
     a stage is to drop it, such as one that packs what is too long for a row. Its place
-    stays in what only orders or numbers items, so that random access does. Other
+    stays in what only orders items, so that random access does. Other
     errors are raised: what is left out of one part of a `zip` would shift it against
     the others, and a `scan` or `flat_scan` would go on with a state that is none.
     """
@@ -144,12 +143,12 @@ class _Rewriting:
         holes = False  # whether items may stand for such that are left out
         most = math.inf
         for call in chain.calls:
-            for each, is_blind, makes in self.guarded(call, has_holes=holes):
+            for each, is_blind, makes in self.guarded(call):
                 if holes and is_blind:
                     upstream = Chain(tuple(calls)).machine
                     if call.build(upstream).rate.epochs == call.build(upstream).length == math.inf:
                         is_blind = upstream.length is not None  # no random access to keep
-                        most = upstream.length or math.inf
+                        most = (upstream.length or math.inf) * epochs_tried(upstream.length)
                 if holes and not is_blind:
                     calls.append(self.sieve(call, most=most))
                     holes, most = False, math.inf
@@ -170,7 +169,7 @@ class _Rewriting:
         judge, number = judge or Whole(repr(call)), next(self.numbers)
         return _call(sieve.combinator, call.site, judge, number, self.skip_log, most, *args)
 
-    def guarded(self, call: Call, *, has_holes: bool) -> Iterator[tuple[Call, bool, bool]]:
+    def guarded(self, call: Call) -> Iterator[tuple[Call, bool, bool]]:
         """The calls in its place, each with whether holes pass it, and whether it makes some."""
         arguments, stage, number = call.arguments, repr(call), next(self.guards)
         names = {role: name for name, role in call.functions.items()}
@@ -201,9 +200,6 @@ class _Rewriting:
             made = [self.chain(each, keeps_holes=keeps) for each in call.chains]
             chains = iter([each for each, _ in made])
             yield call.with_chains(lambda _: next(chains)), False, any(holes for _, holes in made)
-        elif has_holes and call.name == "enumerate":
-            yield call, True, False
-            yield _mapping(call, Numbered()), True, False
         elif (why := _dropped(call)) is None:
             yield call, call.combinator.keeps_items and not call.functions, False
         else:
