@@ -15,6 +15,7 @@ from lazyckpt.core.machine import MISFITS, MOST, Machine, Reread, apart, begun, 
 from lazyckpt.core.ranks import finest, rank_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
+from lazyckpt.core.user_state import Own, thaw
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
 from lazyckpt.state.codec import Place, Rebased, given, given_in_epoch, places
 from lazyckpt.state.mismatch import Pair, difference, paired
@@ -64,8 +65,8 @@ def rebase(state: AnyState, pipeline: Chain) -> State:
 
     - the size of batches, the length of the rows of `concat_then_split`, the number of shards,
       the count of a `repeat`
-    - functions and what they are called with, and stages of functions, which may be
-      inserted or removed: from here on
+    - functions and what they are called with, what fills up packed rows, and stages of
+      functions, which may be inserted or removed: from here on
     - `exclude` inserted, or its ranges: what it leaves out from here on
     - other stages inserted: they begin here, as at the beginning of an epoch
     - the weights of a `mix` and the budget of `token_batch`, which hold from here on; a function
@@ -246,7 +247,7 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
             was = pair.was.known if pair.was is not None else {}
             try:
                 old = {
-                    name: checked(call.name, name, decode(was[name]), checks[name])
+                    name: checked(call.name, name, thaw(Own((decode(was[name]),))), checks[name])
                     if name in was
                     else known[name].default
                     for name in pair.changed
@@ -279,7 +280,8 @@ def _check(pair: Pair, chain: Chain) -> set[str]:
     if pair.met:
         call, machine = chain.calls[pair.new - 1], chain.machines[pair.new - 1]
         for name in pair.changed:
-            may = name in call.combinator.elastic.changes and not machine.rate.whole_epoch
+            wanted = call.combinator.elastic.changes.get(name)
+            may = wanted == "blind" or (wanted and not machine.rate.whole_epoch)
             if not may and name != "seed":  # which may begin with an epoch
                 raise _refused(pair, f"{name} decides the order")
         _arguments_before(pair, call)
