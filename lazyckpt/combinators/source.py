@@ -48,13 +48,23 @@ def _described(data: Any, name: str | None) -> dict[str, Any]:
 
 
 def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
-    """The data as a state knows it: those of a reader, to which files were appended."""
+    """Data of the length that a state knows, to which items, or files, were appended."""
+    if "digest" not in known and not is_reader(data) and _is_indexable(data):
+        return {"data": range(_first(known, len(data)))}  # of which nothing is read
     if not hasattr(data, "first_files") or "digest" not in known:
-        raise Unfit("length decides the order")
+        raise Unfit("these data can't be compared with those that the state knows")
     first = data.first_files(known.get("files", known.get("length")))
     if first is None or {**known, **first.source_identity, "length": len(first)} != known:
         raise Unfit("the files that the state knows aren't the first ones of these")
     return {"data": first}
+
+
+def _first(known: Mapping[str, Any], length: int) -> int:
+    """How many items there were, of which a state knows the number, if they are still there."""
+    before = known.get("length")
+    if not isinstance(before, int) or before > length:
+        raise Unfit(f"items may be appended, and none taken away; pass {brief(before)} or more")
+    return before
 
 
 @source_combinator(
@@ -62,7 +72,9 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
     describe=_described,
     sized=True,
     functions={"data": "data"},
-    elastic=Elastic(changes={"length": "any", "files": "any", "digest": "any"}, before=_as_it_was),
+    elastic=Elastic(
+        changes=dict.fromkeys(["length", "files", "digest"], "grown"), before=_as_it_was
+    ),
 )
 def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Machine[T]:
     """The items of `data`, in its order.
@@ -75,12 +87,12 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
         data: Anything with `__len__` and `__getitem__` (list, range, array,
             memory map, map-style dataset, reader of `lazyckpt.io`; a `__getitems__` is
             used too, and a `block_starts` by `local_shuffle`; of files and of their readers a
-            state has a digest, and `rebase` follows what is appended to them), or any iterable that
-            begins anew each time, such as a file reader object. It must give the same
-            items in the same order each time. A data frame of pandas or polars and a
-            table of pyarrow give rows as dicts, of which
-            `batch(n, collate=stack)` makes arrays column by column, and a series
-            values by place. `from_generator(made)` makes a source of a generator function.
+            state has a digest), or any iterable that begins anew each time, such as a file
+            reader object. It must give the same items in the same order each time; `rebase`
+            follows what is appended between two runs. A data frame of pandas or polars and a
+            table of pyarrow give rows as dicts, of which `batch(n, collate=stack)` makes
+            arrays column by column, and a series values by place. `from_generator(made)`
+            makes a source of a generator function.
         name: At most 40 characters that a state is checked against, as against the
             length. It tells data of one length apart, such as those of a `mix`.
 
@@ -126,7 +138,16 @@ def source(data: Indexable[T] | Iterable[T], *, name: str | None = None) -> Mach
     return iterated("source", cast(Iterable[T], data))
 
 
-@source_combinator(describe=lambda arrays: {}, sized=True)
+def _columns_as_they_were(known: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    name, values = toolz.first(arrays.items())
+    return {"arrays": {name: np.broadcast_to(0, _first(known, len(_column(name, values))))}}
+
+
+@source_combinator(
+    describe=lambda arrays: {},
+    sized=True,
+    elastic=Elastic(changes={"length": "grown"}, before=_columns_as_they_were),
+)
 def columns(**arrays: ArrayLike) -> Machine[dict[str, Any]]:
     """The rows of equally long arrays, as dicts.
 

@@ -11,6 +11,7 @@ import toolz
 from numpy.typing import NDArray
 
 from lazyckpt.core.checks import Unfit, brief, is_integer, one_of, unrounded
+from lazyckpt.core.registry import Elastic
 
 Features: TypeAlias = dict[str, NDArray[Any]]  # arrays of one length, by name
 
@@ -88,6 +89,9 @@ def _longer(length: int, item: Any) -> str | None:
 def part_of(features: Features, begin: int, end: int) -> Features:
     """The tokens from number `begin` up to `end`."""
     return {name: each[begin:end] for name, each in features.items()}
+
+
+REPADDED = Elastic(changes={"pad": "blind"})  # of what changes no row but in what fills it up
 
 
 def padding(value: Any) -> dict[str, Any]:
