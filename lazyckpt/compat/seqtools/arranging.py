@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, pairwise
@@ -13,7 +12,7 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.sequence import LazySequence, Rebuilt, random_access
+from lazyckpt.compat.seqtools.sequence import LazySequence, places, random_access
 from lazyckpt.core.checks import checked, is_integer, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 from lazyckpt.pipeline import Pipeline
@@ -139,36 +138,25 @@ def batch(
 def unbatch(
     sequence: Iterable[Sequence[A]], batch_size: int, last_batch_size: int | None = None
 ) -> LazySequence[A]:
-    """The items of batches, one after another. Each thread keeps the batch that it used last."""
-    batch_size = checked("unbatch", "batch_size", batch_size, positive)
-    last = checked("unbatch", "last_batch_size", last_batch_size or batch_size, positive)
-    batches = LazySequence(random_access(LazySequence.of(sequence)))
-    return LazySequence(LazySequence.of(_Rows(batches, batch_size, last)))
+    """The items of batches, one after another. The batch that was used last is kept."""
+    size = checked("unbatch", "batch_size", batch_size, positive)
+    last = checked("unbatch", "last_batch_size", last_batch_size or size, positive)
+    batches = random_access(LazySequence.of(sequence)) | lz.lru_cache(1)
+    count: Any = batches.machine.length
+    length = (count - 1) * size + last if count else count
+    return LazySequence(places(length) | lz.map(partial(_row, LazySequence(batches), size)))
 
 
-class _Rows(Rebuilt):
-    """The items of batches, by their numbers over all batches."""
-
-    def __init__(self, batches: LazySequence[Any], size: int, last: int) -> None:
-        self._batches, self._size, self._last_size = batches, size, last
-        self._kept = threading.local()
-
-    def __len__(self) -> int:
-        count = len(self._batches)
-        return (count - 1) * self._size + self._last_size if count else 0
-
-    def __getitem__(self, index: int) -> Any:
-        number, place = divmod(index, self._size)
-        kept, rows = getattr(self._kept, "batch", (-1, ()))
-        if kept != number:
-            rows = self._batches[number]
-            self._kept.batch = number, rows
-        if place >= len(rows):
-            raise ValueError(
-                f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
-                "batch_size or last_batch_size is wrong"
-            )
-        return rows[place]
+def _row(batches: LazySequence[Any], size: int, index: int) -> Any:
+    """An item by its number over all batches."""
+    number, place = divmod(index, size)
+    rows = batches[number]
+    if place >= len(rows):
+        raise ValueError(
+            f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
+            "batch_size or last_batch_size is wrong"
+        )
+    return rows[place]
 
 
 def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:

@@ -4,55 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from lazyckpt.compat.seqtools.sequence import LazySequence, Rebuilt, random_access
+import lazyckpt as lz
+from lazyckpt.compat.seqtools.sequence import LazySequence, random_access
 from lazyckpt.core.checks import brief, checked, natural, optional, positive
 from lazyckpt.errors import ArgumentError
 
 A = TypeVar("A")
 
 
-def add_cache(
-    arr: Iterable[A], cache_size: int = 1, cache: MutableMapping[int, A] | None = None
-) -> LazySequence[A]:
-    """The items as they are, the `cache_size` last used of them kept rather than made again.
-
-    In a `cache` of yours the first item is the one least recently used.
-    """
-    size = checked("add_cache", "cache_size", cache_size, positive)
-    items = LazySequence(random_access(LazySequence.of(arr)))
-    return LazySequence(LazySequence.of(_Kept(items, size, {} if cache is None else cache)))
-
-
-class _Kept(Rebuilt):
-    """Items by index, out of a cache where they are there."""
-
-    def __init__(
-        self, items: LazySequence[Any], size: int, cache: MutableMapping[int, Any]
-    ) -> None:
-        self._items, self._size, self._cache = items, size, cache
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __getitem__(self, index: int) -> Any:
-        with self._lock:
-            if index in self._cache:
-                return self._keep(index, self._cache.pop(index))
-        item = self._items[index]
-        with self._lock:
-            return self._keep(index, item)
-
-    def _keep(self, index: int, item: Any) -> Any:
-        while len(self._cache) >= self._size:
-            del self._cache[next(iter(self._cache))]
-        self._cache[index] = item
-        return item
+def add_cache(arr: Iterable[A], cache_size: int = 1) -> LazySequence[A]:
+    """Keep the `cache_size` items that were used last, rather than make them again."""
+    return LazySequence(random_access(LazySequence.of(arr)) | lz.lru_cache(cache_size))
 
 
 def uniter(
@@ -72,7 +39,7 @@ def uniter(
     return LazySequence(LazySequence.of(_Indexed(iterable, cache_size, most, size)))
 
 
-class _Indexed(Rebuilt):
+class _Indexed:
     """Items of an iterable by index, by as many iterators as are allowed."""
 
     def __init__(
@@ -82,6 +49,9 @@ class _Indexed(Rebuilt):
         self._most, self._size = most, size
         self._cursors: list[_Cursor] = []  # the one least recently used first
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Indexed, (self._iterable, self._cache_size, self._most, self._size)
 
     def __len__(self) -> int:
         if self._size is None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Generic, Self, SupportsIndex, TypeVar, cast, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
 import numpy as np
 
@@ -30,21 +30,7 @@ from lazyckpt.state.algebra import advance
 T = TypeVar("T")
 
 
-class Rebuilt:
-    """Pickles an object as its class and the positional arguments that it was made with."""
-
-    def __new__(cls, *arguments: Any) -> Self:
-        made = super().__new__(cls)
-        made._arguments = arguments
-        return made
-
-    _arguments: tuple[Any, ...]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
-
-
-class LazySequence(Rebuilt, Sequence[T], Generic[T]):
+class LazySequence(Sequence[T], Generic[T]):
     """A sequence whose items are made when they are read: a view of `pipeline`, a value.
 
     It does what a list does that is never changed.
