@@ -10,6 +10,7 @@ from copy import copy
 from functools import partial
 from types import GenericAlias
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -17,6 +18,8 @@ import lazyckpt as lz
 from lazyckpt.combinators.interleave import interleave
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.seqtools.fetching import (
+    Readers,
+    Start,
     carried,
     fetched,
     generators,
@@ -24,13 +27,12 @@ from lazyckpt.compat.seqtools.fetching import (
     is_torchs_stream,
     iterable,
     sampled,
+    seeded,
     standard_collate,
     state_of,
     streamed,
 )
 from lazyckpt.compat.seqtools.sequence import LazySequence, forgiving, is_iterable, places
-from lazyckpt.compat.seqtools.trainers import NeedsNoPreparing, shown_samplers
-from lazyckpt.compat.seqtools.workers import Readers, Start, seeded
 from lazyckpt.core.checks import brief, checked, finite, function, natural, optional, positive
 from lazyckpt.core.content import decode, encode
 from lazyckpt.core.machine import begun, fitting
@@ -48,6 +50,23 @@ _PLAIN = {list, tuple, range, np.ndarray}  # whose indices give what iterating d
 _FIXED = {
     "batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers",
 }  # fmt: skip
+
+
+class NeedsNoPreparing:
+    """An attribute that tells Accelerate to leave a loader; an error where it has several ranks.
+
+    It can be set, as by Accelerate, and is then as any other.
+    """
+
+    def __get__(self, loader: object, kind: type) -> bool:
+        torch: Any = sys.modules.get("torch.distributed")
+        if torch is None or not torch.is_initialized() or torch.get_world_size() == 1:
+            return True
+        raise ArgumentError(
+            "DataLoader: accelerator.prepare would make a loader without this one's state; give "
+            "each rank its part by sampler=DistributedSampler(dataset), leave the loader out of "
+            "prepare, and save it by accelerator.register_for_checkpointing(loader)"
+        )
 
 
 class DataLoader:
@@ -344,6 +363,33 @@ class DataLoader:
     def _leave(self, run: Run[Any]) -> None:
         if run is not self._run:
             run.close()
+
+
+def shown_samplers(loader: Any, sampler: Any, batch_sampler: Any) -> tuple[Any, Any]:
+    """A loader's `sampler` and `batch_sampler`: for data by index torch's, if none are given."""
+    torch = sys.modules.get("torch.utils.data")
+    if torch is None or is_iterable(loader.dataset):
+        return sampler, batch_sampler
+    if sampler is None:
+        shuffles, data = loader._shuffles, loader.dataset
+        sampler = _order(torch, loader) if shuffles else torch.SequentialSampler(data)
+    if batch_sampler is None and loader.batch_size is not None:
+        batch_sampler = torch.BatchSampler(sampler, loader.batch_size, loader.drop_last)
+    return sampler, batch_sampler
+
+
+def _order(torch: Any, loader: Any) -> Any:
+    """A `RandomSampler` in the order of the loader's next epoch."""
+    found: Any = ref(loader)
+
+    class Order(torch.RandomSampler):  # type: ignore[misc]  # its base is Any
+        def __iter__(self) -> Iterator[int]:
+            return iter(found().order())
+
+    order: Any = Order.__new__(Order)  # without reading how long the data is
+    order.data_source, order.replacement = loader.dataset, False
+    order._num_samples = order.generator = None
+    return order
 
 
 class Batches(Iterator[Any]):

@@ -9,8 +9,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 import lazyckpt as lz
-from lazyckpt.compat.seqtools.errors import WORKER_ERRORS, EvaluationError, Past
-from lazyckpt.compat.seqtools.sequence import LazySequence, places, random_access, sliced
+from lazyckpt.compat.seqtools.sequence import (
+    WORKER_ERRORS,
+    EvaluationError,
+    LazySequence,
+    Past,
+    places,
+    random_access,
+    sliced,
+)
 from lazyckpt.core.checks import checked, function, integer, natural, one_of, optional, positive
 from lazyckpt.core.show import written_at
 from lazyckpt.executors.executor import Executor
