@@ -323,19 +323,20 @@ class DataLoader:
             found["dataset"] = encode(own)
         return found
 
-    def load_state_dict(self, state: State | str | bytes | Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: str | bytes | Mapping[str, Any]) -> None:
         """Have the next `iter` go on from a state: with the rest of its epoch, if there is any."""
         seeds, of_dataset, found = parted(state)
-        own, given = self._seeds, self._given_seed
-        if seeds and given not in (None, seeds[0]):
-            raise StateMismatch(f"the state belongs to a loader with seed={seeds[0]}, not {given}")
-        if len(seeds) > 1 and len(seeds) != len(own):
+        if len(seeds) != len(self._seeds):
             raise StateMismatch(
                 f"the state belongs to a sampler with {len(seeds) - 1} generators of its own, "
-                f"not {len(own) - 1}"
+                f"not {len(self._seeds) - 1}"
+            )
+        if self._given_seed not in (None, seeds[0]):
+            raise StateMismatch(
+                f"the state belongs to a loader with seed={seeds[0]}, not {self._given_seed}"
             )
         changed = copy(self)
-        changed._seeds = [*seeds, *own[len(seeds) :]]
+        changed._seeds = seeds
         changed._readers = len(found.stages[0].pipelines) if is_torchs_stream(self.dataset) else 0
         changed._compose()
         changed._go_to(found)
@@ -419,18 +420,15 @@ class Batches(Iterator[Any]):
 
 
 def parted(state: Any) -> tuple[list[int], tuple[Any] | None, State]:
-    """A loader's state: its seed, its sampler's, its data set's, the pipeline's; that will do."""
+    """A loader's state: its seed and its sampler's, its data set's state, the pipeline's."""
     if isinstance(state, (str, bytes)):
         with suppress(ValueError, RecursionError):
             state = json.loads(state)
     if not isinstance(state, Mapping) or "seeds" not in state:
-        return [], None, as_state(state)
+        raise InvalidState(f"expected a state of a DataLoader, got {brief(state)}")
     rest = dict(state)
-    try:
-        seeds = [int(each, 16) for each in rest.pop("seeds").split()]
-    except (AttributeError, ValueError):
-        raise InvalidState(f"a state's seeds must be hexadecimal, got {brief(state)}") from None
     own = rest.pop("dataset", None)
-    with fitting(own):
+    with fitting(state):
+        seeds = [int(each, 16) for each in str.split(rest.pop("seeds"))]
         of_dataset = None if own is None else (thaw(decode(own)),)
     return seeds, of_dataset, as_state(rest)
