@@ -191,25 +191,37 @@ def batch(
 def unbatch(
     sequence: Iterable[Sequence[A]], batch_size: int, last_batch_size: int | None = None
 ) -> LazySequence[A]:
-    """The items of batches, one after another. The batch that was used last is kept."""
+    """The items of batches, one after another. Each thread keeps the batch that it used last."""
     size = checked("unbatch", "batch_size", batch_size, positive)
     last = checked("unbatch", "last_batch_size", last_batch_size or size, positive)
-    batches = random_access(LazySequence.of(sequence)) | lz.lru_cache(1)
+    batches = random_access(LazySequence.of(sequence))
     count: Any = batches.machine.length
     length = (count - 1) * size + last if count else count
-    return LazySequence(places(length) | lz.map(partial(_row, LazySequence(batches), size)))
+    return LazySequence(places(length) | lz.map(_Rows(LazySequence(batches), size).__getitem__))
 
 
-def _row(batches: LazySequence[Any], size: int, index: int) -> Any:
-    """An item by its number over all batches."""
-    number, place = divmod(index, size)
-    rows = batches[number]
-    if place >= len(rows):
-        raise ValueError(
-            f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
-            "batch_size or last_batch_size is wrong"
-        )
-    return rows[place]
+class _Rows:
+    """The items of batches, by their numbers over all batches."""
+
+    def __init__(self, batches: LazySequence[Any], size: int) -> None:
+        self._batches, self._size = batches, size
+        self._kept = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Rows, (self._batches, self._size)
+
+    def __getitem__(self, index: int) -> Any:
+        number, place = divmod(index, self._size)
+        kept, rows = getattr(self._kept, "batch", (-1, ()))
+        if kept != number:
+            rows = self._batches[number]
+            self._kept.batch = number, rows
+        if place >= len(rows):
+            raise ValueError(
+                f"unbatch: batch {number} has {len(rows)} items, and item {place} is wanted; "
+                "batch_size or last_batch_size is wrong"
+            )
+        return rows[place]
 
 
 def split(sequence: Sequence[A], edges: Any) -> LazySequence[Any]:
