@@ -15,7 +15,12 @@ class StoredFile(io.RawIOBase):
         file: The file.
         start: The first byte that it has of it.
         stop: The byte behind the last; None for all.
+
+    Attributes:
+        error: Why bytes could not be read, which libraries in C lose; None if they could.
     """
+
+    error: Exception | None = None
 
     def __init__(self, file: File, start: int = 0, stop: int | None = None) -> None:
         self._file, self._start, self._at = file, start, 0
@@ -43,7 +48,12 @@ class StoredFile(io.RawIOBase):
         if not count:
             return b""
         begin = self._start + self._at
-        found = storage_of(self._file.path).read(self._file, begin, begin + count)
+        try:
+            found = storage_of(self._file.path).read(self._file, begin, begin + count)
+        except Exception as error:
+            self.error = error
+            raise
+        self.error = None
         self._at += count
         return found
 

@@ -152,7 +152,7 @@ def read_text(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 1 MiB or so of
+        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
         gzip, a small gzip member or a zstd frame. The last read blocks are kept;
         `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
 
@@ -222,7 +222,7 @@ def read_jsonl(
         Re-reads nothing; of a compressed file, from the nearest point that can be sought.
 
     Random access:
-        Yes. A row of a compressed file takes what is before it in its block: in 1 MiB or so of
+        Yes. A row of a compressed file takes what is before it in its block: in 2 MiB or so of
         gzip, a small gzip member or a zstd frame. The last read blocks are kept;
         `local_shuffle` decompresses each once, if `window` of them fit into 64 MiB.
 
