@@ -22,30 +22,21 @@ class LineScan(ContentScan):
     """Where lines begin, by a search for newlines.
 
     With `skips_blank` lines without content are no rows, but a part of the next one's bytes.
-    A newline between two of `quote` ends no line; with `has_header` the first line is no row.
     """
 
     skips_blank: bool = False
-    quote: str = ""
-    has_header: bool = False
 
     @property
     def name(self) -> str:
         kind = "records" if self.skips_blank else "lines"
-        return f"{kind} {self.compression} {self.quote}{' header' * self.has_header}"
+        return f"{kind} {self.compression}"
 
     def __call__(self, file: File) -> Iterator[NDArray[Any]]:
-        if not self.has_header:
-            yield np.zeros(1, np.uint64)
-        is_quoted = 0
+        yield np.zeros(1, np.uint64)
         passed, bound, before = 0, 0, 0  # bytes read, where the line begins, the last byte read
         for chunk in self.content(file).chunks(file):
             values = np.frombuffer(chunk, np.uint8)
             ends = np.flatnonzero(values == _NEWLINE)
-            if self.quote:
-                quotes = np.flatnonzero(values == ord(self.quote))
-                ends = ends[(np.searchsorted(quotes, ends) + is_quoted) % 2 == 0]
-                is_quoted = (is_quoted + len(quotes)) % 2
             bounds = ends + (passed + 1)
             if len(bounds):
                 found = bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 from lazyckpt.io.storage import File, storage_of
@@ -61,3 +62,20 @@ class StoredFile(io.RawIOBase):
         found = self.read(len(buffer))
         buffer[: len(found)] = found
         return len(found)
+
+
+class ChunkStream(io.RawIOBase):
+    """Bytes that come some at a time, as Python has files that are read from the front."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._left = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left and (chunk := next(self._chunks, None)) is not None:
+            self._left = memoryview(chunk)
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
