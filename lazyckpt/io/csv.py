@@ -26,6 +26,7 @@ from lazyckpt.io.ranges import MAX_RECORD, Options, Records
 from lazyckpt.io.rows import RecordError, Rows, decoding
 from lazyckpt.io.storage import File
 from lazyckpt.io.stored_file import ChunkStream
+from lazyckpt.io.text import is_utf8
 
 _BOM = codecs.BOM_UTF8
 _FLUSH = 1 << 16  # records whose places are given at once
@@ -282,7 +283,7 @@ def read_csv(
         quotechar=quotechar,
         skip_lines=given["skip_lines"],
         has_header=columns is None,
-        has_bom=codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"),
+        has_bom=is_utf8(encoding),
         field_limit=csv.field_size_limit(),
     )
     shown = {name: value for name, value in given.items() if value != usual[name]}
