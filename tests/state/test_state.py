@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -23,6 +23,7 @@ from lazyckpt import State
 from lazyckpt.core.content import dumps, encode, written
 from lazyckpt.core.user_state import freeze
 from lazyckpt.testing.laws import Stream
+from tests.helpers import Unread
 from tests.state.cases import signed
 
 PIPELINE = (
@@ -380,12 +381,6 @@ def test_not_strict() -> None:
 
 
 def test_rebase_reads_no_data() -> None:
-    class Unread:
-        __len__: Callable[..., int] = lambda self: 10
-
-        def __getitem__(self, index: int) -> int:
-            raise AssertionError("read")
-
     small, large = (lz.source(Unread()) | lz.shuffle(seed=0) | lz.batch(n) for n in (2, 5))
     state = lz.rebase(lz.init(small), large)
     assert state.stages == large.entries
