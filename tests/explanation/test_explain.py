@@ -10,17 +10,7 @@ from rich.console import Console
 
 import lazyckpt as lz
 from lazyckpt.state.codec import layers
-from tests.helpers import workers
-
-
-class Untouched:
-    """Data that nobody may read."""
-
-    def __len__(self) -> int:
-        return 100
-
-    def __getitem__(self, index: Any) -> Any:
-        raise AssertionError("it was read")
+from tests.helpers import Unread, workers
 
 
 class UntouchedStream:
@@ -33,14 +23,14 @@ STREAM = lz.source(UntouchedStream())
 
 
 def long() -> lz.Pipeline[Any]:
-    found = lz.source(Untouched())
+    found = lz.source(Unread())
     for _ in range(200):
         found = found | lz.map(abs)
     return found
 
 
 def wide() -> lz.Pipeline[Any]:
-    branches = [lz.source(Untouched()) | lz.map(str) | lz.shuffle(9, seed=n) for n in range(50)]
+    branches = [lz.source(Unread()) | lz.map(str) | lz.shuffle(9, seed=n) for n in range(50)]
     return lz.mix(branches, [1] * 50, seed=50) | lz.batch(8)
 
 
