@@ -53,6 +53,7 @@ class _OpenFlow(NamedTuple, Generic[T]):
         flow: It.
         before: How many items were delivered before the first of those counted here.
         counted: How many of those were delivered.
+        place: The position reached, and that count.
         ticks: Of these one is taken with each item on its way to the consumer: where
             there are none left, that item goes no further.
     """
@@ -60,15 +61,8 @@ class _OpenFlow(NamedTuple, Generic[T]):
     flow: Flow[T]
     before: int
     counted: Callable[[], int]
+    place: Callable[[], tuple[Position, int]]
     ticks: Iterator[bool]
-
-    def place(self) -> tuple[Position, int]:
-        """The position reached, and that count."""
-        counted = self.counted()
-        while True:
-            position, before = self.flow.snapshot(), counted
-            if (counted := self.counted()) == before:  # else a signal's handler took one meanwhile
-                return position, counted
 
 
 class Cursor(Generic[T]):
@@ -169,7 +163,14 @@ class Cursor(Generic[T]):
         """Count items from here on by the ticks that are taken with them, if no flow does it."""
         opened, size = self.opened, remaining(ticks)
         if opened is not None and not _is_counting(opened.flow):
-            begun = _OpenFlow(opened.flow, self.delivered(), lambda: size - remaining(ticks), ticks)
+            snapshot = opened.flow.snapshot
+            begun = _OpenFlow(
+                opened.flow,
+                self.delivered(),
+                lambda: size - remaining(ticks),
+                lambda: (snapshot(), size - remaining(ticks)),
+                ticks,
+            )
             # A signal's handler may have closed it.
             self.opened = begun if self.opened is opened else self.opened
 
@@ -225,10 +226,12 @@ class Cursor(Generic[T]):
         return Mark(position, mark.items + mark.behind, mark.skipped)
 
     def _start(self, flow: Flow[T]) -> None:
-        before, taken = self.mark.items + self.mark.behind, _nothing
+        before, snapshot, taken = self.mark.items + self.mark.behind, flow.snapshot, _nothing
+        place = None
         if flow.taken is not None and _is_counting(flow):
-            taken = flow.taken
-        self.opened = _OpenFlow(flow, before - taken(), taken, iter(()))
+            taken, place = flow.taken, flow.place
+        place = place or (lambda: (snapshot(), taken()))
+        self.opened = _OpenFlow(flow, before - taken(), taken, place, iter(()))
 
 
 def _nothing() -> int:

@@ -111,7 +111,11 @@ def repeated(upstream: Machine[A], count: int | None, what: str) -> Machine[A]:
                 some, number = blocks_of(following)
                 passed, current, blocks, taken = passed + taken(), following, some, number
 
-        return in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken())
+        def place() -> tuple[Position, int]:
+            reached, number = current.place() if current.place else (current.snapshot(), taken())
+            return reached, passed + number
+
+        return in_blocks(passes(), lambda: current.snapshot(), lambda: passed + taken(), place)
 
     return stateless(
         upstream,

@@ -54,11 +54,11 @@ class Flow(Generic[T]):
     along, so that `map` costs no layer of its own. `taken()` is given where it
     comes free: how many items were taken from `pull`, after an error too.
 
-    `before()` is the position just before the item that was taken last, behind all that was
-    dropped before it: from there the next item is that one, and nothing else is made. It is
-    given where nobody has to note it at each; `noting()` is the same flow with a `before` that
-    is noted so, in place of one that has not begun: where items are dropped only that flow
-    can tell.
+    `place()` is both, where that takes less time. `before()` is the position just before the
+    item that was taken last, behind all that was dropped before it: from there the next item
+    is that one, and nothing else is made. It is given where nobody has to note it at each;
+    `noting()` is the same flow with a `before` that is noted so, in place of one that has
+    not begun: where items are dropped only that flow can tell.
 
     `blocks` gives the same items as `pull`: one or the other is read. It comes with `taken`,
     which is right whatever interrupts it. `chunks` is there where workers make the items.
@@ -71,6 +71,7 @@ class Flow(Generic[T]):
         "chunks",
         "fn",
         "noting",
+        "place",
         "pull",
         "snapshot",
         "taken",
@@ -84,6 +85,7 @@ class Flow(Generic[T]):
         taken: Callable[[], int] | None = None,
         chunks: Chunks[T] | None = None,
         blocks: Iterator[Iterator[Any]] | None = None,
+        place: Callable[[], tuple[Position, int]] | None = None,
         before: Callable[[], Position] | None = None,
         noting: Callable[[], Flow[T]] | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class Flow(Generic[T]):
         self.taken = taken
         self.chunks = chunks
         self.blocks = blocks
+        self.place = place
         self.before = before
         self.noting = noting
         self.block: Iterator[Any] = _NO_ITEMS  # at hand, out of `blocks`
@@ -241,6 +244,7 @@ def in_blocks(
     blocks: Iterator[Iterator[U]],
     snapshot: Callable[[], Position],
     taken: Callable[[], int],
+    place: Callable[[], tuple[Position, int]] | None = None,
     before: Callable[[], Position] | None = None,
 ) -> Flow[U]:
     """A flow of blocks of items, of which iterators over a sequence cost no more than that.
@@ -248,7 +252,7 @@ def in_blocks(
     `taken` says how many items were taken, whatever interrupts.
     """
     pull = chain.from_iterable(blocks)
-    return Flow(pull, snapshot, None, taken, None, blocks, before)
+    return Flow(pull, snapshot, None, taken, None, blocks, place, before)
 
 
 def blocks_of(flow: Flow[U]) -> tuple[Iterable[Iterator[U]], Callable[[], int]]:

@@ -160,13 +160,14 @@ def at_once(
             yield at[1]
         at = count, iterate(()), True
 
-    def snapshot() -> Position:
+    def place() -> tuple[Position, int]:
         count, items, is_over = at
-        steps = count - remaining(items) + is_over
-        return skip(position, steps)[0] if steps else position
+        passed = count - remaining(items)
+        steps = passed + is_over
+        return skip(position, steps)[0] if steps else position, passed
 
     def taken() -> int:
         count, items, _ = at
         return count - remaining(items)
 
-    return in_blocks(blocks(), snapshot, taken)
+    return in_blocks(blocks(), lambda: place()[0], taken, place)

@@ -77,6 +77,7 @@ class Prefetcher:
             self.snapshot,
             taken=self.taken,
             chunks=chunks,
+            place=self.place,
             before=self.before,
         )
 
@@ -89,9 +90,13 @@ class Prefetcher:
         return self._chunk.before + self._chunk.given()
 
     def snapshot(self) -> Position:
+        return self.place()[0]
+
+    def place(self) -> tuple[Position, int]:
         chunk = self._chunk
+        given = chunk.size - remaining(chunk.items)
         try:
-            return raise_or_position(chunk.places.after(chunk.given()))
+            return raise_or_position(chunk.places.after(given)), chunk.before + given
         finally:
             if self._gate.is_closed:
                 self._rereader.close()

@@ -202,19 +202,20 @@ def _iterating(data: Any, length: int, look: Callable[[], None]) -> Walks:
         items = iterate(data, index)
         known = index
 
-        def reached() -> int:
+        def place() -> tuple[Position, int]:
             nonlocal known
             if left := remaining(items):
                 known = len(data) - left
             else:  # after the last item, or amid a list that was cut before it
-                found = index_reached(items) if isinstance(data, list) else None
-                known = max(known, len(data)) if found is None else found
-            return known
+                reached = index_reached(items) if isinstance(data, list) else None
+                known = max(known, len(data)) if reached is None else reached
+            return (epoch, known), known - index
 
         return in_blocks(
             _whole(items, FirstItems(items, length - index), look),
-            lambda: (epoch, reached()),
-            lambda: reached() - index,
+            lambda: place()[0],
+            lambda: place()[1],
+            place,
         )
 
     return walk
