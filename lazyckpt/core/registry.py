@@ -48,7 +48,8 @@ class Elastic(NamedTuple):
 
     Attributes:
         changes: The arguments that may change, with what the stages behind have to be for
-            that: "any", "blind", "here" or "lockstep", as `lazyckpt.state.rebase` has them.
+            that: "any", "grown", "blind", "here" or "lockstep", as `lazyckpt.state.rebase` has
+            them.
         inserted: Of a stage that counts what comes before it: its own part where it is
             inserted behind so many items of an epoch.
         rebase: From a source's position, the entry that a state has of it, and all arguments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt.testing import check_pipeline
+from lazyckpt.testing.laws import Stream
 
 
 def test_an_endless_repeat_within_a_repeat_never_uses_an_order_twice() -> None:
@@ -19,13 +19,25 @@ def test_an_endless_repeat_within_a_repeat_never_uses_an_order_twice() -> None:
     assert len({tuple(every[i : i + 50]) for i in range(0, 200, 50)}) == 4
 
 
-@pytest.mark.parametrize("pipeline", [lz.source([]), lz.source(range(9)) | lz.filter(str)])
-def test_an_endless_repeat_of_nothing_is_an_error(pipeline: Iterable[Any]) -> None:
-    nothing = pipeline | lz.filter(lambda item: False) | lz.repeat()  # type: ignore[operator]
-    with pytest.raises(lz.PipelineError, match="empty"):
-        next(iter(nothing))
-    with pytest.raises(lz.PipelineError, match="empty"):
-        lz.step(nothing, lz.init(nothing))
+EMPTY = [
+    lz.source([]),
+    lz.source(Stream([])),
+    lz.source([1]) | lz.skip(1),
+    lz.source(range(9)) | lz.filter(str) | lz.filter(lambda item: False),
+]
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=str)
+@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.take(1), lz.shuffle(2, seed=0)])
+def test_an_endless_repeat_of_nothing_is_an_error(empty: Any, tail: Any) -> None:
+    pipeline = empty | lz.repeat() | tail
+    for action in (
+        lambda: list(pipeline),
+        lambda: lz.step(pipeline, lz.init(pipeline)),
+        lambda: lz.state_at(pipeline, 1),
+    ):
+        with pytest.raises(lz.PipelineError, match=r"repeat: .* empty"):
+            action()
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -53,6 +65,39 @@ def test_random_access_to_an_endless_repeat_of_nothing_is_an_error() -> None:
     assert lz.state_at(endless, 0) == lz.init(endless)
     with pytest.raises(lz.PipelineError, match="is empty"):
         next(iter(endless | lz.skip(2) | lz.batch(2)))
+
+
+def kept(rate: float) -> Any:
+    """By chance about one item of so many, another one in each epoch."""
+    draws: Any = lz.random_map(lambda rng, x: x if rng.random() < rate else -1, seed=0)
+    return draws | lz.filter(lambda x: x >= 0)
+
+
+@pytest.mark.parametrize("data", [[7], range(3), Stream([7]), Stream(range(3))])
+def test_epochs_that_are_empty_by_chance_are_passed_over(data: Any) -> None:
+    endless = lz.source(data) | kept(0.1) | lz.repeat()
+    found = list(islice(endless, 20))
+    assert found == list(lz.source(data) | kept(0.1) | lz.repeat(900))[:20]
+    check_pipeline(endless, limit=20)
+    mixed = lz.mix([lz.source(data) | kept(0.1), lz.count()], [1, 1], seed=0, stop="never")
+    assert [x for x in islice(mixed, 12) if x in found]
+    run = lz.run(lz.source(data) | lz.random_map(failing, seed=0) | lz.repeat(), on_error="skip")
+    assert {*islice(run, 9)} <= {*data}
+
+
+def failing(rng: Any, x: int) -> int:
+    if rng.random() < 0.9:
+        raise ValueError(x)
+    return x
+
+
+@pytest.mark.parametrize("data", [range(3), Stream(range(3)), range(20_000)])
+def test_a_stream_that_never_has_items_is_not_repeated_for_ever(data: Any) -> None:
+    nothing = lz.source(data) | lz.filter(lambda x: False)
+    for endless in (nothing | lz.repeat(), nothing | lz.batch(2) | lz.repeat(3) | lz.repeat()):
+        for read in (lambda p: next(iter(p)), lambda p: lz.step(p, lz.init(p))):
+            with pytest.raises(lz.PipelineError, match="to repeat for ever is empty"):
+                read(endless)
 
 
 @pytest.mark.parametrize("count", [1, 3, None])
