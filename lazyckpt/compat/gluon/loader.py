@@ -101,7 +101,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         self._is_left = False  # whether an iteration has given batches of this epoch
         # A run with workers is part of a cycle; they are to end with the loader at once.
         weakref.finalize(self, self._run.close).atexit = False
-        self._latest: Callable[[], _Epoch | None] = lambda: None
+        self._begun = 0  # iterations; closing ends the last one
 
     def _batches(self, seed: int | None) -> lz.Pipeline[Any]:
         size = self._batch_size
@@ -119,22 +119,18 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
         self._run.__enter__()
         if self._is_left:
             self._advance()
-        epoch = _Epoch(self)
-        self._latest = weakref.ref(epoch)
+        self._begun += 1
         if self._prefetch:
             self._run.unpause()  # for nothing is made ahead before
-        return epoch
+        return _Epoch(self, self._begun)
 
     def __len__(self) -> int:
-        """Batches of the epoch under way, or else of the next one."""
+        """Batches of the epoch under way, or of the next one where that has ended."""
         items: int = len(self._sampler)
         size = self._batch_size or 1
-        if self._last_batch != "rollover":
-            return items // size if self._last_batch == "discard" else -(-items // size)
-        latest = self._latest()
-        is_under_way = latest is not None and not latest.ended
-        epoch = self._epochs.epoch + (self._is_left and not is_under_way)
-        return len(rolled(items, size, epoch))
+        if self._last_batch == "rollover":
+            return len(rolled(items, size, self._epochs.epoch))
+        return items // size if self._last_batch == "discard" else -(-items // size)
 
     def _advance(self) -> None:
         self._epochs.advance()
@@ -151,7 +147,7 @@ class ShardedDataLoader(AbstractContextManager["ShardedDataLoader"]):
 
     def close(self) -> None:
         """End the workers. The state stays; another iteration starts them again."""
-        self._latest = lambda: None
+        self._begun += 1
         self._run.close()
 
     def __exit__(self, *error: object) -> None:
@@ -174,20 +170,20 @@ def _sampled(sampler: Any, rolling_by: int = 0) -> lz.Pipeline[Any]:
 class _Epoch(Iterator[Any]):
     """One iteration of a loader, which it keeps alive."""
 
-    def __init__(self, loader: ShardedDataLoader) -> None:
-        self._loader, self.ended = loader, False
+    def __init__(self, loader: ShardedDataLoader, number: int) -> None:
+        self._loader, self._number, self._is_over = loader, number, False
         self._batches = loader._run.epoch()
 
     def __next__(self) -> Any:
         loader = self._loader
-        if self.ended:
+        if self._is_over:
             raise StopIteration
-        if loader._latest() is not self:
+        if self._number != loader._begun:
             raise lz.PipelineError("the loader was closed, or another iteration of it has begun")
         try:
             batch = next(self._batches)
         except StopIteration:
-            self.ended = True
+            self._is_over = True
             loader._advance()
             raise
         except BaseException:  # a generator that has raised is over

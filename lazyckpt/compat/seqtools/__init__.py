@@ -1,6 +1,7 @@
 """SeqTools 1.4.1 and the DataLoader of its documentation, which stands in for torch's as well.
 
 `SerializableFunc` isn't here: where cloudpickle is installed, lambdas go to workers as they are.
+`add_cache` takes no `cache` of yours, and `monitor_throughput` no stream.
 """
 
 from lazyckpt.compat.seqtools import functions, instrument
