@@ -31,6 +31,19 @@ class Costly:
         return index * 10
 
 
+class Unread:
+    """A data set that may not be read."""
+
+    def __init__(self, size: int = 100) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> int:
+        raise AssertionError("it was read")
+
+
 def wants(message: str, build: Callable[[], Iterable[Any]]) -> None:
     """That building or reading it raises an error of an argument's kind, with the message."""
     with pytest.raises((TypeError, ValueError), match=message):

@@ -45,6 +45,7 @@ def test_it_reads_as_it_was_written() -> None:
         "map", "shuffle", "windows",
     ]  # fmt: skip
     assert repr(windows(1) | lz.batch(2)) == "windows(1) | batch(2)"
+    assert windows.__doc__ == "Scaled, and in random order."
     assert pipeline == numbers(4) | (lz.take(3) | pairs(2)) | windows(2, seed=1)
 
 

@@ -439,49 +439,6 @@ def test_a_producer_of_ones_own() -> None:
     check_pipeline(triangle(3), model=False)
 
 
-# --- composites ---
-
-
-@lz.composite(checks={"seconds": positive})
-def windows(seconds: int, *, seed: int = 0) -> lz.Stage[Any, Any]:
-    """Windows of so many seconds, shuffled."""
-    return lz.sliding_window(seconds) | lz.shuffle(seed=seed)
-
-
-@lz.composite
-def corpus(size: int) -> lz.Pipeline[int]:
-    return lz.source(range(size)) | windows(2) | lz.map(sum)
-
-
-def test_a_composite_is_a_stage_of_stages() -> None:
-    pipeline = lz.source([1, 2, 3]) | windows(2, seed=1) | lz.batch(2)
-    assert repr(pipeline) == "source([1, 2, 3]) | windows(2, seed=1) | batch(2)"
-    assert repr(corpus(3) | lz.batch(2)) == "corpus(3) | batch(2)"
-    assert sorted(corpus(3)) == [1, 3]
-    assert windows.__doc__ == "Windows of so many seconds, shuffled."
-    assert "windows" not in lz.registry
-    with pytest.raises(lz.ArgumentError, match="windows: seconds must be an int >= 1"):
-        windows(0)
-    with pytest.raises(lz.ArgumentError, match="a composite must return stages, got 3"):
-        lz.composite(lambda: 3)()  # type: ignore[type-var]
-
-
-def test_the_arguments_of_a_composite_are_part_of_a_state() -> None:
-    one, other = (corpus(9) | windows(n) | lz.batch(2) for n in (2, 3))
-    state = lz.state_at(one, 1)
-    assert list(lz.run(one, state.to_json())) == list(one)[1:]
-    with pytest.raises(lz.StateMismatch, match=r"windows\(seconds=2\) -> windows\(seconds=3\)"):
-        lz.run(other, state)
-
-
-def test_a_composite_pickles() -> None:
-    pipeline = corpus(5) | windows(2, seed=1)
-    copy = pickle.loads(pickle.dumps(pipeline))
-    assert repr(copy) == repr(pipeline) == "corpus(5) | windows(2, seed=1)"
-    assert copy == pipeline
-    assert list(copy) == list(pipeline)
-
-
 def test_ints_too_long_for_python_to_write() -> None:
     huge = 10**5000
     one = lz.source([huge])

@@ -101,17 +101,6 @@ def test_a_bad_state_changes_nothing() -> None:
     assert list(run) == ITEMS[1:]
 
 
-def test_leaving_loops_loses_nothing() -> None:
-    run = lz.run(PIPELINE)
-    found = []
-    for _ in range(4):
-        for item in run:
-            found.append(item)
-            break
-        assert run.state.items == len(found)
-    assert found == ITEMS
-
-
 def test_next_and_for_share_one_position() -> None:
     run = lz.run(PIPELINE)
     loop = iter(run)
@@ -239,30 +228,7 @@ def test_an_item_whose_state_cannot_be_taken_comes_again(
         ]
 
 
-# --- streams of unusual size ---
-
-
-EMPTY = [
-    lz.source([]),
-    lz.source(Stream()),
-    lz.source([1]) | lz.skip(1),
-    lz.source([1]) | lz.filter(lambda x: False),
-]
-
-
-@pytest.mark.parametrize("empty", EMPTY, ids=str)
-@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.take(1), lz.shuffle(2, seed=0)])
-def test_repeating_nothing_for_ever_is_an_error(
-    empty: lz.Pipeline[Any], tail: lz.Stage[Any, Any]
-) -> None:
-    pipeline = empty | lz.repeat() | tail
-    for action in (
-        lambda: list(pipeline),
-        lambda: lz.step(pipeline, lz.init(pipeline)),
-        lambda: lz.state_at(pipeline, 1),
-    ):
-        with pytest.raises(lz.PipelineError, match=r"repeat: .* empty"):
-            action()
+# --- items and errors of any kind ---
 
 
 @pytest.mark.parametrize("tail", TAILS, ids=str)

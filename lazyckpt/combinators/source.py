@@ -218,17 +218,27 @@ def _column(name: str, values: Any) -> np.ndarray[Any, Any]:
         )
     if isinstance(values, np.ma.MaskedArray):
         raise ArgumentError(f"columns: {name} has a mask, and rows have none; pass .filled(value)")
-    is_text = column.dtype.kind in "SU" and not hasattr(values, "dtype")
-    return _of_texts(name, values, column) if is_text else column
+    return column if hasattr(values, "dtype") else _as_given(name, values, column)
 
 
-def _of_texts(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A list's bytes as they are: an array of bytes drops zeros at their end. So of texts."""
+def _as_given(name: str, values: Any, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A list's bytes as they are: an array of bytes drops zeros at their end. So of texts.
+
+    An array makes numbers of one kind of bools, ints and floats.
+    """
+    kind = column.dtype.kind
+    if kind not in "SUiufc":
+        return column
     given = np.array(values, object)
-    if column.dtype.kind == "S":
+    if kind == "S":
         return given
-    for kept, value in zip(column.ravel().tolist(), given.ravel().tolist(), strict=True):
-        if kept != value:
+    flat = [each.item() if isinstance(each, np.generic) else each for each in given.ravel()]
+    kinds = {*map(type, flat)}
+    if kind in "iufc" and bool not in kinds and (kind in "iu" or int not in kinds):
+        return column
+    is_odd = (kind == "f" and kinds == {int}) or bool in kinds
+    for kept, value in zip(column.ravel().tolist(), flat, strict=True):
+        if (kept != value and value == value) or (is_odd and type(kept) is not type(value)):
             raise ArgumentError(
                 f"columns: {name} would have {brief(kept)} in place of {brief(value)} "
                 f"({type(value).__name__}); pass numpy.array(values, object) for values as they are"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -20,13 +19,25 @@ def test_an_endless_repeat_within_a_repeat_never_uses_an_order_twice() -> None:
     assert len({tuple(every[i : i + 50]) for i in range(0, 200, 50)}) == 4
 
 
-@pytest.mark.parametrize("pipeline", [lz.source([]), lz.source(range(9)) | lz.filter(str)])
-def test_an_endless_repeat_of_nothing_is_an_error(pipeline: Iterable[Any]) -> None:
-    nothing = pipeline | lz.filter(lambda item: False) | lz.repeat()  # type: ignore[operator]
-    with pytest.raises(lz.PipelineError, match="empty"):
-        next(iter(nothing))
-    with pytest.raises(lz.PipelineError, match="empty"):
-        lz.step(nothing, lz.init(nothing))
+EMPTY = [
+    lz.source([]),
+    lz.source(Stream([])),
+    lz.source([1]) | lz.skip(1),
+    lz.source(range(9)) | lz.filter(str) | lz.filter(lambda item: False),
+]
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=str)
+@pytest.mark.parametrize("tail", [lz.map(str), lz.batch(2), lz.take(1), lz.shuffle(2, seed=0)])
+def test_an_endless_repeat_of_nothing_is_an_error(empty: Any, tail: Any) -> None:
+    pipeline = empty | lz.repeat() | tail
+    for action in (
+        lambda: list(pipeline),
+        lambda: lz.step(pipeline, lz.init(pipeline)),
+        lambda: lz.state_at(pipeline, 1),
+    ):
+        with pytest.raises(lz.PipelineError, match=r"repeat: .* empty"):
+            action()
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

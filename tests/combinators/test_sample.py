@@ -29,10 +29,10 @@ def test_an_item_comes_as_often_as_its_weight_says() -> None:
 def test_without_replacement_each_next_one_is_drawn_by_weight() -> None:
     weights = [1, 2, 3, 4]
     stage = lz.sample(weights, seed=5, replacement=False, num_samples=2)
-    pairs = lz.source(range(4)) | stage | lz.repeat() | lz.batch(2) | lz.take(20_000)
+    pairs = lz.source(range(4)) | stage | lz.repeat() | lz.batch(2) | lz.take(5_000)
     for (first, second), times in Counter(map(tuple, pairs)).items():
         expected = weights[first] / 10 * weights[second] / (10 - weights[first])
-        assert abs(times / 20_000 - expected) < 5 * math.sqrt(expected / 20_000)
+        assert abs(times / 5_000 - expected) < 5 * math.sqrt(expected / 5_000)
 
 
 @given(CLASSES, SEEDS, st.integers(1, 90))
@@ -116,18 +116,6 @@ def test_what_does_not_go_together_is_refused(data: Any, stage: Any, message: st
     source = lz.source(data) if isinstance(data, list) else lz.unfold(lambda s: None, 0)
     with pytest.raises(lz.ArgumentError, match=message):
         _ = (source | stage).machine
-
-
-BAD = [
-    [], [0, 0], [1, -1], [1, math.nan], [math.inf], ["a"], [[1], [2]], [1, [2, 3]], [10**400],
-    None, 3, "ab",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("weights", BAD, ids=repr)
-def test_bad_weights(weights: Any) -> None:
-    with pytest.raises(lz.ArgumentError, match="sample: weights must be"):
-        lz.sample(weights, seed=0)
 
 
 @pytest.mark.parametrize("labels", [None, 3, "ab", {"a": 1}, np.zeros((2, 2))], ids=repr)

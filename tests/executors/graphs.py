@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import lazyckpt as lz
 from lazyckpt.testing import strategies
 from tests.executors.cases import Stream
+from tests.failures.cases import networks
 
 Pipe = lz.Pipeline[Any]
 
@@ -156,4 +157,5 @@ GRAPHS: dict[str, st.SearchStrategy[Pipe]] = {
         _fallible | several(_fallible).flatmap(joined),
         some_of([lz.map(fails), lz.batch(2), lz.enumerate()], 2),
     ),
+    "left out": networks(),
 }

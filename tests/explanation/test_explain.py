@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,16 +10,7 @@ from rich.console import Console
 
 import lazyckpt as lz
 from lazyckpt.state.codec import layers
-
-
-class Untouched:
-    """Data that nobody may read."""
-
-    def __len__(self) -> int:
-        return 100
-
-    def __getitem__(self, index: Any) -> Any:
-        raise AssertionError("it was read")
+from tests.helpers import Unread, workers
 
 
 class UntouchedStream:
@@ -33,14 +23,14 @@ STREAM = lz.source(UntouchedStream())
 
 
 def long() -> lz.Pipeline[Any]:
-    found = lz.source(Untouched())
+    found = lz.source(Unread())
     for _ in range(200):
         found = found | lz.map(abs)
     return found
 
 
 def wide() -> lz.Pipeline[Any]:
-    branches = [lz.source(Untouched()) | lz.map(str) | lz.shuffle(9, seed=n) for n in range(50)]
+    branches = [lz.source(Unread()) | lz.map(str) | lz.shuffle(9, seed=n) for n in range(50)]
     return lz.mix(branches, [1] * 50, seed=50) | lz.batch(8)
 
 
@@ -65,13 +55,13 @@ def test_it_reads_nothing_and_starts_nothing(made: Any) -> None:
 
 
 def reads_and_starts_nothing(made: Any, executors: Iterable[Any]) -> None:
-    threads = threading.active_count()
+    before = {*workers()}
     for pipeline in (made(), STREAM | lz.shuffle(9, seed=0), lz.zip(STREAM, STREAM) | lz.batch(2)):
         for executor in executors:
             found = lz.explain(pipeline, executor)
             assert str(found)
             assert found._repr_html_()
-    assert threading.active_count() == threads
+    assert {*workers()} <= before
 
 
 def test_lanes_are_those_that_a_stage_has_there() -> None:

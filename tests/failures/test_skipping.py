@@ -205,15 +205,6 @@ def test_lots_that_are_left_in_the_middle() -> None:
         assert [*given, (run.skipped, run.skipped.first)] == alone
 
 
-def test_in_processes() -> None:
-    pipeline, expected = CASES["then batch"]
-    for workers in (1, 2):
-        with lz.run(pipeline, executor=lz.processes(workers), on_error="skip") as run:
-            assert list(run) == expected
-            assert run.skipped == 50 - len(GOOD)
-        assert told(pipeline, lz.processes(workers)) == told(pipeline, None)
-
-
 def test_a_zip_is_not_shifted() -> None:
     pipeline = lz.zip(NUMBERS | lz.map(picky), NUMBERS)
     run = lz.run(pipeline, on_error="skip")

@@ -70,26 +70,6 @@ def test_a_process_that_is_forked_meanwhile_counts_nothing() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-@given(st.integers(1, 40))
-def test_a_call_that_raises_is_left_out_alone(number: int) -> None:
-    chain = skipping(PIPELINE, SkipLog())
-    plain = made(chain)
-    with watched(chain.calls, Watch(cell(), {})):
-        assert made(chain) == plain
-    with watched(chain.calls, Watch(cell(), {number: ERROR})):
-        found = made(chain)
-    rest = iter(plain)
-    assert all(item in rest for item in found)  # in order
-    assert len(plain) - len(found) <= 3
-    assert made(chain) == plain
-
-
-def test_a_step_of_an_expansion_that_raises_is_its_last() -> None:
-    chain = skipping(lz.source([4, 2]) | lz.flat_map(expand), SkipLog())
-    with watched(chain.calls, Watch(cell(), {5: ERROR})):  # the call, the iterator, two steps
-        assert made(chain) == [0, 1, 0, 1]
-
-
 def test_what_is_watched_pickles_as_what_it_is() -> None:
     chain = skipping(lz.source(range(4)) | lz.map(abs), SkipLog())
     with watched(chain.calls, Watch(cell(), {1: ERROR})):

@@ -30,7 +30,7 @@ def one(data: bytes) -> None:
     with suppress(ValueError, RecursionError):
         found = json.loads(text)
         if isinstance(found, dict):
-            text = tests.signed(json.dumps({"check": "", **found}))
+            text = tests.signed(found)
     with suppress(lz.PipelineError):
         lz.State.from_json(text)
     tests.used(pipeline, text)

@@ -21,8 +21,9 @@ from lazyckpt.machines import (
     within,
 )
 from lazyckpt.testing.laws import Stream
+from tests.helpers import Unread
 from tests.laws import trace
-from tests.lineage.test_trace import Unread, never, places
+from tests.lineage.test_trace import never, places
 
 
 @lz.combinator(registered=False, pointwise=True)

@@ -12,6 +12,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt.lineage.codes import Codes
 from lazyckpt.lineage.tracing import followed
+from tests.helpers import Unread
 from tests.laws import rows, told
 from tests.laws import seen as law
 
@@ -26,16 +27,6 @@ def test_a_stage_that_is_no_source_is_named(ask: Callable[..., Any]) -> None:
     message = rf"Seen\.{ask.__name__}: stage '2' is no source; these are: 1\[0\].1, 1\[1\].1"
     with pytest.raises(lz.ArgumentError, match=message):
         ask(seen, 0, stage="2")
-
-
-class Unread:
-    """Data that may not be read."""
-
-    def __len__(self) -> int:
-        return 50
-
-    def __getitem__(self, index: int) -> int:
-        raise AssertionError("read")
 
 
 def same(*args: Any) -> Any:
@@ -72,7 +63,7 @@ LAZY: dict[str, Made] = {
 def test_nothing_is_read_or_called_where_no_stage_looks_at_items(name: str) -> None:
     read = LAZY[name](lz.source(range(50)), same)
     states = [state for _, state in islice(lz.run(read).with_state(), 70)]
-    unread = LAZY[name](lz.source(Unread()), never)
+    unread = LAZY[name](lz.source(Unread(50)), never)
     assert followed(unread).codes is not None
     assert rows(lz.seen(unread, states[-1])) == told(read, states[-1])
     amid = states[1]

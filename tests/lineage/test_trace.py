@@ -15,6 +15,7 @@ import lazyckpt as lz
 from lazyckpt.lineage import tracing
 from lazyckpt.lineage.origins import Origin, Traced
 from lazyckpt.testing.laws import Stream
+from tests.helpers import Unread
 from tests.laws import trace as law
 
 
@@ -26,14 +27,6 @@ def test_what_is_wrong_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(tracing.Tracing, "made", wrong)
         with pytest.raises(AssertionError):
             law(pipeline, 30)
-
-
-class Unread:
-    def __len__(self) -> int:
-        return 100
-
-    def __getitem__(self, index: int) -> int:
-        raise AssertionError("read")
 
 
 def never(*args: Any) -> Any:

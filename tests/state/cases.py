@@ -28,3 +28,9 @@ def checksum(body: dict[str, Any]) -> str:
     pairs = zip(order, texts, strict=True)
     text = "{" + ",".join(f'"{name}":{value}' for name, value in pairs) + "}"
     return f"{zlib.crc32(text.encode()):08x}"
+
+
+def signed(body: dict[str, Any], **changed: Any) -> str:
+    """A state's text, of other content, with a checksum that fits."""
+    body = {name: value for name, value in {**body, **changed}.items() if name != "check"}
+    return json.dumps({**body, "check": checksum(body)})

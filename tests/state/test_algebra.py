@@ -12,6 +12,7 @@ import pytest
 import lazyckpt as lz
 from lazyckpt import State
 from lazyckpt.testing.laws import Stream
+from tests.helpers import Unread
 from tests.state.cases import DATA, PIPELINE, STREAM
 
 
@@ -36,14 +37,7 @@ def test_states_of_two_pipelines_have_no_order(operator: str) -> None:
 
 
 def test_advance_reads_nothing_with_random_access() -> None:
-    class Unread:
-        __len__ = lambda self: 100  # noqa: E731
-
-        def __getitem__(self, index: int) -> int:
-            raise AssertionError("read")
-
-    unread: Any = Unread()
-    pipeline = lz.source(unread) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(3)
+    pipeline = lz.source(Unread()) | lz.shuffle(seed=0) | lz.repeat() | lz.batch(3)
     state = lz.advance(pipeline, lz.init(pipeline), 10**9 + 1)
     assert (state.items, state.epoch) == (10**9 + 1, 3 * 10**7)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,16 +13,10 @@ import pytest
 
 import lazyckpt as lz
 from lazyckpt import State
-from tests.state.cases import checksum
+from tests.state.cases import signed
 
 EVIL = "\x1b[31m\nevil\u202e"
 Path: TypeAlias = tuple[Any, ...]
-
-
-def signed(body: dict[str, Any]) -> str:
-    """A state's text with a checksum that fits."""
-    body = {name: value for name, value in body.items() if name != "check"}
-    return json.dumps({**body, "check": checksum(body)})
 
 
 def lanes(num_shards: int) -> lz.Pipeline[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
@@ -16,16 +16,7 @@ import lazyckpt as lz
 from lazyckpt.compat.gluon.samplers import Sampler, seeded
 from lazyckpt.compat.pinning import has_device, pinned
 from lazyckpt.compat.samplers import sampler as any_sampler
-from lazyckpt.core.checks import (
-    brief,
-    checked,
-    function,
-    integer,
-    is_raised_here,
-    one_of,
-    optional,
-    positive,
-)
+from lazyckpt.core.checks import brief, checked, function, integer, one_of, optional, positive
 from lazyckpt.core.flow import Flow, Position, counted
 from lazyckpt.core.machine import Machine, Rate, begun, within
 from lazyckpt.core.stages import stateful
@@ -211,17 +202,15 @@ class _Epoch(Iterator[Any]):
 
 def _fetch(dataset: Any, batchify: Callable[[list[Any]], Any], indices: Any) -> Any:
     """A batch, or a list of batches, for indices: what the workers do."""
-    try:
-        first = indices[0] if len(indices) else None
-    except (TypeError, KeyError) as error:
-        if not is_raised_here(error):
-            raise
+    if not isinstance(indices, Iterable):
         raise TypeError(
             f"a batch must be a list of indices, or of lists of them, got {brief(indices)}"
-        ) from None
+        )
+    found = list(indices)
+    first = found[0] if found else None
     if isinstance(first, (list, range)) or getattr(first, "ndim", 0) > 0:
-        return [batchify([dataset[index] for index in shard]) for shard in indices]
-    return batchify([dataset[index] for index in indices])
+        return [batchify([dataset[index] for index in shard]) for shard in found]
+    return batchify([dataset[index] for index in found])
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:

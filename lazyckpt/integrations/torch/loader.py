@@ -198,7 +198,8 @@ class Loader(Iterable[T], Generic[T]):
     def _begin_after_multiple(self, size: int, told: int) -> None:
         items = self.state.items
         is_left = self._is_left or told > items // size
-        left = -items % size if self._ranked is None or not self._is_left else self._ranked.left
+        left = None if self._ranked is None or not self._is_left else self._ranked.left
+        left = -items % size if left is None else left
         if is_left and left:
             if self._continues:
                 self._paced.load_state_dict(renumbered(self.state, int(left)))
@@ -327,6 +328,18 @@ class Loader(Iterable[T], Generic[T]):
         self._paced.load_state_dict(state)
         self._is_left = False
         self._note_trained()
+
+    def leave(self) -> None:
+        """Have the next loop begin as after a `break`, also after a resume in the middle of one.
+
+        >>> import lazyckpt as lz
+        >>> pipeline = lz.source(range(3))
+        >>> batches = lz.torch.loader(pipeline, state=lz.state_at(pipeline, 1))
+        >>> batches.leave()
+        >>> list(batches)
+        [0, 1, 2]
+        """
+        self._is_left = not EpochLoader(self._paced).is_fresh
 
     def change(self, pipeline: Pipeline[T]) -> None:
         """Go on as another pipeline, from the next item on, as `Run.change` does.

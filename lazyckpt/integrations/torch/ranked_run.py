@@ -62,7 +62,7 @@ class RankedRun(Generic[T]):
 
     Attributes:
         pipeline: What runs.
-        left: How many items the last loop had left at most.
+        left: How many items the last loop had left at most; None after another state was loaded.
         state: The state after the last delivered item.
         length: How many items an epoch has, infinity if endless, None if only reading tells.
     """
@@ -75,7 +75,8 @@ class RankedRun(Generic[T]):
         timeout: float,
     ) -> None:
         self.pipeline, self._room, self._timeout = pipeline, agree_ahead, timeout
-        self.left, self._last = 0.0, 0
+        self.left: float | None = None
+        self._last = 0
         self._least, self._is_left = 0, False
         self._ahead = Lookahead(run)
         self.state, self._has_place = run.state, False
@@ -121,7 +122,7 @@ class RankedRun(Generic[T]):
         self._agreements.clear()
         self._agreements.extend(agreements)
         self._turn += 1
-        self._has_place, self._is_left = True, False
+        self.left, self._has_place, self._is_left = None, True, False
 
     def rewind(self, state: State) -> None:
         """Go back to a state of this rank, and with it to those of all ranks, if they are known."""

@@ -191,39 +191,6 @@ def test_no_item_moves_further_than_the_buffer_reaches(
         assert -moved.min() <= grid.stay
 
 
-@given(size=SIZES)
-def test_a_grid_fits_the_buffer(size: int) -> None:
-    grid = Grid.of(size)
-    assert size - size // 16 <= grid.reach <= size
-    assert grid.width % grid.chunk == 0
-    for passed in range(0, 5 * size, max(1, size // 5)):
-        again = passed + grid.reach - grid.anchor(passed)
-        assert again <= 2 * size + 64 * (size < 512)
-
-
-@given(size=SIZES, seed=st.integers(0), buffers=st.floats(1, 8))
-def test_the_end_changes_nothing_before_it_is_seen(size: int, seed: int, buffers: float) -> None:
-    grid = Grid.of(size)
-    length = max(grid.reach, int(size * buffers))
-    seen = length - grid.reach + grid.sure
-    endless = BoundedOrder(grid, seed, 0, None).at(range(seen))
-    assert (endless == order(grid, seed, length)[:seen]).all()
-
-
-@given(size=SIZES, seed=st.integers(0), buffers=st.floats(0, 8), places=st.lists(st.floats(0, 1)))
-def test_any_place_can_be_asked_for(
-    size: int, seed: int, buffers: float, places: list[float]
-) -> None:
-    grid, length = Grid.of(size), int(size * buffers)
-    whole = order(grid, seed, length)
-    chosen = [int(place * (length - 1)) for place in places if length]
-    fresh = BoundedOrder(grid, seed, 0, length)
-    assert [fresh[place] for place in chosen] == whole[chosen].tolist()
-    assert np.asarray(fresh.at(np.array(chosen, np.int64))).tolist() == whole[chosen].tolist()
-    for place in chosen[:3]:
-        assert np.concatenate([*fresh.since(place)]).tolist() == whole[place:].tolist()
-
-
 @pytest.mark.parametrize("size", [100, 1000, 10_000])
 def test_distances_are_uniform(size: int) -> None:
     grid, length = Grid.of(size), 60_000 + 40 * size

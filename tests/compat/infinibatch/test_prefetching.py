@@ -87,11 +87,11 @@ def test_ib37_prefetch_resumes_anywhere(size: int) -> None:
 
 
 def test_ib39_prefetch_starts_with_the_first_item() -> None:
-    before = active_children()
+    before = {*active_children()}
     it = iterators.PrefetchIterator(native(iterators), 3)
     it.getstate()
     it.setstate(None)
-    assert active_children() == before
+    assert {*active_children()} <= before
     assert next(it) == 0
     it.close()
 

@@ -136,7 +136,7 @@ def test_many_rows_in_blocks() -> None:
             assert [row["x"] for row in lz.run(pipeline, state)] == [*range(number + 1, 1000)]
 
 
-BIG = np.arange(1 << 19)  # of 4 MiB
+BIG = np.arange(1 << 21)  # of 16 MiB
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,18 @@ def test_the_first_loop_from_a_state_yields_the_rest_and_later_ones_begin_anew(m
     assert list(make(state=batches.state)) == EPOCHS[2]  # nothing was left
 
 
+@loaders
+def test_a_loop_that_is_left_after_a_resume_does_not_continue_either(make: Any) -> None:
+    for taken in range(11):
+        batches = make()
+        expected = next(epochs for epochs in range(3) if epochs * 5 >= taken)
+        loops = [list(islice(batches, min(5, taken - 5 * epoch))) for epoch in range(expected)]
+        assert [x for loop in loops for x in loop] == ALL[:taken]
+        resumed = make(state=batches.state)
+        resumed.leave()
+        assert list(resumed) == EPOCHS[expected]
+
+
 def saved_pipeline(batches: lz.torch.Loader[int]) -> lz.Pipeline[int]:
     return STREAM if batches.state.stages == STREAM.entries else FIVE
 
@@ -216,6 +228,18 @@ def test_where_a_loop_starts_in_its_epoch(make: Any) -> None:
     assert resumed.start == 0
     list(resumed)
     assert make(state=resumed.state).start == 0
+
+
+@pytest.mark.parametrize("name", ["indexed", "of a size", "of a size, a stream"])
+def test_epochs_are_counted_from_the_next_one(name: str) -> None:
+    make = LOADERS[name]
+    for taken in range(16):
+        batches = make()
+        endless = (x for _ in range(4) for x in batches)
+        assert list(islice(endless, taken)) == ALL[:taken]
+        resumed = make(state=batches.state)
+        epochs = range(resumed.state.items // len(resumed), 3)
+        assert [x for _ in epochs for x in resumed] == ALL[taken:15]
 
 
 def test_an_endless_stream_starts_after_all_items_so_far() -> None:
@@ -418,6 +442,19 @@ def test_ranks_that_are_told_their_epoch_begin_it_together() -> None:
     for rank, loops in enumerate(on_ranks(2, act)):
         begins = [list(islice(own(rank, epoch), 3 * (epoch == 0), None)) for epoch in range(3)]
         assert loops == [each[:2] for each in begins]
+
+
+def test_ranks_leave_together_what_is_left_after_a_resume() -> None:
+    def act(rank: int, group: dist.ProcessGroup) -> list[list[int]]:
+        options: dict[str, Any] = {"epoch_size": 4, "keep_rest": False}
+        batches = ranked(rank, group, **options)
+        list(islice(batches, 3))
+        resumed = ranked(rank, group, state=batches.state_dict(), **options)
+        resumed.leave()
+        return [list(batches), list(resumed)]
+
+    for undisturbed, found in on_ranks(2, act):
+        assert found == undisturbed
 
 
 @pytest.mark.parametrize("keep_rest", [True, False])
