@@ -64,9 +64,9 @@ def _last(drop_last: bool, pad: Any, **_: Any) -> None:
 @combinator(
     checks={"batch_size": positive, "drop_last": boolean, "collate": optional(function)},
     validate=_last,
-    unrecorded=("collate", "pad"),
+    unrecorded=("collate",),
     functions={"collate": "collate"},
-    elastic=Elastic(changes={"batch_size": "here", "drop_last": "here"}),
+    elastic=Elastic(changes={"batch_size": "here", "drop_last": "here", "pad": "blind"}),
 )
 def batch(
     upstream: Machine[A],

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 _END: Any = object()
+_OTHERS = "these data can't be compared with those that the state knows"
 
 
 class Indexable(Protocol[T]):
@@ -52,7 +53,7 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
     if "digest" not in known and not is_reader(data) and _is_indexable(data):
         return {"data": range(_first(known, len(data)))}  # of which nothing is read
     if not hasattr(data, "first_files") or "digest" not in known:
-        raise Unfit("these data can't be compared with those that the state knows")
+        raise Unfit(_OTHERS)
     first = data.first_files(known.get("files", known.get("length")))
     if first is None or {**known, **first.source_identity, "length": len(first)} != known:
         raise Unfit("the files that the state knows aren't the first ones of these")
@@ -62,8 +63,10 @@ def _as_it_was(known: Mapping[str, Any], data: Any, **_: Any) -> dict[str, Any]:
 def _first(known: Mapping[str, Any], length: int) -> int:
     """How many items there were, of which a state knows the number, if they are still there."""
     before = known.get("length")
-    if not isinstance(before, int) or before > length:
-        raise Unfit(f"items may be appended, and none taken away; pass {brief(before)} or more")
+    if not isinstance(before, int):
+        raise Unfit(_OTHERS)
+    if before > length:
+        raise Unfit(f"items may be appended, and none taken away; pass {before:,} or more")
     return before
 
 

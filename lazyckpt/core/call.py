@@ -93,13 +93,14 @@ class Call(Frozen):
 
     @property
     def unnamed(self) -> Iterator[tuple[str, Any]]:
-        """Functions in place of arguments that `rebase` may change, which no state records.
+        """Functions in place of arguments that decide the order, which no state records.
 
         They are those of this stage and of the pipelines that it joins, each with what
         errors call it.
         """
         for name in self.combinator.elastic.changes:
-            if is_function(value := self._arguments.get(name)):
+            value = self._arguments.get(name)
+            if is_function(value) and not self.combinator.changes_items(name):
                 yield f"{self.name}: {name}={show(value)}", value
         for call in chain.from_iterable([each.calls for each in self.chains]):
             yield from call.unnamed

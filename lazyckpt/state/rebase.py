@@ -15,7 +15,6 @@ from lazyckpt.core.machine import MISFITS, MOST, Machine, Reread, apart, begun, 
 from lazyckpt.core.ranks import finest, rank_of
 from lazyckpt.core.registry import registry
 from lazyckpt.core.show import is_function
-from lazyckpt.core.user_state import Own, thaw
 from lazyckpt.errors import ArgumentError, InvalidState, SourceChanged, StateMismatch
 from lazyckpt.state.codec import Place, Rebased, given, given_in_epoch, places
 from lazyckpt.state.mismatch import Pair, difference, paired
@@ -247,11 +246,11 @@ def _before(pairs: list[Pair], chain: Chain) -> Chain:
             was = pair.was.known if pair.was is not None else {}
             try:
                 old = {
-                    name: checked(call.name, name, thaw(Own((decode(was[name]),))), checks[name])
+                    name: checked(call.name, name, decode(was[name]), checks[name])
                     if name in was
                     else known[name].default
                     for name in pair.changed
-                    if name in checks
+                    if name in checks and not call.combinator.changes_items(name)
                 }
                 if any(each is inspect.Parameter.empty for each in old.values()):
                     raise InvalidState("the state lacks an argument")

@@ -202,8 +202,18 @@ def test_fewer_items_and_other_names_are_refused() -> None:
         lz.rebase(state, lz.source(range(9), name="books"))
     with pytest.raises(lz.StateMismatch, match=r"length=5.*length=3.*pass 5 or more"):
         lz.rebase(lz.state_at(lz.columns(x=range(5)), 1), lz.columns(x=range(3)))
+    streamed = lz.source(iter_again(), name="web")
+    for known, other in ((state, streamed), (lz.init(streamed), lz.source(range(9), name="web"))):
+        with pytest.raises(lz.StateMismatch, match="can't be compared"):
+            lz.rebase(known, other)
+    for join in (lz.concat, lz.interleave, lz.zip):
+        old, new = (join(lz.source(range(4)), lz.source(range(size))) for size in (4, 6))
+        with pytest.raises(lz.StateMismatch, match=r"length=4.*length=6.*decides the order"):
+            lz.rebase(lz.state_at(old, 3), new)
+    hostile = lz.init(lz.source(range(5)))
+    bad = hostile.stages[0].with_arguments({"length": "5"})
     with pytest.raises(lz.StateMismatch, match="can't be compared"):
-        lz.rebase(state, lz.source(iter_again(), name="web"))
+        lz.rebase(lz.State((bad,), 0, hostile.position), lz.source(range(9)))
 
 
 def iter_again() -> Any:
