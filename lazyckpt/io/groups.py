@@ -81,7 +81,7 @@ class GroupCache:
         with found.lock:
             if found.columns is None:
                 table = decode()
-                found.columns, found.nbytes = columns_of(table), table.nbytes
+                found.columns, found.nbytes = columns_of(table), _size(table)
                 self._trim()
             return found.columns
 
@@ -98,6 +98,14 @@ class GroupCache:
             total = sum(each.nbytes for each in self._kept.values())
             while total > self.most and len(self._kept) > 1:
                 total -= self._kept.popitem(last=False)[1].nbytes
+
+
+def _size(table: Any) -> int:
+    """How many bytes a table takes."""
+    try:
+        return int(table.nbytes)
+    except TypeError:  # of views, before pyarrow 19
+        return int(table.get_total_buffer_size())
 
 
 def _stacked(
