@@ -104,7 +104,7 @@ def _size(table: Any) -> int:
     """How many bytes a table takes."""
     try:
         return int(table.nbytes)
-    except TypeError:  # of views, before pyarrow 19
+    except TypeError:  # of views, in pyarrow 18
         return int(table.get_total_buffer_size())
 
 
